@@ -1,0 +1,1 @@
+//! Criterion benchmarks; everything lives in `benches/`. Run them with `cargo bench -p muster-benches`.

@@ -1,0 +1,3 @@
+//! Algorithms as plans.
+
+pub mod plan;

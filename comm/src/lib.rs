@@ -1,0 +1,14 @@
+//! muster-comm: collective communication between ranks.
+
+pub mod algo;
+pub mod backend;
+pub mod collective;
+pub mod config;
+pub mod error;
+pub mod kernel;
+pub mod layout;
+pub mod rendezvous;
+pub mod sync;
+pub mod transport;
+pub mod types;
+pub mod watch;

@@ -1,0 +1,1 @@
+//! The tool: commands, checks and reports of `muster`.

@@ -1,0 +1,3 @@
+//! `muster`: proves the parallel groups of a training stack on this machine.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Raw, dynamically loaded bindings to HCCL and the Ascend runtime (CANN).
