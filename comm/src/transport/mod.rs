@@ -1,1 +1,3 @@
-//! (to come)
+//! Bytes between two ranks. Knows nothing of element types or collectives.
+
+pub mod shm;
