@@ -117,6 +117,13 @@ pub enum ErrorKind {
         /// The other side.
         theirs: String,
     },
+    /// The job's control plane is lost: the process that launched the ranks, or served their
+    /// rendezvous, is gone.
+    #[error("cut off from the job: {why}")]
+    Orphaned {
+        /// What was lost.
+        why: String,
+    },
     /// A peer's process ended while it was needed.
     #[error("rank {peer} {how}")]
     PeerClosed {
@@ -236,7 +243,7 @@ impl CommError {
     pub fn blame(&self) -> Blame {
         match &self.inner.kind {
             ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } => Blame::Caller,
-            ErrorKind::Resource { .. } => Blame::Local,
+            ErrorKind::Orphaned { .. } | ErrorKind::Resource { .. } => Blame::Local,
             ErrorKind::Mismatch { peer, .. }
             | ErrorKind::PeerClosed { peer, .. }
             | ErrorKind::Transport { peer, .. }
@@ -262,6 +269,7 @@ impl CommError {
             ErrorKind::Mismatch { .. } => {
                 "compare the two call sites: every rank of a group makes the same calls in the same order"
             }
+            ErrorKind::Orphaned { .. } => "start the job again",
             ErrorKind::PeerClosed { .. } => "look at the output of that rank",
             ErrorKind::PeerAborted { .. } => "look at the error of the rank that failed first",
             ErrorKind::Resource { .. } => "raise the limit, or ask for less",
