@@ -2,6 +2,7 @@
 
 pub mod algo;
 pub mod backend;
+pub mod buffer;
 pub mod collective;
 pub mod config;
 pub mod error;
