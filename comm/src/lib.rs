@@ -6,6 +6,7 @@ pub mod collective;
 pub mod config;
 pub mod error;
 pub mod kernel;
+pub mod launch;
 pub mod layout;
 pub mod rendezvous;
 pub mod sync;
