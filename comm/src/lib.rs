@@ -8,6 +8,7 @@ pub mod config;
 pub mod error;
 mod group;
 pub mod kernel;
+pub mod launch;
 pub mod layout;
 pub mod rendezvous;
 pub mod sync;
