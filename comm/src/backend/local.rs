@@ -92,6 +92,11 @@ impl Local {
         })
     }
 
+    /// Index of a member's region.
+    pub(crate) fn region(&self, member: usize) -> usize {
+        self.locals[member]
+    }
+
     /// How this call's contribution travels: the same on all ranks, except for a `_v` exchange
     /// of splits, where nobody knows before the rows are exchanged.
     pub(crate) fn ride(&self, request: &Request<'_>) -> Ride {

@@ -9,6 +9,7 @@
 
 pub(crate) mod direct;
 pub(crate) mod host;
+pub(crate) mod links;
 pub(crate) mod local;
 pub(crate) mod vigil;
 
@@ -49,11 +50,15 @@ pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     /// Round and number of rounds, where a plan was under way.
     pub(crate) round: Option<(u32, u32)>,
+    /// Whether all ranks are still in step, so that the group can be used further.
+    pub(crate) usable: bool,
 }
 
 impl From<ErrorKind> for Failure {
     fn from(kind: ErrorKind) -> Self {
-        Self { kind, round: None }
+        // What is refused before the entry leaves the group as it was; see `is_recoverable`.
+        let usable = kind.is_recoverable();
+        Self { kind, round: None, usable }
     }
 }
 
