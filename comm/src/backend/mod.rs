@@ -1,1 +1,3 @@
-//! (to come)
+//! Engines: what runs a plan.
+
+pub mod message;
