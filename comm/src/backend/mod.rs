@@ -11,6 +11,7 @@ pub(crate) mod direct;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;
+pub mod message;
 pub(crate) mod vigil;
 
 use crate::error::ErrorKind;
