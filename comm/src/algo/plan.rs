@@ -169,6 +169,22 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Elements of the message that the step sends or receives; none for other steps.
+    #[must_use]
+    pub const fn message_len(&self) -> Option<usize> {
+        match self {
+            Self::Send { src, .. } => Some(src.len),
+            Self::Recv { dst, .. } | Self::RecvReduce { dst, .. } => Some(dst.len),
+            Self::Copy { .. }
+            | Self::Expose { .. }
+            | Self::Pull { .. }
+            | Self::PullReduce { .. }
+            | Self::Reduce { .. } => None,
+        }
+    }
+}
+
 /// One round: steps that may run in any order and overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round {
