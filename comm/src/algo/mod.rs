@@ -7,7 +7,7 @@
 //!
 //! A [`Problem`] says what is asked, an [`Algorithm`] of the [`registry`] turns it into the
 //! [`Plan`] of each rank, and everything else reads plans: the engine of the host backend runs
-//! them, [`check()`] proves them, [`cost`] prices them, `draw` shows them.
+//! them, [`check()`] proves them, [`cost`] prices them, [`draw`] shows them.
 //!
 //! ```
 //! use muster_comm::algo::{Links, Problem, plan, select};
@@ -26,6 +26,7 @@ pub mod check;
 pub mod cost;
 mod direct;
 mod doubling;
+pub mod draw;
 mod halving;
 mod pairwise;
 pub mod plan;
