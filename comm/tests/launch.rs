@@ -29,14 +29,12 @@ impl Fixture {
         };
         for line in head.lines().filter(|line| !line.starts_with('#')) {
             if let Some(parent) = line.strip_prefix("parent ") {
-                let words: Vec<&str> = parent.split(' ').collect();
-                let [pid, name, ticks] = words[..] else {
-                    panic!("{}: {line}", fixture.name);
-                };
+                let mut words = parent.split(' ');
+                let mut word = || words.next().expect("three words");
                 fixture.ancestors.push(Ancestor {
-                    pid: pid.parse().expect("a pid"),
-                    name: name.to_owned(),
-                    started_ticks: ticks.parse().expect("ticks"),
+                    pid: word().parse().expect("a pid"),
+                    name: word().to_owned(),
+                    started_ticks: word().parse().expect("ticks"),
                 });
             } else {
                 let (name, value) = line.split_once('=').expect("NAME=value");

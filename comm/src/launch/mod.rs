@@ -20,6 +20,7 @@ mod node;
 pub mod notation;
 mod process;
 mod reader;
+pub mod secret;
 mod slurm;
 
 pub use contract::Contract;
