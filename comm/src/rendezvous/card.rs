@@ -139,11 +139,6 @@ pub enum DownReason {
         /// The exit code.
         code: i32,
     },
-    /// It stopped waiting for the others before the world was complete.
-    GaveUp {
-        /// How long it had waited, in milliseconds.
-        waited_ms: u64,
-    },
     /// Its connection was closed without a goodbye: its process ended, nobody knows yet how.
     HungUp,
     /// A signal ended its process.
@@ -177,9 +172,6 @@ impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited { code } => write!(f, "exited with code {code}"),
-            Self::GaveUp { waited_ms } => {
-                write!(f, "gave up after waiting {}", Seconds(*waited_ms))
-            }
             Self::HungUp => f.write_str("closed its connection without a goodbye"),
             Self::Killed { signal } => write!(f, "was killed by signal {signal}"),
             Self::NotReading { bytes_queued } => {

@@ -180,8 +180,8 @@ pub(super) enum ToCoordinator {
     },
     /// Goodbye: the connection ends in good order.
     Bye,
-    /// Goodbye before the world was complete.
-    GiveUp { waited_ms: u64 },
+    /// My time is up and the world is not complete: who is missing?
+    GiveUp,
     /// My part of a round.
     Part {
         round: String,

@@ -2,10 +2,9 @@
 
 use super::CoordinatorEvent;
 use super::conn::Stage;
-use super::engine::{Ended, Engine};
+use super::engine::Engine;
 use super::job::Phase;
 use super::rounds::{Contribution, Failure};
-use crate::rendezvous::card::DownReason;
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{MESSAGE_BYTES_MAX, REPORTS_BYTES_MAX};
 use crate::rendezvous::wire::{Body, ToCoordinator, ToSession, decode};
@@ -48,7 +47,7 @@ impl Engine {
             return;
         }
         match message {
-            ToCoordinator::GiveUp { waited_ms } => self.give_up(token, waited_ms),
+            ToCoordinator::GiveUp => self.give_up(),
             ToCoordinator::Abort { bytes } if bytes.len() <= MESSAGE_BYTES_MAX => {
                 let origin = rank;
                 let message = ToSession::Abort {
@@ -75,16 +74,11 @@ impl Engine {
         }
     }
 
-    /// A rank stopped waiting for the others: they are told who is missing, as it knows already.
-    fn give_up(&mut self, token: u64, waited_ms: u64) {
-        match self.job.phase() {
-            Phase::Failed(_) => {}
-            Phase::Gathering => self.fail(self.job.absence(self.now_ms())),
-            Phase::Ready { .. } => {
-                // It gave up while the roster was on its way: to the others it never was there.
-                let reason = DownReason::GaveUp { waited_ms };
-                self.ended.push((token, Ended::Lost(reason)));
-            }
+    /// A rank stopped waiting for the others: everybody is told who is missing. If the world became
+    /// complete meanwhile, the roster is on its way to that rank, and it is there after all.
+    fn give_up(&mut self) {
+        if matches!(self.job.phase(), Phase::Gathering) {
+            self.fail(self.job.absence(self.now_ms()));
         }
     }
 

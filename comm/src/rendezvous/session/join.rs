@@ -1,6 +1,7 @@
 //! From the handshake to the roster: introduce this rank, then wait for all others.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use super::connect::{Link, read_before};
 use super::{Sender, SessionEvent};
@@ -17,6 +18,9 @@ use crate::types::Rank;
 
 /// Bytes of one read.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Time beyond its deadline that a joiner gives the coordinator to say who is missing.
+const GIVE_UP_GRACE: Duration = Duration::from_millis(250);
 
 /// The complete world, and the connection on which it was announced.
 pub(super) struct World {
@@ -38,6 +42,8 @@ struct Wait<'a> {
     read: Seal,
     missing: Vec<Rank>,
     missing_more: u32,
+    /// Set once our own time is up: until then the coordinator may say who is missing.
+    grace: Option<Deadline>,
 }
 
 /// Introduces this rank and waits for the roster.
@@ -67,6 +73,7 @@ pub(super) fn join(
         read: link.read,
         missing: Vec::new(),
         missing_more: 0,
+        grace: None,
     };
     let body = encode_introduction(&introduction, &hello.card);
     wait.sender.send(&body).map_err(|why| wait.gone(&why))?;
@@ -126,13 +133,16 @@ impl Wait<'_> {
                 Some(body) => return Ok(body),
                 None => {}
             }
-            let patience = Deadline::after(self.deadline.left().min(silence.left()));
+            let end = self.grace.unwrap_or(self.deadline);
+            let patience = Deadline::after(end.left().min(silence.left()));
             match read_before(&self.sender.stream, &mut self.inbox, &mut scratch, patience) {
                 Ok(0) => return Err(self.gone("it closed the connection")),
                 Ok(_) => silence = Deadline::after(SILENCE_MAX),
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
-                    if self.deadline.passed() {
-                        return Err(self.give_up());
+                    match self.grace {
+                        Some(grace) if grace.passed() => return Err(self.absence()),
+                        None if self.deadline.passed() => self.give_up(),
+                        Some(_) | None => {}
                     }
                     if silence.passed() {
                         return Err(RendezvousError::Silent {
@@ -146,13 +156,16 @@ impl Wait<'_> {
         }
     }
 
-    /// Our own time is up: the coordinator is told, so that the others need not wait for nothing.
-    fn give_up(&mut self) -> RendezvousError {
-        let waited_ms = millis(self.deadline.elapsed());
+    /// Our own time is up: the coordinator is told, and knows best who is missing.
+    fn give_up(&mut self) {
         // If it cannot be told, it sees the connection end.
-        let _ = self
-            .sender
-            .send(&Body::new(&ToCoordinator::GiveUp { waited_ms }));
+        let _ = self.sender.send(&Body::new(&ToCoordinator::GiveUp));
+        self.grace = Some(Deadline::after(GIVE_UP_GRACE));
+    }
+
+    /// Who is missing by what the coordinator said last, which may be half a second ago.
+    fn absence(&mut self) -> RendezvousError {
+        let waited_ms = millis(self.deadline.elapsed());
         RendezvousError::Missing {
             absence: Box::new(Absence {
                 world_size: self.world_size,
