@@ -193,10 +193,18 @@ proptest! {
         let [tp, cp, pp, ep, _] = sizes;
         let [etp, dp, offset, virtual_pp] = optional;
         let mut builder = Layout::builder().world(world).tp(tp).cp(cp).pp(pp).ep(ep).order(order);
-        builder = etp.map_or(builder.clone(), |etp| builder.etp(etp));
-        builder = dp.map_or(builder.clone(), |dp| builder.dp(dp));
-        builder = offset.map_or(builder.clone(), |offset| builder.rank_offset(offset));
-        builder = virtual_pp.map_or(builder.clone(), |chunks| builder.virtual_pp(chunks));
+        if let Some(etp) = etp {
+            builder = builder.etp(etp);
+        }
+        if let Some(dp) = dp {
+            builder = builder.dp(dp);
+        }
+        if let Some(offset) = offset {
+            builder = builder.rank_offset(offset);
+        }
+        if let Some(chunks) = virtual_pp {
+            builder = builder.virtual_pp(chunks);
+        }
         match builder.build() {
             Ok(layout) => {
                 prop_assert!([world, tp, cp, pp, ep].iter().all(|size| *size > 0));
