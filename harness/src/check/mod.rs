@@ -1,0 +1,7 @@
+//! What `verify` asks of the groups of a matrix.
+//!
+//! `job` is what a rank is told, `cases` the list of questions that every rank derives from it in
+//! the same order, `message` what a rank answers.
+
+pub mod inject;
+pub mod job;
