@@ -209,6 +209,7 @@ impl World {
             table: options.algo_table,
             checksum: options.checksum,
             made: Mutex::default(),
+            coordinator: OnceLock::new(),
         };
         Ok(Self {
             inner: Arc::new(inner),

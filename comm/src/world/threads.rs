@@ -1,6 +1,6 @@
 //! Ranks as threads of one process: for tests, for embedding, and for examples.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use super::control::{Hub, Seat};
@@ -86,6 +86,7 @@ impl World {
                 table: None,
                 checksum: false,
                 made: Mutex::default(),
+                coordinator: OnceLock::new(),
             };
             (
                 Self {
