@@ -18,7 +18,7 @@
 //! the links cannot carry is an error; nothing is ever replaced in silence.
 
 use super::plan::Links;
-use super::registry::{Algorithm, algorithms_for, find, planned};
+use super::registry::{Algorithm, find, planned};
 use crate::types::{Collective, UnknownName, closest};
 
 /// Most lines a table may have: far more than there are sensible rules, so that a wrong file is
@@ -386,8 +386,10 @@ fn parse_condition(word: &str) -> Result<Condition, TableErrorKind> {
     }
 }
 
-/// A number of bytes, with or without a unit.
-fn parse_bytes(word: &str) -> Option<u64> {
+/// A number of bytes, with or without one of the units `B`, `KiB`, `MiB` and `GiB`; none where it
+/// is not understood or leaves 64 bits.
+#[must_use]
+pub fn parse_bytes(word: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 4] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
@@ -399,12 +401,6 @@ fn parse_bytes(word: &str) -> Option<u64> {
         .find_map(|(name, unit)| Some((word.strip_suffix(name)?, unit)))
         .unwrap_or((word, 1));
     number.parse::<u64>().ok()?.checked_mul(unit)
-}
-
-/// Every algorithm that `collective` may name in a table, for messages and help.
-#[must_use]
-pub fn choices(collective: Collective) -> Vec<&'static str> {
-    algorithms_for(collective).map(|a| a.name).collect()
 }
 
 #[cfg(test)]

@@ -4,5 +4,6 @@
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
 pub mod completions;
+pub mod plan;
 pub mod rank;
 pub mod verify;
