@@ -25,8 +25,8 @@ use crate::types::{Collective, UnknownName, closest};
 /// noticed early.
 pub const MAX_LINES: usize = 1000;
 
-/// The built-in rules. The sizes are where the cost model of two hosts on a fast network sees the
-/// curves cross; a measured table belongs into an override.
+/// The built-in rules. The sizes are round figures for where latency stops to matter and bytes
+/// begin to; where a machine was measured, an override says better.
 pub const BUILT_IN: &str = "\
 # collective      conditions                       -> algorithm
 all_reduce        links=direct   bytes<=16KiB      -> direct_small
@@ -55,7 +55,8 @@ all_to_all_v                                       -> pairwise
 broadcast         links=direct                     -> direct
 broadcast         n>=8  bytes>=1MiB                -> scatter_ring
 broadcast                                          -> binomial_tree
-reduce            links=direct                     -> direct
+reduce            links=direct   bytes<=256KiB     -> direct
+reduce            links=direct                     -> direct_sliced
 reduce                                             -> binomial_tree
 gather            links=direct                     -> direct
 gather            bytes<1MiB                       -> binomial_tree

@@ -49,12 +49,12 @@ pub fn problems(collective: Collective, n: usize) -> Result<Vec<Problem>, Proble
 }
 
 /// The problem of one collective over `n` ranks whose largest buffer has about `elements`
-/// elements, in even blocks, with rank 0 as root: for tables of costs.
+/// elements, in even blocks (rounded up), with rank 0 as root: for tables of costs.
 ///
 /// # Errors
 /// [`ProblemError`] where `n` or `elements` is out of range.
 pub fn sized(collective: Collective, n: usize, elements: usize) -> Result<Problem, ProblemError> {
-    let block = elements / n.max(1);
+    let block = elements.div_ceil(n.max(1));
     let counts = vec![block; n];
     match collective {
         Collective::AllReduce => Problem::all_reduce(n, elements),
