@@ -5,5 +5,6 @@
 
 pub mod completions;
 pub mod groups;
+pub mod plan;
 pub mod rank;
 pub mod verify;
