@@ -17,7 +17,7 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use parse::{AlgoSource, Endpoint, IfName, TransportChoice};
+pub use parse::{AlgoSource, IfName, TransportChoice};
 pub(crate) use parse::{decimal, is_host};
 pub use rows::{
     ALGO, ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, ATTEMPT, DEADLINE_S, HCCL_SO_PATH, HOME, IFNAME,

@@ -92,7 +92,7 @@ fn check(contract: Contract, launcher: &str, arguments: &[&str]) {
         return;
     };
     let mut start = String::new();
-    write!(start, "{contract} {RANKS} tcp://127.0.0.1:").expect("a string");
+    write!(start, "{contract} {RANKS} 127.0.0.1:").expect("a string");
     assert!(first[0].starts_with(&start), "{first:?}");
     assert!(first[0].ends_with(&format!("Some({RANKS})")), "{first:?}");
     let places: BTreeSet<&String> = first.iter().collect();
