@@ -2,5 +2,6 @@
 //! one that was free.
 
 mod faults;
+mod hostile;
 mod life;
 mod support;

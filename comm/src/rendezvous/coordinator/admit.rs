@@ -174,7 +174,7 @@ impl Engine {
             return false;
         };
         self.refuse(token, Refusal::Crowded);
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
         true
     }
 
@@ -187,7 +187,7 @@ impl Engine {
         if !is_drained {
             self.refuse(token, Refusal::Slow);
         }
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
     }
 
     /// A connection that does not speak the protocol.
@@ -199,11 +199,11 @@ impl Engine {
         if is_rank {
             let what = what.to_owned();
             let reason = DownReason::ProtocolBroken { what };
-            self.ended.push((token, Ended::Lost(reason)));
+            self.end(token, Ended::Lost(reason));
             return;
         }
         self.refuse(token, Refusal::Malformed);
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
     }
 
     /// Counts a refusal, and tells the owner now and then.

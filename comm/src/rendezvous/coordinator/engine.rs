@@ -1,8 +1,9 @@
 //! The coordinator's event loop: sockets, time and the owner's commands on one side, the rules of
 //! `job` and `rounds` on the other. One thread, no locks, nothing blocks but the poll itself.
 //!
-//! - `ENGINE-1`: whatever a connection does ends in its own entry of `ended`; connections are
-//!   removed in one place (`settle`), so that telling others about a loss cannot recurse.
+//! - `ENGINE-1`: a connection that is over gets an entry in `ended`, and nothing it says after that
+//!   is served. Connections are removed in one place (`settle`), so that telling others about a loss
+//!   cannot recurse.
 //! - `ENGINE-2`: bytes are read before a death is believed: a goodbye that is already here wins.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,8 +97,8 @@ pub(super) struct Engine {
     pub(super) unproved: BTreeSet<u64>,
     pub(super) strangers_max: usize,
     pub(super) notices: super::admit::Notices,
-    /// Connections that are over, and how.
-    pub(super) ended: Vec<(u64, Ended)>,
+    /// Connections that are over, and how (`ENGINE-1`).
+    ended: BTreeMap<u64, Ended>,
     held: Vec<Held>,
     owner_knows_exits: bool,
     arrival: Deadline,
@@ -116,6 +117,8 @@ pub(super) enum Ended {
     Quietly,
     /// A rank's connection, without a goodbye.
     Lost(DownReason),
+    /// Writing to it failed; what it said before that may still be there to read.
+    Unwritable(DownReason),
 }
 
 impl Engine {
@@ -132,7 +135,7 @@ impl Engine {
             unproved: BTreeSet::new(),
             strangers_max,
             notices: super::admit::Notices::default(),
-            ended: Vec::new(),
+            ended: BTreeMap::new(),
             held: Vec::new(),
             owner_knows_exits: options.owner_knows_exits,
             arrival: Deadline::after(options.deadline),
@@ -284,6 +287,9 @@ impl Engine {
     /// there.
     fn take_in(&mut self, token: u64) -> bool {
         for _ in 0..READS_PER_TURN {
+            if self.ended.contains_key(&token) {
+                return false;
+            }
             let Some(conn) = self.conns.get_mut(&token) else {
                 return false;
             };
@@ -295,7 +301,7 @@ impl Engine {
                     return false;
                 }
                 Err(error) => {
-                    self.ended.push((token, Ended::Lost(broken_off(&error))));
+                    self.end(token, Ended::Lost(broken_off(&error)));
                     return false;
                 }
             }
@@ -303,8 +309,20 @@ impl Engine {
         true
     }
 
+    /// Reads everything that is there, however much.
+    fn take_in_rest(&mut self, token: u64) {
+        for _ in 0..LAST_TURNS {
+            if !self.take_in(token) {
+                return;
+            }
+        }
+    }
+
     fn frames(&mut self, token: u64) {
-        while let Some(conn) = self.conns.get_mut(&token) {
+        while !self.ended.contains_key(&token) {
+            let Some(conn) = self.conns.get_mut(&token) else {
+                return;
+            };
             match conn.frame() {
                 Ok(None) => return,
                 Ok(Some(body)) => self.serve(token, body),
@@ -329,7 +347,7 @@ impl Engine {
         if conn.is_stranger() {
             self.count(&self.io.counters.hung_up);
         }
-        self.ended.push((token, Ended::Lost(reason)));
+        self.end(token, Ended::Lost(reason));
     }
 
     /// Writes what a connection takes, and watches for room if that was not everything.
@@ -340,7 +358,7 @@ impl Engine {
         let is_written = match conn.flush() {
             Ok(is_written) => is_written,
             Err(error) => {
-                self.ended.push((token, Ended::Lost(broken_off(&error))));
+                self.end(token, Ended::Unwritable(broken_off(&error)));
                 return;
             }
         };
@@ -361,7 +379,7 @@ impl Engine {
             let reason = DownReason::NotReading {
                 bytes_queued: queued as u64,
             };
-            self.ended.push((token, Ended::Lost(reason)));
+            self.end(token, Ended::Lost(reason));
         }
     }
 
@@ -391,9 +409,20 @@ impl Engine {
         }
     }
 
+    /// Notes that a connection is over; the first reason counts.
+    pub(super) fn end(&mut self, token: u64, how: Ended) {
+        self.ended.entry(token).or_insert(how);
+    }
+
     /// Removes connections that are over and tells whoever needs to know (`ENGINE-1`).
     fn settle(&mut self) {
-        while let Some((token, how)) = self.ended.pop() {
+        while let Some((token, how)) = self.ended.pop_first() {
+            if matches!(how, Ended::Unwritable(_)) {
+                self.take_in_rest(token);
+                if self.ended.contains_key(&token) {
+                    continue;
+                }
+            }
             let Some(conn) = self.conns.remove(&token) else {
                 continue;
             };
@@ -405,8 +434,9 @@ impl Engine {
                 continue;
             };
             self.ranks[rank.index()] = None;
-            if let Ended::Lost(reason) = how {
-                self.lose(rank, reason);
+            match how {
+                Ended::Quietly => {}
+                Ended::Lost(reason) | Ended::Unwritable(reason) => self.lose(rank, reason),
             }
         }
     }
@@ -502,13 +532,9 @@ impl Engine {
         }
         if let Some(token) = self.ranks[rank.index()] {
             // What it said before it died is in the socket: a goodbye wins (`ENGINE-2`).
-            for _ in 0..LAST_TURNS {
-                if !self.take_in(token) {
-                    break;
-                }
-            }
-            // Taken from the end: an end that was seen while reading is not news either.
-            self.ended.push((token, Ended::Quietly));
+            self.take_in_rest(token);
+            // However the connection looked: the owner knows better.
+            self.ended.insert(token, Ended::Quietly);
             self.settle();
         }
         self.held.retain(|held| held.rank != rank);
