@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use super::conn::{Proving, Seals, Stage};
-use super::engine::{Ended, Engine};
+use super::engine::Engine;
 use super::job::{Phase, Verdict};
+use super::parting::Ended;
 use super::{CoordinatorEvent, Refusal};
 use crate::rendezvous::card::DownReason;
 use crate::rendezvous::error::RendezvousError;
