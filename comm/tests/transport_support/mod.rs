@@ -249,7 +249,13 @@ pub(crate) fn reference(
                 })
                 .collect()
         }
-        other => panic!("{other} is not carried out by plans"),
+        other @ (Collective::AllGatherObject
+        | Collective::BroadcastObject
+        | Collective::GatherObject
+        | Collective::Recv
+        | Collective::ScatterObject
+        | Collective::Send
+        | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),
     }
 }
 
