@@ -25,12 +25,16 @@
     reason = "kernels work on raw memory, because it may be shared with other processes"
 )]
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 mod body;
 mod half_bits;
 mod isa;
 mod lane;
 mod number;
 mod select;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use std::ptr;
 

@@ -4,7 +4,7 @@
     reason = "code that is compiled for special instructions may only run where they exist"
 )]
 
-use super::body::{self, Task};
+use super::body::Task;
 use super::isa::Isa;
 use super::lane::{Bf16, F16, Lane, Plain};
 use super::number::{Fold, Max, Min, Prod, Sum};
@@ -12,12 +12,12 @@ use crate::types::{DType, ReduceOp};
 
 /// A reduction compiled for one type, operation and family of instructions.
 ///
-/// Safe to call under the conditions of [`body::reduce`].
+/// Safe to call under the conditions of [`super::body::reduce`].
 pub(super) type Reduce = unsafe fn(&Task<'_>);
 
 /// A conversion compiled for one type and family of instructions: source, destination, count.
 ///
-/// Safe to call under the conditions of [`body::widen`] and [`body::narrow`].
+/// Safe to call under the conditions of [`super::body::widen`] and [`super::body::narrow`].
 pub(super) type Convert = unsafe fn(*const u8, *mut u8, usize);
 
 /// A family of instructions: how it converts halves, and the loops compiled with it.
@@ -27,22 +27,22 @@ pub(super) trait Family {
     /// Reads and writes f16.
     type F16: Lane;
 
-    /// [`body::reduce`] compiled for this family.
+    /// [`super::body::reduce`] compiled for this family.
     ///
     /// # Safety
-    /// As [`body::reduce`].
+    /// As [`super::body::reduce`].
     unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>);
 
-    /// [`body::widen`] compiled for this family.
+    /// [`super::body::widen`] compiled for this family.
     ///
     /// # Safety
-    /// As [`body::widen`].
+    /// As [`super::body::widen`].
     unsafe fn widen<L: Lane>(src: *const u8, dst: *mut u8, count: usize);
 
-    /// [`body::narrow`] compiled for this family.
+    /// [`super::body::narrow`] compiled for this family.
     ///
     /// # Safety
-    /// As [`body::narrow`].
+    /// As [`super::body::narrow`].
     unsafe fn narrow<L: Lane>(src: *const u8, dst: *mut u8, count: usize);
 }
 
@@ -57,56 +57,78 @@ macro_rules! family {
             type F16 = $f16;
 
             $(#[target_feature(enable = $feature)])?
-            unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
+            unsafe fn reduce<L, F>(task: &$crate::kernel::body::Task<'_>)
+            where
+                L: $crate::kernel::lane::Lane,
+                F: $crate::kernel::number::Fold,
+            {
                 // SAFETY: the caller's promise is the same.
-                unsafe { body::reduce::<L, F>(task) }
+                unsafe { $crate::kernel::body::reduce::<L, F>(task) }
             }
 
             $(#[target_feature(enable = $feature)])?
-            unsafe fn widen<L: Lane>(src: *const u8, dst: *mut u8, count: usize) {
+            unsafe fn widen<L>(src: *const u8, dst: *mut u8, count: usize)
+            where
+                L: $crate::kernel::lane::Lane,
+            {
                 // SAFETY: the caller's promise is the same.
-                unsafe { body::widen::<L>(src, dst, count) }
+                unsafe { $crate::kernel::body::widen::<L>(src, dst, count) }
             }
 
             $(#[target_feature(enable = $feature)])?
-            unsafe fn narrow<L: Lane>(src: *const u8, dst: *mut u8, count: usize) {
+            unsafe fn narrow<L>(src: *const u8, dst: *mut u8, count: usize)
+            where
+                L: $crate::kernel::lane::Lane,
+            {
                 // SAFETY: the caller's promise is the same.
-                unsafe { body::narrow::<L>(src, dst, count) }
+                unsafe { $crate::kernel::body::narrow::<L>(src, dst, count) }
             }
         }
     };
 }
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+pub(super) use family;
 
 family!(
     /// Whatever every CPU of the target has.
     Scalar, [], Bf16, F16
 );
 
+/// Calls a function with the type that stands for a family of this target. A family of another
+/// target cannot be asked for, because no CPU of this one supports it.
+macro_rules! by_family {
+    ($isa:expr, $function:ident($($argument:expr),*)) => {
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => $function::<super::x86::Avx2>($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => $function::<super::x86::Avx512>($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 => $function::<super::x86::Avx512Bf16>($($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => $function::<super::arm::Neon>($($argument),*),
+            #[cfg(not(target_arch = "x86_64"))]
+            Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 => $function::<Scalar>($($argument),*),
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Neon => $function::<Scalar>($($argument),*),
+            Isa::Scalar => $function::<Scalar>($($argument),*),
+        }
+    };
+}
+
 /// The reduction for a type, an operation and a family of instructions.
 pub(super) fn reduction(isa: Isa, dtype: DType, op: ReduceOp) -> Reduce {
-    match isa {
-        Isa::Scalar | Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 | Isa::Neon => {
-            by_op::<Scalar>(dtype, op)
-        }
-    }
+    by_family!(isa, by_op(dtype, op))
 }
 
 /// The conversion of halves to f32, or `None` for a type that is no half.
 pub(super) fn widening(isa: Isa, dtype: DType) -> Option<Convert> {
-    match isa {
-        Isa::Scalar | Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 | Isa::Neon => {
-            widening_of::<Scalar>(dtype)
-        }
-    }
+    by_family!(isa, widening_of(dtype))
 }
 
 /// The conversion of f32 to halves, or `None` for a type that is no half.
 pub(super) fn narrowing(isa: Isa, dtype: DType) -> Option<Convert> {
-    match isa {
-        Isa::Scalar | Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 | Isa::Neon => {
-            narrowing_of::<Scalar>(dtype)
-        }
-    }
+    by_family!(isa, narrowing_of(dtype))
 }
 
 fn by_op<I: Family>(dtype: DType, op: ReduceOp) -> Reduce {
