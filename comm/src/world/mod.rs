@@ -6,6 +6,8 @@
 
 mod control;
 mod island;
+mod join;
+mod net;
 mod retire;
 mod status;
 mod threads;
@@ -15,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use control::Control;
+pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub(crate) use status::{Notice, Status};
 
@@ -47,6 +51,8 @@ pub(crate) struct WorldInner {
     pub(crate) size: usize,
     pub(crate) job: u64,
     pub(crate) island: Option<Island>,
+    /// Links to ranks that share no memory with this one; `None` where there are none.
+    pub(crate) net: Option<Net>,
     pub(crate) control: Box<dyn Control>,
     pub(crate) status: Arc<Status>,
     pub(crate) deadline: Duration,
@@ -146,12 +152,15 @@ impl WorldInner {
     pub(crate) fn open_remote(
         &self,
         vigil: &Vigil<'_>,
-        _plane: Plane,
+        plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        Err(ErrorKind::Unsupported {
-            what: format!("a link to rank {}", vigil.group.members[peer]),
-            why: "ranks that are threads share memory".to_owned(),
-        })
+        match &self.net {
+            Some(net) => net.open(vigil, plane, peer),
+            None => Err(ErrorKind::Unsupported {
+                what: format!("a link to rank {}", vigil.group.members[peer]),
+                why: "this world has shared memory only".to_owned(),
+            }),
+        }
     }
 }

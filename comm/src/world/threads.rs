@@ -75,6 +75,7 @@ impl World {
                 size: world_size,
                 job: 0,
                 island: Some(island),
+                net: None,
                 control: Box::new(Seat {
                     hub: Arc::clone(&hub),
                     rank,
