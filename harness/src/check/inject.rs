@@ -132,6 +132,22 @@ impl FromStr for Inject {
     }
 }
 
+/// Whether faults can be planted in a call: in those that carry numbers of all members or a root.
+#[must_use]
+pub fn can_be_falsified(collective: Collective) -> bool {
+    !matches!(
+        collective,
+        Collective::AllGatherObject
+            | Collective::Barrier
+            | Collective::BroadcastObject
+            | Collective::GatherObject
+            | Collective::Recv
+            | Collective::ScatterObject
+            | Collective::Send
+            | Collective::SendRecvBatch
+    )
+}
+
 fn did_you_mean(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"))
 }
@@ -165,6 +181,7 @@ mod tests {
                 "did you mean all_reduce?",
             ),
             ("bitflip:rank=1,matrix=xx", "unknown axis"),
+            ("bitflip:rank=1,collective=barrier", "barrier carries no contribution"),
         ] {
             let error = text.parse::<Inject>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
