@@ -24,6 +24,7 @@ pub struct CommError {
 struct Inner {
     kind: ErrorKind,
     at: OpContext,
+    usable: bool,
 }
 
 /// Where an error happened.
@@ -220,9 +221,9 @@ pub enum Blame {
 }
 
 impl CommError {
-    pub(crate) fn new(kind: ErrorKind, at: OpContext) -> Self {
+    pub(crate) fn new(kind: ErrorKind, at: OpContext, usable: bool) -> Self {
         Self {
-            inner: Box::new(Inner { kind, at }),
+            inner: Box::new(Inner { kind, at, usable }),
         }
     }
 
@@ -255,10 +256,11 @@ impl CommError {
         }
     }
 
-    /// Whether the group can be used after this error.
+    /// Whether the group can be used after this error. If not, every later call on it returns this
+    /// error at once.
     #[must_use]
     pub fn is_recoverable(&self) -> bool {
-        self.inner.kind.is_recoverable()
+        self.inner.usable
     }
 
     /// One sentence on what to do next.
@@ -284,9 +286,9 @@ impl CommError {
 }
 
 impl ErrorKind {
-    /// Whether a group can be used after an error of this kind.
-    #[must_use]
-    pub fn is_recoverable(&self) -> bool {
+    /// Whether an error of this kind leaves the ranks of a group in step where the backend does not
+    /// know better.
+    pub(crate) fn is_recoverable(&self) -> bool {
         matches!(
             self,
             Self::InvalidArgument { .. }
@@ -346,7 +348,7 @@ mod tests {
             waited_ms: 30_000,
         };
         assert_eq!(
-            CommError::new(kind, context()).to_string(),
+            CommError::new(kind, context(), false).to_string(),
             "all_reduce on group \"tp-3\" seq 41 (f32[1024]): rank 5: waited 30000 ms for rank 2 \
              (round 7/14) after 30.0s of 30.0s"
         );
@@ -359,7 +361,7 @@ mod tests {
             waited_ms: 1,
         };
         assert_eq!(
-            CommError::new(stalled.clone(), context()).blame(),
+            CommError::new(stalled.clone(), context(), false).blame(),
             Blame::Peer(Rank(2))
         );
         let aborted = ErrorKind::PeerAborted {
@@ -367,7 +369,7 @@ mod tests {
             reason: stalled.to_string(),
             cause: Box::new(stalled),
         };
-        let error = CommError::new(aborted, context());
+        let error = CommError::new(aborted, context(), false);
         assert_eq!(error.blame(), Blame::SharedFate { origin: Rank(1) });
         assert!(!error.is_recoverable());
     }

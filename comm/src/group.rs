@@ -34,7 +34,13 @@ impl Identity {
         for member in &members {
             hasher.update(&member.0.to_le_bytes());
         }
-        Self { name: name.into(), members, me, key: first_word(&hasher), note }
+        Self {
+            name: name.into(),
+            members,
+            me,
+            key: first_word(&hasher),
+            note,
+        }
     }
 
     /// Number of members.

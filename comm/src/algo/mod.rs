@@ -7,7 +7,7 @@
 //!
 //! A [`Problem`] says what is asked, an [`Algorithm`] of the [`registry`] turns it into the
 //! [`Plan`] of each rank, and everything else reads plans: the engine of the host backend runs
-//! them, `check` proves them, `cost` prices them, `draw` shows them.
+//! them, [`check()`] proves them, [`cost`] prices them, [`draw`] shows them.
 //!
 //! ```
 //! use muster_comm::algo::{Links, Problem, plan, select};
@@ -22,18 +22,25 @@
 
 mod bruck;
 mod builder;
+pub mod check;
+pub mod cost;
 mod direct;
 mod doubling;
+pub mod draw;
 mod halving;
 mod pairwise;
 pub mod plan;
 pub mod problem;
 pub mod registry;
 mod ring;
+mod schedule;
 pub mod select;
 mod stage;
+pub mod sweep;
 mod tree;
 
+pub use self::check::{Fault, FaultKind, Proof, check};
+pub use self::cost::{Cost, Topology, predict};
 pub use self::plan::{Links, PeerSpan, Plan, Round, Space, Span, Step};
 pub use self::problem::{Blocks, InPlace, Matrix, Problem, ProblemError};
 pub use self::registry::{ALGORITHMS, Algorithm, PlanError, algorithms_for, find, planned};

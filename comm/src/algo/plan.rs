@@ -21,8 +21,11 @@
 //!   owner writes to it. No peer reads an element in the round in which its owner writes it, or
 //!   after that, unless it was exposed anew.
 
+use serde::Serialize;
+
 /// What the plan's steps need of the links between the ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Links {
     /// All ranks of the group share memory: `Expose`, `Pull` and `PullReduce` may be used.
     Direct,
@@ -53,7 +56,8 @@ impl std::fmt::Display for Links {
 /// Which buffer a span lies in. With an in-place call, `In` and `Out` are the same memory for the
 /// collectives whose buffers are equal in length; plans must say whether they allow that
 /// (see [`Plan::in_place`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Space {
     /// The send buffer; never written.
     In,
@@ -64,7 +68,7 @@ pub enum Space {
 }
 
 /// A run of elements in one of the three buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Span {
     /// The buffer.
     pub space: Space,
@@ -95,7 +99,7 @@ impl Span {
 }
 
 /// A part of a peer's exposed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct PeerSpan {
     /// The peer, as an index into the group.
     pub peer: usize,
@@ -104,7 +108,8 @@ pub struct PeerSpan {
 }
 
 /// One step. Peers are indices into the group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// Copies within this rank.
     Copy {
@@ -169,15 +174,31 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Elements of the message that the step sends or receives; none for other steps.
+    #[must_use]
+    pub const fn message_len(&self) -> Option<usize> {
+        match self {
+            Self::Send { src, .. } => Some(src.len),
+            Self::Recv { dst, .. } | Self::RecvReduce { dst, .. } => Some(dst.len),
+            Self::Copy { .. }
+            | Self::Expose { .. }
+            | Self::Pull { .. }
+            | Self::PullReduce { .. }
+            | Self::Reduce { .. } => None,
+        }
+    }
+}
+
 /// One round: steps that may run in any order and overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Round {
     /// The steps.
     pub steps: Vec<Step>,
 }
 
 /// What one rank does in one collective.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan {
     /// The rounds, in order.
     pub rounds: Vec<Round>,

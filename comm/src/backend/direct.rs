@@ -9,7 +9,10 @@
 //!   with segment `g - 2`. The count goes on over calls; the entry exchange is such a barrier.
 //! - DIRECT-2: within a half, what lies at element `i` of a plan's buffer lies at element `i` of
 //!   that buffer's area, so a peer finds a span without being told.
-#![expect(unsafe_code, reason = "copies between user memory and memory shared with peers")]
+#![expect(
+    unsafe_code,
+    reason = "copies between user memory and memory shared with peers"
+)]
 
 use std::sync::Arc;
 
@@ -42,11 +45,13 @@ pub(crate) struct Staging {
 
 impl Staging {
     pub(crate) fn take(heap: &Arc<Heap>) -> Result<Self, ErrorKind> {
-        let block = heap.take(STAGING_BYTES).map_err(|full| ErrorKind::Resource {
-            what: "shared memory of this rank".to_owned(),
-            need: format!("{STAGING_BYTES} bytes of staging"),
-            have: full.to_string(),
-        })?;
+        let block = heap
+            .take(STAGING_BYTES)
+            .map_err(|full| ErrorKind::Resource {
+                what: "shared memory of this rank".to_owned(),
+                need: format!("{STAGING_BYTES} bytes of staging"),
+                have: full.to_string(),
+            })?;
         Ok(Self { block, segments: 0 })
     }
 
@@ -77,13 +82,20 @@ impl Map {
             real.push(start + from.min(*len));
             start += len;
         }
-        Self { base, segment, real }
+        Self {
+            base,
+            segment,
+            real,
+        }
     }
 
     /// The call's element that segment element `at` stands for, and how many follow without a gap.
     fn locate(&self, at: usize) -> (usize, usize) {
         let block = self.segment.partition_point(|start| *start <= at) - 1;
-        (self.real[block] + (at - self.segment[block]), self.segment[block + 1] - at)
+        (
+            self.real[block] + (at - self.segment[block]),
+            self.segment[block + 1] - at,
+        )
     }
 }
 
@@ -125,14 +137,18 @@ impl Shape {
                 Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
                 Counts::Uniform(count),
             ) => Self::Whole(count),
-            (Collective::AllToAll, Counts::Uniform(count)) => {
-                Self::Matrix { n, cells: vec![count; n * n] }
-            }
+            (Collective::AllToAll, Counts::Uniform(count)) => Self::Matrix {
+                n,
+                cells: vec![count; n * n],
+            },
             (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
             (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
             (_, Counts::Splits { .. }) => {
                 let row = |member| exchange.map_or_else(Vec::new, |all| all.row(member, n));
-                Self::Matrix { n, cells: (0..n).flat_map(row).map(index).collect() }
+                Self::Matrix {
+                    n,
+                    cells: (0..n).flat_map(row).map(index).collect(),
+                }
             }
         }
     }
@@ -248,7 +264,17 @@ impl<'a> Run<'a> {
         let fits = AREA_BYTES / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
-        Self { vigil, local, request, algorithm, seq, tick: 0, shape, segment_len, segment_count }
+        Self {
+            vigil,
+            local,
+            request,
+            algorithm,
+            seq,
+            tick: 0,
+            shape,
+            segment_len,
+            segment_count,
+        }
     }
 
     /// Exposes the first segment, before the entry is published: then the entry is its barrier.
@@ -298,16 +324,18 @@ impl<'a> Run<'a> {
 
     fn barrier(&mut self, segment: usize, plan: &Plan, round: usize) -> Result<(), Failure> {
         self.tick += 1;
-        self.local.barrier(self.vigil, self.seq, self.tick).map_err(|kind| {
-            let rounds = plan.rounds.len();
-            let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-            let position = number(segment * rounds + round + 1);
-            Failure {
-                kind,
-                round: Some((position, number(self.segment_count * rounds))),
-                usable: false,
-            }
-        })
+        self.local
+            .barrier(self.vigil, self.seq, self.tick)
+            .map_err(|kind| {
+                let rounds = plan.rounds.len();
+                let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+                let position = number(segment * rounds + round + 1);
+                Failure {
+                    kind,
+                    round: Some((position, number(self.segment_count * rounds))),
+                    usable: false,
+                }
+            })
     }
 
     fn plan(&self, segment: usize) -> Result<Plan, Failure> {
@@ -318,7 +346,9 @@ impl<'a> Run<'a> {
             .map_err(|error| error.to_string())
             .and_then(|problem| {
                 // In place or not, the plan for separate buffers is right: peers read copies.
-                self.algorithm.plan(&problem, me, false).map_err(|error| error.to_string())
+                self.algorithm
+                    .plan(&problem, me, false)
+                    .map_err(|error| error.to_string())
             })
             .map_err(|why| ErrorKind::Unsupported {
                 what: format!("{} by {}", self.request.collective, self.algorithm.name),
@@ -340,7 +370,10 @@ impl<'a> Run<'a> {
         let half_at = index(staging.segments % 2) * HALF_BYTES;
         let arena: &Arena = &self.local.arena;
         let mut peers = Vec::with_capacity(n);
-        for (member, entry) in exchange.iter().flat_map(|all| all.entries.iter().enumerate()) {
+        for (member, entry) in exchange
+            .iter()
+            .flat_map(|all| all.entries.iter().enumerate())
+        {
             let offset = index(entry.staging);
             if !arena.heap_holds(self.local.region(member), offset, STAGING_BYTES) {
                 let what = format!("it names staging at offset {offset}, outside its region");
@@ -361,7 +394,9 @@ impl<'a> Run<'a> {
     fn expose(&self, plan: &Plan, round: usize, spaces: &Spaces) {
         let size = self.request.dtype.size();
         for step in &plan.rounds[round].steps {
-            let Step::Expose { span } = step else { continue };
+            let Step::Expose { span } = step else {
+                continue;
+            };
             if span.space == Space::Scratch {
                 // Scratch lies in staging already.
                 continue;
@@ -417,7 +452,12 @@ impl<'a> Run<'a> {
     fn pull(&self, peer: usize, src: Span, dst: Span, spaces: &Spaces) {
         let size = self.request.dtype.size();
         self.pieces(spaces, dst, |to, done, len| {
-            let from = staged(spaces.peers[peer].cast_mut(), src.space, src.start + done, size);
+            let from = staged(
+                spaces.peers[peer].cast_mut(),
+                src.space,
+                src.start + done,
+                size,
+            );
             // SAFETY: the peer's half was checked to lie in its region, the span lies in its area
             // (both ranks cut the same segments), and the peer does not write it before the next
             // barrier; the target is this rank's buffer.
@@ -428,7 +468,10 @@ impl<'a> Run<'a> {
     fn pull_reduce(&self, srcs: &[(usize, Span)], dst: Span, spaces: &Spaces) {
         let (me, size) = (self.vigil.group.me, self.request.dtype.size());
         let divisor = u32::try_from(self.vigil.group.len()).unwrap_or(u32::MAX);
-        let own = srcs.iter().find(|(peer, _)| *peer == me).map(|(_, span)| *span);
+        let own = srcs
+            .iter()
+            .find(|(peer, _)| *peer == me)
+            .map(|(_, span)| *span);
         self.pieces(spaces, dst, |to, done, len| {
             // The own source may have gaps where the target has none: it sets the pieces.
             let part = own.map_or(dst, |own| Span::new(own.space, own.start + done, len));
@@ -461,7 +504,11 @@ impl<'a> Run<'a> {
             Space::In => &spaces.input,
             Space::Out => &spaces.output,
             Space::Scratch => {
-                each(staged(spaces.half, Space::Scratch, span.start, size), 0, span.len);
+                each(
+                    staged(spaces.half, Space::Scratch, span.start, size),
+                    0,
+                    span.len,
+                );
                 return;
             }
         };

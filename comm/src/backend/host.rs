@@ -11,10 +11,8 @@
 //!   corrects its arguments is still in step.
 #![expect(unsafe_code, reason = "erased buffers are copied by address")]
 
-use std::sync::Arc;
-
 use super::direct::{Run, Staging};
-use super::links::Links;
+use super::links::{Links, Message};
 use super::local::{Exchange, Local, Ride};
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
@@ -31,13 +29,29 @@ pub(crate) struct Host {
     seq: u64,
     local: Option<Local>,
     staging: Option<Staging>,
-    pub(crate) links: Links,
+    links: Links,
+    /// A call failed half-way: peers may still read, and nothing says when they stop.
+    broken: bool,
 }
 
 impl Host {
     /// Number of the last call that took one.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// The last call failed half-way.
+    pub(crate) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Sends and receives messages.
+    pub(crate) fn exchange(
+        &mut self,
+        vigil: &Vigil<'_>,
+        messages: &[Message],
+    ) -> Result<(), Failure> {
+        self.links.exchange(vigil, messages)
     }
 
     /// Carries a call out.
@@ -58,7 +72,15 @@ impl Host {
             island.reclaim(vigil.world);
             self.local = Some(Local::establish(vigil, island)?);
         }
-        self.run_local(vigil, request, island)
+        let result = self.run_local(vigil, request, island);
+        if result
+            .as_ref()
+            .map_or_else(|failure| failure.usable, |()| true)
+            && let Some(local) = &self.local
+        {
+            local.slot.advance(self.seq, DONE);
+        }
+        result
     }
 
     fn run_local(
@@ -67,7 +89,9 @@ impl Host {
         request: &Request<'_>,
         island: &Island,
     ) -> Result<(), Failure> {
-        let Some(local) = &mut self.local else { return Ok(()) };
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
         let ride = local.ride(request);
         let splits = matches!(request.counts, Counts::Splits { .. });
         let chosen = match &vigil.world.table {
@@ -76,10 +100,14 @@ impl Host {
             None => None,
         };
         let by_message = chosen.is_some_and(|chosen| chosen.links == algo::Links::Message);
-        let Some(local) = &mut self.local else { return Ok(()) };
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
         if by_message {
             self.seq += 1;
-            local.exchange(vigil, request, self.seq, Ride::Staged, 0).map_err(fatal_unless_judged)?;
+            local
+                .exchange(vigil, request, self.seq, Ride::Staged, 0)
+                .map_err(fatal_unless_judged)?;
             let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
             self.links.run(vigil, request, algorithm, self.seq, true)?;
         } else if ride == Ride::Inline && !splits {
@@ -95,9 +123,6 @@ impl Host {
             };
             self.run_staged(vigil, request, island, ride, algorithm)?;
         }
-        if let Some(local) = &self.local {
-            local.slot.advance(self.seq, DONE);
-        }
         Ok(())
     }
 
@@ -109,15 +134,19 @@ impl Host {
         ride: Ride,
         algorithm: &'static Algorithm,
     ) -> Result<(), Failure> {
-        let Some(local) = &mut self.local else { return Ok(()) };
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
         let staging = match &mut self.staging {
             Some(staging) => staging,
             empty => empty.insert(Staging::take(&island.heap)?),
         };
         self.seq += 1;
         let (seq, offset) = (self.seq, staging.offset());
-        let mut exchange = |local: &mut Local| -> Result<Exchange, Failure> {
-            local.exchange(vigil, request, seq, ride, offset).map_err(fatal_unless_judged)
+        let exchange = |local: &mut Local| -> Result<Exchange, Failure> {
+            local
+                .exchange(vigil, request, seq, ride, offset)
+                .map_err(fatal_unless_judged)
         };
         if matches!(request.counts, Counts::Splits { .. }) {
             // Only the rows of all ranks tell how much there is to move.
@@ -170,13 +199,24 @@ impl Host {
         if local.is_none() && rings.is_empty() {
             return None;
         }
-        Some(Retired { key, seq: self.seq, local, staging: self.staging.take(), rings })
+        let staging = self.staging.take();
+        Some(Retired {
+            key,
+            seq: self.seq,
+            broken: self.broken,
+            local,
+            staging,
+            rings,
+        })
     }
 }
 
 /// A mismatch leaves all ranks in step; anything else that ends an exchange does not.
 fn fatal_unless_judged(kind: ErrorKind) -> Failure {
-    Failure { usable: matches!(kind, ErrorKind::Mismatch { .. }), ..Failure::from(kind) }
+    Failure {
+        usable: matches!(kind, ErrorKind::Mismatch { .. }),
+        ..Failure::from(kind)
+    }
 }
 
 /// The row of counts must fit the entry.
@@ -187,7 +227,10 @@ fn check_row(request: &Request<'_>) -> Result<(), ErrorKind> {
     }
     Err(ErrorKind::Unsupported {
         what: format!("{} with {row} counts", request.collective),
-        why: format!("at most {} fit the exchange", PAYLOAD_MAX / size_of::<u64>()),
+        why: format!(
+            "at most {} fit the exchange",
+            PAYLOAD_MAX / size_of::<u64>()
+        ),
     })
 }
 

@@ -7,7 +7,10 @@
 //!
 //! - LOCAL-1: all members look at all entries of a call before they go on, so all of them come to
 //!   the same verdict about a mismatch, and the next call finds them in step again.
-#![expect(unsafe_code, reason = "payloads of peers are read through raw pointers")]
+#![expect(
+    unsafe_code,
+    reason = "payloads of peers are read through raw pointers"
+)]
 
 use std::sync::Arc;
 
@@ -29,6 +32,7 @@ pub(crate) struct Local {
     peers: Vec<Option<PeerSlot>>,
     /// Index of every member's region.
     locals: Vec<usize>,
+    members: Vec<Rank>,
     me: usize,
 }
 
@@ -88,6 +92,7 @@ impl Local {
             slot,
             peers: vec![None; locals.len()],
             locals,
+            members: group.members.clone(),
             me: group.me,
         })
     }
@@ -101,8 +106,9 @@ impl Local {
     /// of splits, where nobody knows before the rows are exchanged.
     pub(crate) fn ride(&self, request: &Request<'_>) -> Ride {
         let (n, me) = (self.locals.len(), self.me);
-        let count =
-            request.largest_contribution(n).unwrap_or_else(|| request.send_count(n, me));
+        let count = request
+            .largest_contribution(n)
+            .unwrap_or_else(|| request.send_count(n, me));
         match request.dtype.bytes(count) {
             Some(bytes) if bytes + row_bytes(request) <= PAYLOAD_MAX => Ride::Inline,
             _ => Ride::Staged,
@@ -131,8 +137,8 @@ impl Local {
             let peer = (self.me + step) % n;
             let slot = self.await_entry(vigil, peer, seq)?;
             let entry = slot.entry(&self.arena, seq);
-            agreed &= (entry.call, entry.count, entry.splits)
-                == (mine.call, mine.count, mine.splits);
+            agreed &=
+                (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
             exchange.entries[peer] = entry;
             exchange.payloads[peer] = slot.payload(&self.arena, seq);
         }
@@ -203,7 +209,11 @@ impl Local {
         let arena = &self.arena;
         if slot.entered(arena, seq) != seq {
             let missing = || self.not_entered(seq);
-            vigil.wait(Some(slot.bell(arena)), || slot.entered(arena, seq) == seq, missing)?;
+            vigil.wait(
+                Some(slot.bell(arena)),
+                || slot.entered(arena, seq) == seq,
+                missing,
+            )?;
         }
         Ok(slot)
     }
@@ -228,7 +238,10 @@ impl Local {
                 Ok(slot)
             }
             Ok(None) => Err(vigil.stalled(&[peer])),
-            Err(bad) => Err(ErrorKind::Transport { peer: rank, what: bad.to_string() }),
+            Err(bad) => Err(ErrorKind::Transport {
+                peer: rank,
+                what: bad.to_string(),
+            }),
         }
     }
 
@@ -256,21 +269,17 @@ impl Local {
     }
 
     /// Publishes tick `tick` of call `seq` and waits until all members have reached it.
-    pub(crate) fn barrier(
-        &self,
-        vigil: &Vigil<'_>,
-        seq: u64,
-        tick: u32,
-    ) -> Result<(), ErrorKind> {
+    pub(crate) fn barrier(&self, vigil: &Vigil<'_>, seq: u64, tick: u32) -> Result<(), ErrorKind> {
         self.slot.advance(seq, tick);
         let goal = slot::progress(seq, tick);
         let n = self.peers.len();
-        let behind = |peer: &usize| {
-            self.peers[*peer].is_some_and(|slot| slot.reached(&self.arena) < goal)
-        };
+        let behind =
+            |peer: &usize| self.peers[*peer].is_some_and(|slot| slot.reached(&self.arena) < goal);
         for step in 1..n {
             let peer = (self.me + step) % n;
-            let Some(slot) = self.peers[peer] else { continue };
+            let Some(slot) = self.peers[peer] else {
+                continue;
+            };
             if slot.reached(&self.arena) < goal {
                 let missing = || (0..n).filter(behind).collect();
                 let ready = || slot.reached(&self.arena) >= goal;
@@ -281,17 +290,20 @@ impl Local {
     }
 
     /// Whether no member can still read what this rank published for call `seq` (SLOT-3).
-    pub(crate) fn is_done_with(&self, world: &WorldInner, key: u64, seq: u64, members: &[Rank]) -> bool {
+    pub(crate) fn is_done_with(&self, world: &WorldInner, key: u64, seq: u64) -> bool {
         let goal = slot::progress(seq, slot::DONE);
-        self.peers.iter().enumerate().all(|(peer, slot)| match slot {
-            // Never found, so it never read anything of ours in a call that ended well.
-            None => true,
-            Some(slot) => {
-                PeerSlot::find(&self.arena, self.locals[peer], key) != Ok(Some(*slot))
-                    || slot.reached(&self.arena) >= goal
-                    || world.status.gone(members[peer]).is_some()
-            }
-        })
+        self.peers
+            .iter()
+            .zip(&self.members)
+            .zip(&self.locals)
+            .all(|((slot, rank), local)| {
+                // A peer that was never found read nothing of ours in a call that ended well.
+                slot.is_none_or(|slot| {
+                    PeerSlot::find(&self.arena, *local, key) != Ok(Some(slot))
+                        || slot.reached(&self.arena) >= goal
+                        || world.status.gone(*rank).is_some()
+                })
+            })
     }
 
     /// Names the ranks that made different calls. The call of the majority stands as right (the
@@ -299,7 +311,12 @@ impl Local {
     fn judge(&self, vigil: &Vigil<'_>, request: &Request<'_>, exchange: &Exchange) -> ErrorKind {
         let entries = &exchange.entries;
         let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
-        let votes = |i: usize| entries.iter().filter(|e| face(e) == face(&entries[i])).count();
+        let votes = |i: usize| {
+            entries
+                .iter()
+                .filter(|e| face(e) == face(&entries[i]))
+                .count()
+        };
         let mut usual = 0;
         for i in 1..entries.len() {
             if votes(i) > votes(usual) {
@@ -321,7 +338,13 @@ impl Local {
             (describe(a), describe(b))
         };
         let members = &vigil.group.members;
-        ErrorKind::Mismatch { field, rank: members[usual], mine, peer: members[odd], theirs }
+        ErrorKind::Mismatch {
+            field,
+            rank: members[usual],
+            mine,
+            peer: members[odd],
+            theirs,
+        }
     }
 
     /// For an exchange of splits: what each rank sends must be what its peer expects.
@@ -332,8 +355,7 @@ impl Local {
             for to in 0..n {
                 let (sends, expects) = (rows[from][to], rows[to][n + from]);
                 if sends != expects {
-                    let (sender, receiver) =
-                        (vigil.group.members[from], vigil.group.members[to]);
+                    let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
                     return Err(ErrorKind::Mismatch {
                         field: Field::Splits,
                         rank: sender,
@@ -358,7 +380,9 @@ impl Exchange {
             // SAFETY: in bounds as above; published before the entry that led here.
             u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read_unaligned() })
         };
-        (0..len).map(|i| if i < have { count(i) } else { 0 }).collect()
+        (0..len)
+            .map(|i| if i < have { count(i) } else { 0 })
+            .collect()
     }
 
     /// Address of element `start` of a member's inline contribution.
@@ -366,7 +390,10 @@ impl Exchange {
     /// `start + len` elements lie in the payload whenever all entries agree: `ride` said so.
     fn data(&self, member: usize, dtype: DType, start: usize, len: usize) -> *const u8 {
         let from = self.data_at + start * dtype.size();
-        assert!(from + len * dtype.size() <= PAYLOAD_MAX, "payload {from} + {len}");
+        assert!(
+            from + len * dtype.size() <= PAYLOAD_MAX,
+            "payload {from} + {len}"
+        );
         // SAFETY: within the payload, checked above.
         unsafe { self.payloads[member].add(from) }
     }
@@ -384,8 +411,9 @@ impl Exchange {
             unsafe { kernel::copy(dst, src, len * size) };
         };
         let reduce = |start: usize, len: usize| {
-            let srcs: Vec<*const u8> =
-                (0..n).map(|member| self.data(member, request.dtype, start, len)).collect();
+            let srcs: Vec<*const u8> = (0..n)
+                .map(|member| self.data(member, request.dtype, start, len))
+                .collect();
             let divisor = u32::try_from(n).unwrap_or(u32::MAX);
             let (dtype, op, dst) = (request.dtype, request.op, request.recv);
             // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
@@ -439,7 +467,8 @@ impl Exchange {
         let n = self.entries.len();
         (0..n).all(|member| {
             let count: u64 = self.row(member, n).iter().sum();
-            let bytes = (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
+            let bytes =
+                (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
             bytes <= PAYLOAD_MAX as u64
         })
     }
@@ -455,7 +484,10 @@ fn gather_v(counts: &[usize], take: impl Fn(usize, usize, usize, usize)) {
 
 /// One step of a hash that only has to tell equal lists from different ones.
 fn fold(hash: u64, word: u64) -> u64 {
-    (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_add(1)
+    (hash ^ word)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .rotate_left(29)
+        .wrapping_add(1)
 }
 
 fn differing_field(a: &Entry, b: &Entry) -> Field {
@@ -487,7 +519,10 @@ pub(crate) fn describe(entry: &Entry) -> String {
     let dtype = name(DType::from_code(byte(8)).map(DType::name));
     text = format!("{text}({dtype}[{}]", entry.count);
     if byte(16) != 0 {
-        text = format!("{text}, {}", name(ReduceOp::from_code(byte(16)).map(ReduceOp::name)));
+        text = format!(
+            "{text}, {}",
+            name(ReduceOp::from_code(byte(16)).map(ReduceOp::name))
+        );
     }
     match entry.call >> 32 {
         0 => format!("{text})"),

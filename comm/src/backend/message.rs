@@ -31,7 +31,7 @@ use std::sync::Arc;
 use self::memory::Memory;
 pub use self::memory::{Buffers, Workspace};
 use self::round::Round;
-use crate::algo::plan::{Plan, Step};
+use crate::algo::plan::{Links, Plan, Step};
 use crate::transport::frame::{CallTag, Frame, FrameError, FrameKind, TagField};
 use crate::transport::stream::{LinkError, Stream};
 use crate::types::{DType, ReduceOp};
@@ -292,6 +292,10 @@ fn check_peers(plan: &Plan, call: &MessageCall) -> Result<(), MessageError> {
     if u32::try_from(plan.rounds.len()).is_err() {
         return refuse(plan.rounds.len(), PlanFault::Rounds);
     }
+    // Such a plan counts on a barrier after each round, whatever its steps.
+    if plan.links == Links::Direct {
+        return refuse(plan.rounds.len(), PlanFault::DirectStep);
+    }
     for (at, round) in plan.rounds.iter().enumerate() {
         for step in &round.steps {
             let peer = match step {
@@ -426,8 +430,8 @@ pub enum StepField {
 /// What a plan can have that a message run cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PlanFault {
-    /// A step on the memory of a peer.
-    #[error("has a direct step, which needs shared memory")]
+    /// A step on the memory of a peer, or a plan made for such steps.
+    #[error("is direct, which needs shared memory")]
     DirectStep,
     /// A step on two spans that are not equally long.
     #[error("has a step whose spans differ in length")]

@@ -42,7 +42,10 @@ pub(crate) enum Counts<'a> {
     /// The length of every rank's block; all ranks must name the same list.
     Blocks(&'a [usize]),
     /// What this rank sends to, and receives from, each rank.
-    Splits { send: &'a [usize], recv: &'a [usize] },
+    Splits {
+        send: &'a [usize],
+        recv: &'a [usize],
+    },
 }
 
 /// Why a call failed, before the collective layer adds the context.
@@ -59,7 +62,11 @@ impl From<ErrorKind> for Failure {
     fn from(kind: ErrorKind) -> Self {
         // What is refused before the entry leaves the group as it was; see `is_recoverable`.
         let usable = kind.is_recoverable();
-        Self { kind, round: None, usable }
+        Self {
+            kind,
+            round: None,
+            usable,
+        }
     }
 }
 
@@ -100,6 +107,15 @@ impl Request<'_> {
         }
     }
 
+    /// Whether the two buffers share memory: an in-place call.
+    pub(crate) fn overlaps(&self, n: usize, me: usize) -> bool {
+        let size = self.dtype.size();
+        let (send, recv) = (self.send as usize, self.recv as usize);
+        let send_end = send + self.send_count(n, me) * size;
+        let recv_end = recv + self.recv_count(n, me) * size;
+        send < recv_end && recv < send_end
+    }
+
     /// The largest number of elements that any rank contributes, where all ranks can know it.
     pub(crate) fn largest_contribution(&self, n: usize) -> Option<usize> {
         match (self.collective, self.counts) {
@@ -113,9 +129,21 @@ impl Request<'_> {
 
     /// What the ranks compare before they touch data: the call in one word.
     pub(crate) fn call_word(&self) -> u64 {
-        let root = if self.collective.is_rooted() { self.root as u64 + 1 } else { 0 };
-        let op = if self.collective.reduces() { u64::from(self.op as u8) } else { 0 };
-        let dtype = if self.collective == Collective::Barrier { 0 } else { self.dtype as u8 };
+        let root = if self.collective.is_rooted() {
+            self.root as u64 + 1
+        } else {
+            0
+        };
+        let op = if self.collective.reduces() {
+            u64::from(self.op as u8)
+        } else {
+            0
+        };
+        let dtype = if self.collective == Collective::Barrier {
+            0
+        } else {
+            self.dtype as u8
+        };
         u64::from(self.collective as u8) | u64::from(dtype) << 8 | op << 16 | root << 32
     }
 
@@ -131,8 +159,12 @@ impl Request<'_> {
     pub(crate) fn row(&self) -> Row<'_> {
         match self.counts {
             Counts::Uniform(_) => Row { parts: [&[], &[]] },
-            Counts::Blocks(counts) => Row { parts: [counts, &[]] },
-            Counts::Splits { send, recv } => Row { parts: [send, recv] },
+            Counts::Blocks(counts) => Row {
+                parts: [counts, &[]],
+            },
+            Counts::Splits { send, recv } => Row {
+                parts: [send, recv],
+            },
         }
     }
 }

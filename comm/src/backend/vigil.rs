@@ -31,8 +31,7 @@ impl Vigil<'_> {
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         loop {
             let word = status.epoch_word();
-            let waited =
-                wait::until(self.world.pace, self.deadline, word, seen, bell, &mut ready);
+            let waited = wait::until(self.world.pace, self.deadline, word, seen, bell, &mut ready);
             match waited {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => return Err(self.stalled(&missing())),
@@ -81,7 +80,10 @@ impl Vigil<'_> {
     pub(crate) fn stalled(&self, missing: &[usize]) -> ErrorKind {
         let waited = self.deadline.elapsed().as_millis();
         ErrorKind::Stalled {
-            waiting_for: missing.iter().map(|peer| self.group.members[*peer]).collect(),
+            waiting_for: missing
+                .iter()
+                .map(|peer| self.group.members[*peer])
+                .collect(),
             waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
         }
     }

@@ -142,11 +142,11 @@ pub(super) fn world_size(text: &str) -> Option<u32> {
     positive(text).filter(|size| *size <= crate::types::MAX_WORLD_SIZE)
 }
 
-/// 0, 1 and 2 are the standard streams, never a secret.
+/// Standard input may carry a secret; output and error may not.
 pub(super) fn descriptor(text: &str) -> Option<i32> {
     decimal(text)
         .and_then(|number| i32::try_from(number).ok())
-        .filter(|descriptor| *descriptor > 2)
+        .filter(|descriptor| *descriptor == 0 || *descriptor > 2)
 }
 
 pub(super) fn text(text: &str) -> Option<String> {
@@ -306,7 +306,9 @@ mod tests {
         for wrong in ["0", "-1", "inf", "nan", "86401", "1e3", ".", ""] {
             assert_eq!(deadline(wrong), None, "{wrong}");
         }
+        assert_eq!(descriptor("1"), None);
         assert_eq!(descriptor("2"), None);
+        assert_eq!(descriptor("0"), Some(0));
         assert_eq!(descriptor("3"), Some(3));
     }
 }

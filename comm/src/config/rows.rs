@@ -91,7 +91,7 @@ table! {
         default "from the launcher, else 0", allowed "a whole number from 0",
         "Which start of the job this is: ranks of another attempt are turned away.";
     SECRET_FD: i32 = "MUSTER_SECRET_FD", parse::descriptor,
-        default "none", allowed "a descriptor number above 2",
+        default "none", allowed "a descriptor number: 0, or above 2",
         "Inherited descriptor (pipe or file) from which the job secret is read.";
     SECRET_FILE: PathBuf = "MUSTER_SECRET_FILE", parse::absolute_path,
         default "a per-user file, see docs/launch.md", allowed "an absolute path",

@@ -86,6 +86,7 @@ macro_rules! family {
         }
     };
 }
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 pub(super) use family;
 
 family!(

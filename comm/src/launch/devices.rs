@@ -28,27 +28,31 @@ impl VisibleDevices {
 
     /// The mask in force, if one is set.
     ///
-    /// # Errors
-    /// If a mask is set to something that lists no devices.
-    pub fn detect(environment: &Environment) -> Result<Option<Self>, ConfigError> {
+    /// A mask of a syntax we do not know is remarked upon in `notes`: it makes a report poorer, but
+    /// it is no reason to refuse a rank.
+    pub(super) fn detect(environment: &Environment, notes: &mut Vec<String>) -> Option<Self> {
         for variable in MASKS {
-            let Some(text) = environment.text(variable)? else {
-                continue;
+            let text = match environment.text(variable) {
+                Ok(Some(text)) => text,
+                Ok(None) => continue,
+                Err(error) => {
+                    notes.push(error.to_string());
+                    continue;
+                }
             };
             // Container runtimes use these words for "no mask here".
             if ["void", "none", "all"].contains(&text) {
                 continue;
             }
-            let physical = parse(text).ok_or_else(|| {
-                ConfigError::malformed(
-                    variable,
-                    text,
-                    "device ids as in 5 or 0,1,4-7, or names as in Ascend910-0,Ascend910-1",
-                )
-            })?;
-            return Ok(Some(Self { variable, physical }));
+            match parse(text) {
+                Some(physical) => return Some(Self { variable, physical }),
+                None => {
+                    let allowed = "device ids as in 5 or 0,1,4-7, or names as in Ascend910-0";
+                    notes.push(ConfigError::malformed(variable, text, allowed).to_string());
+                }
+            }
         }
-        Ok(None)
+        None
     }
 }
 
@@ -120,11 +124,14 @@ mod tests {
             ("ASCEND_VISIBLE_DEVICES", "0-7"),
             ("ASCEND_RT_VISIBLE_DEVICES", "5"),
         ]);
-        let devices = VisibleDevices::detect(&environment)
-            .expect("well formed")
-            .expect("set");
+        let mut notes = Vec::new();
+        let devices = VisibleDevices::detect(&environment, &mut notes).expect("set");
         assert_eq!(devices.variable, "ASCEND_RT_VISIBLE_DEVICES");
         assert_eq!(devices.physical_of(0), Some(5));
         assert_eq!(devices.physical_of(5), None);
+        assert!(notes.is_empty());
+        let environment = Environment::from_pairs([("ASCEND_RT_VISIBLE_DEVICES", "the fifth")]);
+        assert_eq!(VisibleDevices::detect(&environment, &mut notes), None);
+        assert!(notes[0].contains("the fifth"), "{notes:?}");
     }
 }

@@ -1,20 +1,31 @@
 //! Who am I? What the launcher that started this process says about rank and world.
 //!
 //! [`detect`] is pure: a snapshot of the environment in, an answer out. It must not know how ranks
-//! meet or what they do then.
+//! meet or what they do then. [`secret`] is the one part that touches files.
 //!
 //! - `LAUNCH-1`: an identity is what one contract says in full; nothing is guessed from another.
 //! - `LAUNCH-2`: contracts that are set and contradict each other are refused, both shown, unless
 //!   the variables prove that one started the other (`docs/launch.md`).
 //! - `LAUNCH-3`: the answer depends on the snapshot alone.
 
+mod ascend;
+mod claim;
 mod contract;
+mod decide;
 mod devices;
+mod endpoint;
 mod error;
 mod identity;
+mod node;
+pub mod notation;
+mod process;
+mod reader;
+pub mod secret;
+mod slurm;
 
 pub use contract::Contract;
 pub use devices::VisibleDevices;
+pub use endpoint::{PORT_COUNT, PORT_FIRST, derive_port};
 pub use error::{LaunchError, Statement};
 pub use identity::{Detected, EndpointHint, Identity, PerNode, Source};
 
@@ -31,6 +42,9 @@ pub fn detect(
     environment: &Environment,
     forced: Option<Contract>,
 ) -> Result<Detected, LaunchError> {
-    let _ = (environment, forced);
-    Ok(Detected::Standalone { notes: Vec::new() })
+    match forced {
+        Some(contract) if contract.is_per_process() => decide::forced(environment, contract),
+        Some(contract) => node::forced(environment, contract).map(Detected::PerNode),
+        None => decide::detect(environment),
+    }
 }

@@ -199,6 +199,7 @@ impl LayoutError {
 
 /// The numbers of a world that the sizes of one part do not divide.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NotDivisible {
     /// Number of ranks.
     pub world: u32,

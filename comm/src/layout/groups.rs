@@ -11,8 +11,7 @@ use crate::types::Rank;
 
 /// Groups of equal shape, in the sequence in which Megatron creates them.
 ///
-/// GROUPS-1: `firsts` ascend strictly. GROUPS-2: `offsets` begins with 0 unless it describes a
-/// route (MindSpeed's dkv lists), and never holds a number twice.
+/// GROUPS-1: `offsets` begins with 0, ascends and is the same for every group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Groups {
     firsts: Vec<u32>,

@@ -32,7 +32,10 @@ mod error;
 mod grid;
 mod groups;
 mod kind;
+mod matrix;
+mod mindspeed;
 mod order;
+mod presets;
 mod sequence;
 
 use crate::types::Rank;
@@ -43,7 +46,12 @@ pub use error::{LayoutError, NotDivisible};
 pub use grid::{Coordinates, Grid, Sizes};
 pub use groups::{Groups, Members};
 pub use kind::GroupKind;
+pub use matrix::{
+    DEFAULT_MATRICES, MAX_MATRIX_CHARS, Matrix, MatrixError, MatrixFault, default_matrices,
+};
+pub use mindspeed::{CpAlgorithm, CpGroups, CpOptions, MindSpeedError, Tp2dGroups, TpExtendEp};
 pub use order::DEFAULT_ORDER;
+pub use presets::{Phase, Preset};
 pub use sequence::{GroupBackend, GroupTimeout, MegatronVersion, NewGroup, SequenceOptions};
 
 use kind::Shape;

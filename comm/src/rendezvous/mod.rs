@@ -1,1 +1,37 @@
-//! (to come)
+//! How ranks find each other: one coordinator a job, one session a rank.
+//!
+//! A [`Coordinator`] is a thread in the launcher, or in rank 0 where there is no launcher of ours.
+//! Every rank holds one [`Session`] with it, which is one TCP connection. The coordinator waits
+//! until every rank has proved the job's secret and introduced itself, hands everybody the roster
+//! of all [`Card`]s, and then stays: as the place for a world-wide round or two
+//! ([`Session::gather`]), and as the channel on which a rank that dies, leaves or aborts is known
+//! to all others at once.
+//!
+//! It must not know what a card's payload means, what collectives are, or who its owner is.
+//!
+//! - `RDV-1`: nothing waits without a deadline, whatever the other side does or does not do.
+//! - `RDV-2`: nothing a connection says is believed before it has proved the secret; until then it
+//!   costs a few hundred bytes and at most two seconds.
+//! - `RDV-3`: ranks of one job that contradict each other end the bring-up with the same error on
+//!   every rank; strangers, other jobs and other attempts are refused and change nothing.
+//! - `RDV-4`: every rank is reported down or left at most once, and never both.
+
+mod blob;
+mod card;
+mod coordinator;
+mod endpoint;
+mod error;
+pub mod limits;
+mod secret;
+mod session;
+mod wire;
+
+pub use card::{Card, Claimant, DownReason, Hello};
+pub use coordinator::{
+    Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal, Refusals,
+};
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::{Absence, Presence, RendezvousError, WorldClaim};
+pub use secret::Secret;
+pub use session::{EventHandler, Session, SessionEvent};
+pub use wire::build_id;

@@ -297,6 +297,35 @@ impl RingStream {
         }
     }
 
+    /// Whether the creator of a block, whose own side is closed, may use its memory for something
+    /// else: the other side has closed too, or was never taken and now never can be.
+    ///
+    /// # Safety
+    /// As for [`RingStream::attach`]; and the caller made the stream in this block.
+    #[must_use]
+    pub unsafe fn is_over(block: *mut u8, len: usize) -> bool {
+        let Ok((headers, _)) = headers_of(block, len) else {
+            return true;
+        };
+        // SAFETY: aligned and large enough (`headers_of`), initialised by `create`.
+        let first = unsafe { headers.as_ref() };
+        // SYNC: AcqRel pairs with the exchange in `attach`: only one of the two can win.
+        let untaken = first
+            .block
+            .compare_exchange(CREATED, 0, Ordering::AcqRel, Ordering::Acquire);
+        if matches!(untaken, Ok(_) | Err(0)) {
+            return true;
+        }
+        // SAFETY: the block holds two headers.
+        let second = unsafe { headers.add(1) };
+        // SAFETY: initialised by `create`, as the first.
+        let second = unsafe { second.as_ref() };
+        [&first.writer, &first.reader, &second.writer, &second.reader]
+            .iter()
+            // SYNC: Acquire pairs with the Release in `leave`: the side touches nothing after it.
+            .all(|end| end.state.load(Ordering::Acquire) != OPEN)
+    }
+
     /// The view of one side. `second` writes ring 1 and reads ring 0.
     fn side(headers: NonNull<Header>, capacity: usize, second: bool, keep: Keep) -> Self {
         let half = |ring: usize, writes: bool| {

@@ -66,6 +66,12 @@ impl Control for Seat {
     }
 
     fn leave(&self) {
-        self.hub.set_gone(self.rank, &Gone { how: "left the world".to_owned(), orderly: true });
+        self.hub.set_gone(
+            self.rank,
+            &Gone {
+                how: "left the world".to_owned(),
+                orderly: true,
+            },
+        );
     }
 }

@@ -38,7 +38,10 @@ pub(crate) struct IslandKey([u8; 32]);
 
 impl IslandKey {
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
-        Self(blake3::derive_key("muster 2026 island handshake v1", secret))
+        Self(blake3::derive_key(
+            "muster 2026 island handshake v1",
+            secret,
+        ))
     }
 
     fn mac(&self, role: u8, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
@@ -60,14 +63,22 @@ pub(crate) fn host_identity() -> String {
             .unwrap_or_default()
     };
     let uid = rustix::process::getuid().as_raw();
-    format!("{} {} {} uid:{uid}", boot.trim(), namespace("net"), namespace("user"))
+    format!(
+        "{} {} {} uid:{uid}",
+        boot.trim(),
+        namespace("net"),
+        namespace("user")
+    )
 }
 
 /// A random name in the abstract name space.
 pub(crate) fn socket_name() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     random(&mut bytes)?;
-    Ok(format!("muster-{}", blake3::Hash::from(widen(bytes)).to_hex().split_at(32).0))
+    Ok(format!(
+        "muster-{}",
+        blake3::Hash::from(widen(bytes)).to_hex().split_at(32).0
+    ))
 }
 
 fn widen(bytes: [u8; 16]) -> [u8; 32] {
@@ -145,18 +156,31 @@ fn serve(mut stream: &UnixStream, arena: &Arena, key: &IslandKey) -> io::Result<
     if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::other("no room for one descriptor"));
     }
-    let sent = sendmsg(stream, &[IoSlice::new(&reply)], &mut control, SendFlags::NOSIGNAL)?;
-    if sent == reply.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    let sent = sendmsg(
+        stream,
+        &[IoSlice::new(&reply)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent == reply.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
 }
 
 fn check_proof(proof: &[u8], expected: [u8; MAC_BYTES]) -> io::Result<()> {
-    let proof: [u8; MAC_BYTES] =
-        proof.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let proof: [u8; MAC_BYTES] = proof
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     // blake3::Hash compares in constant time.
     if blake3::Hash::from(proof) == blake3::Hash::from(expected) {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not know the secret"))
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the peer does not know the secret",
+        ))
     }
 }
 
@@ -171,15 +195,21 @@ pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Resu
     stream.read_exact(&mut theirs)?;
     let mut answer = [0; NONCE_BYTES + MAC_BYTES];
     random(&mut answer[..NONCE_BYTES])?;
-    let mine: [u8; NONCE_BYTES] =
-        answer[..NONCE_BYTES].try_into().map_err(|_| io::Error::from(io::ErrorKind::Other))?;
+    let mine: [u8; NONCE_BYTES] = answer[..NONCE_BYTES]
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
     answer[NONCE_BYTES..].copy_from_slice(&key.mac(b'j', &[&theirs, &mine]));
     stream.write_all(&answer)?;
     let mut reply = [0; MAC_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let received = recvmsg(&stream, &mut [IoSliceMut::new(&mut reply)], &mut control, flags)?;
+    let received = recvmsg(
+        &stream,
+        &mut [IoSliceMut::new(&mut reply)],
+        &mut control,
+        flags,
+    )?;
     if received.bytes != reply.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

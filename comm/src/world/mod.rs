@@ -6,6 +6,7 @@
 
 mod control;
 mod island;
+mod retire;
 mod status;
 mod threads;
 
@@ -14,10 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use control::Control;
+pub(crate) use retire::Retired;
 pub(crate) use status::{Notice, Status};
 
+use crate::algo;
+use crate::backend::links::Plane;
+use crate::backend::vigil::Vigil;
 use crate::collective::Communicator;
-use crate::error::CommError;
+use crate::error::{CommError, ErrorKind};
+use crate::group::Identity;
+use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::wait::Pace;
@@ -44,6 +51,10 @@ pub(crate) struct WorldInner {
     pub(crate) status: Arc<Status>,
     pub(crate) deadline: Duration,
     pub(crate) pace: Pace,
+    /// The user's rules for choosing algorithms, in front of the built-in ones.
+    pub(crate) table: Option<algo::Table>,
+    /// Whether messages carry a checksum.
+    pub(crate) checksum: bool,
     /// How often a group of each name was made here: part of the key, so that a group that is
     /// destroyed and made again never meets messages of its former life.
     made: Mutex<HashMap<String, u64>>,
@@ -58,6 +69,8 @@ pub(crate) struct Island {
     pub(crate) local: usize,
     /// Index of every world rank's region, `None` for ranks elsewhere.
     pub(crate) locals: Vec<Option<usize>>,
+    /// What destroyed groups held and peers may still read.
+    pub(crate) retired: Mutex<Vec<Retired>>,
 }
 
 impl World {
@@ -83,7 +96,11 @@ impl World {
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
         let generation = {
-            let mut made = self.inner.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut made = self
+                .inner
+                .made
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let generation = made.entry(name.to_owned()).or_insert(0);
             *generation += 1;
             *generation
@@ -114,5 +131,27 @@ impl World {
     /// so that a rank that returns early by mistake is noticed.
     pub fn leave(&self) {
         self.inner.control.leave();
+    }
+}
+
+impl WorldInner {
+    /// The island, if all members of a group lie on it.
+    pub(crate) fn island_of(&self, group: &Identity) -> Option<&Island> {
+        let island = self.island.as_ref()?;
+        let here = |rank: &Rank| island.locals[rank.index()].is_some();
+        group.members.iter().all(here).then_some(island)
+    }
+
+    /// A stream to a rank that shares no memory with this one.
+    pub(crate) fn open_remote(
+        &self,
+        vigil: &Vigil<'_>,
+        _plane: Plane,
+        peer: usize,
+    ) -> Result<Box<dyn Stream>, ErrorKind> {
+        Err(ErrorKind::Unsupported {
+            what: format!("a link to rank {}", vigil.group.members[peer]),
+            why: "ranks that are threads share memory".to_owned(),
+        })
     }
 }

@@ -118,16 +118,30 @@ mod tests {
     #[test]
     fn the_first_cause_stays_and_every_event_moves_the_epoch() {
         let status = Status::default();
-        let gone = |how: &str| Gone { how: how.to_owned(), orderly: false };
+        let gone = |how: &str| Gone {
+            how: how.to_owned(),
+            orderly: false,
+        };
         status.set_gone(Rank(2), gone("was killed by signal 9"));
         status.set_gone(Rank(2), gone("left the world"));
         assert_eq!(status.gone(Rank(2)), Some(gone("was killed by signal 9")));
         assert_eq!(status.gone(Rank(1)), None);
         assert_eq!(status.epoch(), 2);
-        let kind = ErrorKind::Stalled { waiting_for: vec![Rank(2)], waited_ms: 5 };
-        let notice = Notice { key: 9, seq: 4, origin: 1, kind };
+        let kind = ErrorKind::Stalled {
+            waiting_for: vec![Rank(2)],
+            waited_ms: 5,
+        };
+        let notice = Notice {
+            key: 9,
+            seq: 4,
+            origin: 1,
+            kind,
+        };
         status.set_notice(notice.clone());
-        status.set_notice(Notice { origin: 7, ..notice.clone() });
+        status.set_notice(Notice {
+            origin: 7,
+            ..notice.clone()
+        });
         assert_eq!(status.notice(9), Some(notice));
         assert_eq!(status.epoch(), 4);
     }

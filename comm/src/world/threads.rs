@@ -34,12 +34,18 @@ impl World {
                 .map(|(world, hub)| {
                     let body = &body;
                     scope.spawn(move || {
-                        let _leaving = Leaving { hub, rank: world.rank() };
+                        let _leaving = Leaving {
+                            hub,
+                            rank: world.rank(),
+                        };
                         body(world)
                     })
                 })
                 .collect();
-            threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect::<Vec<_>>()
         });
         let mut values = Vec::with_capacity(world_size);
         for result in results {
@@ -62,19 +68,30 @@ impl World {
                 heap: Arc::new(Heap::new(Arc::clone(&arena), local)),
                 local,
                 locals: locals.clone(),
+                retired: Mutex::default(),
             };
             let inner = WorldInner {
                 rank,
                 size: world_size,
                 job: 0,
                 island: Some(island),
-                control: Box::new(Seat { hub: Arc::clone(&hub), rank }),
+                control: Box::new(Seat {
+                    hub: Arc::clone(&hub),
+                    rank,
+                }),
                 status: hub.status(rank),
                 deadline: DEADLINE_DEFAULT,
                 pace: Pace::for_ranks(world_size),
+                table: None,
+                checksum: false,
                 made: Mutex::default(),
             };
-            (Self { inner: Arc::new(inner) }, Arc::clone(&hub))
+            (
+                Self {
+                    inner: Arc::new(inner),
+                },
+                Arc::clone(&hub),
+            )
         };
         Ok((0..world_size).map(seat).collect())
     }
@@ -89,7 +106,17 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         let panicked = thread::panicking();
-        let how = if panicked { "panicked" } else { "left the world" };
-        self.hub.set_gone(self.rank, &Gone { how: how.to_owned(), orderly: !panicked });
+        let how = if panicked {
+            "panicked"
+        } else {
+            "left the world"
+        };
+        self.hub.set_gone(
+            self.rank,
+            &Gone {
+                how: how.to_owned(),
+                orderly: !panicked,
+            },
+        );
     }
 }

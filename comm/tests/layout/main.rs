@@ -3,4 +3,8 @@
 #[cfg(test)]
 mod megatron;
 #[cfg(test)]
+mod mindspeed;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod reader;

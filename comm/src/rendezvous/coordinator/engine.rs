@@ -1,0 +1,581 @@
+//! The coordinator's event loop: sockets, time and the owner's commands on one side, the rules of
+//! `job` and `rounds` on the other. One thread, no locks, nothing blocks but the poll itself.
+//!
+//! - `ENGINE-1`: whatever a connection does ends in its own entry of `ended`; connections are
+//!   removed in one place (`settle`), so that telling others about a loss cannot recurse.
+//! - `ENGINE-2`: bytes are read before a death is believed: a goodbye that is already here wins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+
+use super::conn::{Conn, Read, Stage};
+use super::job::{Job, Phase};
+use super::rounds::Rounds;
+use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
+use crate::rendezvous::card::{DownReason, millis};
+use crate::rendezvous::error::RendezvousError;
+use crate::rendezvous::limits::{
+    DRAIN_MAX, HANDSHAKE_WAIT, OWNER_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX,
+};
+use crate::rendezvous::secret::Secret;
+use crate::rendezvous::wire::{Body, ToSession};
+use crate::sync::{Clock, Deadline};
+use crate::types::Rank;
+
+const LISTENER: u64 = 0;
+const WAKE: u64 = 1;
+const FIRST_CONN: u64 = 2;
+
+/// Bytes of one read.
+const SCRATCH_BYTES: usize = 64 * 1024;
+/// Reads of one connection before the others get their turn.
+const READS_PER_TURN: usize = 16;
+/// Turns that a rank which is known to be dead gets for what it said last: 64 MiB in all, more
+/// than a socket holds.
+const LAST_TURNS: usize = 64;
+/// Connections accepted before those that are there get their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// Events taken from the poller at a time.
+const EVENTS_PER_TURN: usize = 256;
+/// Pause between looks at the clock while something may expire.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The poller, watching the listener and a counter that wakes it.
+pub(super) fn poller(listener: &TcpListener) -> Result<(OwnedFd, OwnedFd), RendezvousError> {
+    let open = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let readable = epoll::EventFlags::IN;
+        epoll::add(
+            &poller,
+            listener,
+            epoll::EventData::new_u64(LISTENER),
+            readable,
+        )?;
+        epoll::add(&poller, &wake, epoll::EventData::new_u64(WAKE), readable)?;
+        Ok((poller, wake))
+    };
+    open().map_err(|error| resource("cannot watch the coordinator's socket", &error))
+}
+
+/// What connects the loop to the world.
+pub(super) struct Channels {
+    pub(super) poller: OwnedFd,
+    pub(super) listener: TcpListener,
+    pub(super) wake: Arc<OwnedFd>,
+    pub(super) commands: Receiver<Command>,
+    pub(super) events: Sender<CoordinatorEvent>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// A rank whose death waits for the owner's word on how it died.
+struct Held {
+    rank: Rank,
+    reason: DownReason,
+    until: Instant,
+}
+
+/// The loop's state. What it does with frames is in `serve`, with strangers in `admit`.
+pub(super) struct Engine {
+    pub(super) io: Channels,
+    pub(super) secret: Secret,
+    pub(super) job: Job,
+    pub(super) rounds: Rounds,
+    pub(super) conns: BTreeMap<u64, Conn>,
+    /// The connection of every rank that has one.
+    pub(super) ranks: Vec<Option<u64>>,
+    /// Connections that have said nothing complete, oldest first.
+    pub(super) silent: BTreeSet<u64>,
+    /// Connections that owe a proof, oldest first.
+    pub(super) unproved: BTreeSet<u64>,
+    pub(super) strangers_max: usize,
+    pub(super) notices: super::admit::Notices,
+    /// Connections that are over, and how.
+    pub(super) ended: Vec<(u64, Ended)>,
+    held: Vec<Held>,
+    owner_knows_exits: bool,
+    arrival: Deadline,
+    next_token: u64,
+    next_progress: Instant,
+    /// Accepting pauses until then: the process is out of descriptors.
+    accept_after: Option<Instant>,
+    scratch: Vec<u8>,
+    stop_by: Option<Instant>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It served its purpose, or was dropped on purpose; nobody need be told.
+    Quietly,
+    /// A rank's connection, without a goodbye.
+    Lost(DownReason),
+}
+
+impl Engine {
+    pub(super) fn new(options: CoordinatorOptions, strangers_max: usize, io: Channels) -> Self {
+        let world_size = options.world_size;
+        Self {
+            io,
+            secret: options.secret,
+            job: Job::new(options.job_id, options.attempt, options.build, world_size),
+            rounds: Rounds::new(world_size),
+            conns: BTreeMap::new(),
+            ranks: vec![None; world_size as usize],
+            silent: BTreeSet::new(),
+            unproved: BTreeSet::new(),
+            strangers_max,
+            notices: super::admit::Notices::default(),
+            ended: Vec::new(),
+            held: Vec::new(),
+            owner_knows_exits: options.owner_knows_exits,
+            arrival: Deadline::after(options.deadline),
+            next_token: FIRST_CONN,
+            next_progress: Clock::now() + PROGRESS_EVERY,
+            accept_after: None,
+            scratch: vec![0; SCRATCH_BYTES],
+            stop_by: None,
+        }
+    }
+
+    /// Runs until the owner ends it.
+    pub(super) fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
+        loop {
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(self.patience().subsec_nanos()),
+            };
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.io.poller, buffer, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                // The poller itself is broken: the sessions see us go, which is the truth.
+                Err(_) => return,
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    WAKE => self.rest(),
+                    token => self.turn(token, event.flags),
+                }
+                self.settle();
+            }
+            self.obey();
+            self.settle();
+            self.tick();
+            self.settle();
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// How long the poll may sleep; below one second.
+    fn patience(&self) -> Duration {
+        let is_hurried = !self.silent.is_empty()
+            || !self.unproved.is_empty()
+            || !self.held.is_empty()
+            || self.rounds.is_any_open()
+            || self.accept_after.is_some()
+            || self.stop_by.is_some()
+            || self.conns.values().any(|conn| conn.until.is_some());
+        if is_hurried {
+            return TICK;
+        }
+        match self.job.phase() {
+            Phase::Gathering => self
+                .arrival
+                .left()
+                .clamp(Duration::from_millis(1), PROGRESS_EVERY),
+            Phase::Ready { .. } | Phase::Failed(_) => PROGRESS_EVERY,
+        }
+    }
+
+    /// Milliseconds since the coordinator started.
+    pub(super) fn now_ms(&self) -> u64 {
+        millis(self.arrival.elapsed())
+    }
+
+    fn rest(&self) {
+        let mut count = [0; 8];
+        // Nonblocking; empty means that an earlier turn took it.
+        let _ = rustix::io::read(&self.io.wake, &mut count);
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.io.listener.accept() {
+                Ok((stream, address)) => self.welcome(stream, address.ip()),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) if is_out_of_descriptors(&error) => {
+                    if !self.evict_oldest() {
+                        self.pause_accepting();
+                        return;
+                    }
+                    self.settle();
+                }
+                // A connection that was gone before it was accepted, or the like: the next one.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Stops listening for a moment; otherwise the poller would report the same connection for
+    /// ever.
+    fn pause_accepting(&mut self) {
+        if epoll::delete(&self.io.poller, &self.io.listener).is_ok() {
+            self.accept_after = Some(Clock::now() + TICK);
+        }
+    }
+
+    fn resume_accepting(&mut self, now: Instant) {
+        if self.accept_after.is_none_or(|after| now < after) {
+            return;
+        }
+        let data = epoll::EventData::new_u64(LISTENER);
+        if epoll::add(
+            &self.io.poller,
+            &self.io.listener,
+            data,
+            epoll::EventFlags::IN,
+        )
+        .is_ok()
+        {
+            self.accept_after = None;
+        }
+    }
+
+    fn welcome(&mut self, stream: std::net::TcpStream, address: std::net::IpAddr) {
+        if stream.set_nonblocking(true).is_err() || super::listen::tune(&stream).is_err() {
+            return;
+        }
+        if self.silent.len() + self.unproved.len() >= self.strangers_max + self.job.missing_count()
+        {
+            self.evict_oldest();
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        let data = epoll::EventData::new_u64(token);
+        if epoll::add(&self.io.poller, &stream, data, epoll::EventFlags::IN).is_ok() {
+            let until = Clock::now() + HANDSHAKE_WAIT;
+            self.conns.insert(token, Conn::new(stream, address, until));
+            self.silent.insert(token);
+        }
+    }
+
+    /// One connection's turn.
+    fn turn(&mut self, token: u64, flags: epoll::EventFlags) {
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.flush(token);
+        }
+        let readable = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        if flags.intersects(readable) {
+            self.take_in(token);
+        }
+    }
+
+    /// Reads what is there, up to a fair share, and does what it says. Says whether more may be
+    /// there.
+    fn take_in(&mut self, token: u64) -> bool {
+        for _ in 0..READS_PER_TURN {
+            let Some(conn) = self.conns.get_mut(&token) else {
+                return false;
+            };
+            match conn.read(&mut self.scratch) {
+                Ok(Read::Some) => self.frames(token),
+                Ok(Read::Nothing) => return false,
+                Ok(Read::End) => {
+                    self.end_of_stream(token);
+                    return false;
+                }
+                Err(error) => {
+                    self.ended.push((token, Ended::Lost(broken_off(&error))));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn frames(&mut self, token: u64) {
+        while let Some(conn) = self.conns.get_mut(&token) {
+            match conn.frame() {
+                Ok(None) => return,
+                Ok(Some(body)) => self.serve(token, body),
+                Err(error) => {
+                    self.malformed(token, &error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end_of_stream(&mut self, token: u64) {
+        let Some(conn) = self.conns.get(&token) else {
+            return;
+        };
+        let reason = match conn.has_pending() {
+            false => DownReason::HungUp,
+            true => DownReason::ProtocolBroken {
+                what: "its connection ended in the middle of a frame".to_owned(),
+            },
+        };
+        if conn.is_stranger() {
+            self.count(&self.io.counters.hung_up);
+        }
+        self.ended.push((token, Ended::Lost(reason)));
+    }
+
+    /// Writes what a connection takes, and watches for room if that was not everything.
+    pub(super) fn flush(&mut self, token: u64) {
+        let Some(conn) = self.conns.get_mut(&token) else {
+            return;
+        };
+        let is_written = match conn.flush() {
+            Ok(is_written) => is_written,
+            Err(error) => {
+                self.ended.push((token, Ended::Lost(broken_off(&error))));
+                return;
+            }
+        };
+        if is_written && matches!(conn.stage, Stage::Draining) {
+            // The joiner reads what it was told, then the end; it closes, and we see that.
+            let _ = conn.stream.shutdown(Shutdown::Write);
+        }
+        if is_written == conn.is_write_watched {
+            conn.is_write_watched = !is_written;
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, !is_written);
+            let data = epoll::EventData::new_u64(token);
+            // Fails only for a connection that is not watched, and all are.
+            let _ = epoll::modify(&self.io.poller, &conn.stream, data, flags);
+        }
+        let queued = conn.queued_bytes();
+        if queued > QUEUE_BYTES_MAX {
+            let reason = DownReason::NotReading {
+                bytes_queued: queued as u64,
+            };
+            self.ended.push((token, Ended::Lost(reason)));
+        }
+    }
+
+    /// Sends one frame to one connection.
+    pub(super) fn tell(&mut self, token: u64, body: &Body) {
+        if let Some(conn) = self.conns.get_mut(&token) {
+            conn.queue(body);
+            self.flush(token);
+        }
+    }
+
+    /// Sends one frame to one rank, if it is there.
+    pub(super) fn tell_rank(&mut self, rank: Rank, body: &Body) {
+        if let Some(token) = self.ranks[rank.index()] {
+            self.tell(token, body);
+        }
+    }
+
+    /// Sends one frame to every rank that is there, except one.
+    pub(super) fn tell_all(&mut self, message: &ToSession, except: Option<Rank>) {
+        let body = Body::new(message);
+        for index in 0..self.ranks.len() {
+            let rank = Rank::from_index(index);
+            if Some(rank) != except {
+                self.tell_rank(rank, &body);
+            }
+        }
+    }
+
+    /// Removes connections that are over and tells whoever needs to know (`ENGINE-1`).
+    fn settle(&mut self) {
+        while let Some((token, how)) = self.ended.pop() {
+            let Some(conn) = self.conns.remove(&token) else {
+                continue;
+            };
+            self.silent.remove(&token);
+            self.unproved.remove(&token);
+            // Closing it takes it off the poller as well, but only if no child holds a copy.
+            let _ = epoll::delete(&self.io.poller, &conn.stream);
+            let Stage::Joined(rank) = conn.stage else {
+                continue;
+            };
+            self.ranks[rank.index()] = None;
+            if let Ended::Lost(reason) = how {
+                self.lose(rank, reason);
+            }
+        }
+    }
+
+    /// A rank's connection ended without a goodbye.
+    fn lose(&mut self, rank: Rank, reason: DownReason) {
+        if self.job.is_gone(rank) || matches!(self.job.phase(), Phase::Failed(_)) {
+            return;
+        }
+        self.emit(CoordinatorEvent::Lost {
+            rank,
+            reason: reason.clone(),
+        });
+        if self.owner_knows_exits && reason == DownReason::HungUp {
+            self.held.push(Held {
+                rank,
+                reason,
+                until: Clock::now() + OWNER_WAIT,
+            });
+        } else {
+            self.announce_down(rank, reason);
+        }
+    }
+
+    /// Tells everybody that a rank is down; once (`RDV-4`).
+    fn announce_down(&mut self, rank: Rank, reason: DownReason) {
+        let error = self.job.down(rank, reason.clone());
+        match self.job.phase() {
+            Phase::Failed(_) => {}
+            Phase::Gathering => {
+                if !self.job.is_gone(rank) {
+                    self.fail(error);
+                }
+            }
+            Phase::Ready { .. } => {
+                if self.job.set_gone(rank) {
+                    self.tell_all(&ToSession::Down { rank, reason }, Some(rank));
+                    self.end_rounds(&error);
+                }
+            }
+        }
+    }
+
+    /// Ends the bring-up for everybody, for one reason.
+    pub(super) fn fail(&mut self, error: RendezvousError) {
+        self.job.set_failed(error.clone());
+        let message = ToSession::Failed {
+            error: error.clone(),
+        };
+        let body = Body::new(&message);
+        let tokens: Vec<u64> = self.ranks.iter_mut().filter_map(Option::take).collect();
+        for token in tokens {
+            self.dismiss(token, &body);
+        }
+        self.emit(CoordinatorEvent::Failed(error));
+    }
+
+    /// Says one last thing to a connection and reads no further from it.
+    pub(super) fn dismiss(&mut self, token: u64, last: &Body) {
+        if let Some(conn) = self.conns.get_mut(&token) {
+            conn.queue(last);
+            self.drain(token);
+        }
+    }
+
+    /// Lets a connection read what is queued for it, then closes it.
+    pub(super) fn drain(&mut self, token: u64) {
+        self.silent.remove(&token);
+        self.unproved.remove(&token);
+        if let Some(conn) = self.conns.get_mut(&token) {
+            conn.stage = Stage::Draining;
+            conn.until = Some(Clock::now() + HANDSHAKE_WAIT);
+            self.flush(token);
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.io.commands.try_recv() {
+            match command {
+                Command::Broadcast(bytes) => {
+                    self.tell_all(&ToSession::Message { bytes }, None);
+                }
+                Command::RankDown(rank, reason) => self.obey_rank_down(rank, reason),
+                Command::Shutdown => self.stop_by = Some(Clock::now() + DRAIN_MAX),
+            }
+            self.settle();
+        }
+    }
+
+    fn obey_rank_down(&mut self, rank: Rank, reason: DownReason) {
+        if rank.0 >= self.job.world_size() {
+            return;
+        }
+        if let Some(token) = self.ranks[rank.index()] {
+            // What it said before it died is in the socket: a goodbye wins (`ENGINE-2`).
+            for _ in 0..LAST_TURNS {
+                if !self.take_in(token) {
+                    break;
+                }
+            }
+            // Taken from the end: an end that was seen while reading is not news either.
+            self.ended.push((token, Ended::Quietly));
+            self.settle();
+        }
+        self.held.retain(|held| held.rank != rank);
+        self.announce_down(rank, reason);
+    }
+
+    fn tick(&mut self) {
+        let now = Clock::now();
+        self.resume_accepting(now);
+        self.expire_connections(now);
+        let due = |held: &mut Held| held.until <= now;
+        let due: Vec<Held> = self.held.extract_if(.., due).collect();
+        for held in due {
+            self.announce_down(held.rank, held.reason);
+        }
+        if self.rounds.is_any_open() {
+            let failures = self.rounds.expire(self.now_ms());
+            self.tell_failures(failures);
+        }
+        if matches!(self.job.phase(), Phase::Gathering) {
+            if self.arrival.passed() {
+                self.fail(self.job.absence(self.now_ms()));
+            } else if self.next_progress <= now {
+                self.next_progress = now + PROGRESS_EVERY;
+                self.tell_all(&self.job.progress(), None);
+            }
+        }
+    }
+
+    fn expire_connections(&mut self, now: Instant) {
+        let is_due = |conn: &Conn| conn.until.is_some_and(|until| until <= now);
+        let due: Vec<u64> = self
+            .conns
+            .iter()
+            .filter(|(_, conn)| is_due(conn))
+            .map(|(token, _)| *token)
+            .collect();
+        for token in due {
+            self.too_slow(token);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_written = || self.conns.values().all(|conn| conn.queued_bytes() == 0);
+        self.stop_by
+            .is_some_and(|stop_by| stop_by <= Clock::now() || is_written())
+    }
+
+    /// Tells the owner. Fails only once the owner is gone, and then nobody asks.
+    pub(super) fn emit(&self, event: CoordinatorEvent) {
+        let _ = self.io.events.send(event);
+    }
+}
+
+fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error();
+    let full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    full.iter().any(|full| errno == Some(full.raw_os_error()))
+}
+
+/// What an error on a rank's connection says about the rank.
+fn broken_off(error: &std::io::Error) -> DownReason {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    if matches!(error.kind(), BrokenPipe | ConnectionReset) {
+        return DownReason::HungUp;
+    }
+    DownReason::Unreachable {
+        why: error.to_string(),
+    }
+}

@@ -1,0 +1,364 @@
+//! Who belongs to the job, and whether they agree: the rules of bring-up without any I/O.
+//!
+//! Time is a number of milliseconds since the coordinator started, given by the caller.
+
+use std::collections::HashMap;
+
+use crate::rendezvous::card::{Card, Claimant, DownReason};
+use crate::rendezvous::error::{Absence, Presence, RendezvousError, WorldClaim};
+use crate::rendezvous::limits::PROGRESS_RANKS_MAX;
+use crate::rendezvous::wire::{Introduction, PROTOCOL, ToSession, decode, decode_introduction};
+use crate::types::Rank;
+
+/// How far the job is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Ranks are missing.
+    Gathering,
+    /// Every rank has the roster.
+    Ready { since_ms: u64 },
+    /// Bring-up has failed, for this reason and for everybody.
+    Failed(RendezvousError),
+}
+
+/// What an introduction leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The joiner is this rank.
+    Joined(Rank),
+    /// The joiner is turned away; the job goes on.
+    Refused(RendezvousError),
+    /// Ranks of this job contradict each other: bring-up ends for everybody, the joiner included.
+    Fatal(RendezvousError),
+}
+
+/// What is known of a rank.
+#[derive(Debug)]
+enum Member {
+    Absent,
+    Here(Box<Joined>),
+    Gone(Option<Claimant>),
+}
+
+#[derive(Debug)]
+struct Joined {
+    claimant: Claimant,
+    since_ms: u64,
+    card: Card,
+}
+
+/// The job as its coordinator sees it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) job_id: String,
+    pub(super) attempt: u32,
+    build: String,
+    members: Vec<Member>,
+    here: usize,
+    local_ranks: HashMap<(String, u32), Rank>,
+    phase: Phase,
+}
+
+impl Job {
+    pub(super) fn new(job_id: String, attempt: u32, build: String, world_size: u32) -> Self {
+        Self {
+            job_id,
+            attempt,
+            build,
+            members: (0..world_size).map(|_| Member::Absent).collect(),
+            here: 0,
+            local_ranks: HashMap::new(),
+            phase: Phase::Gathering,
+        }
+    }
+
+    pub(super) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    pub(super) fn world_size(&self) -> u32 {
+        Rank::from_index(self.members.len()).0
+    }
+
+    /// Ranks that are still to come.
+    pub(super) fn missing_count(&self) -> usize {
+        match self.phase {
+            Phase::Ready { .. } => 0,
+            Phase::Gathering | Phase::Failed(_) => self.members.len() - self.here,
+        }
+    }
+
+    /// Whether every rank is there.
+    pub(super) fn is_complete(&self) -> bool {
+        self.here == self.members.len()
+    }
+
+    pub(super) fn set_ready(&mut self, now_ms: u64) {
+        self.phase = Phase::Ready { since_ms: now_ms };
+    }
+
+    pub(super) fn set_failed(&mut self, error: RendezvousError) {
+        self.phase = Phase::Failed(error);
+    }
+
+    /// Whether this rank has been reported down or left, or does not exist.
+    pub(super) fn is_gone(&self, rank: Rank) -> bool {
+        !matches!(
+            self.members.get(rank.index()),
+            Some(Member::Here(_) | Member::Absent)
+        )
+    }
+
+    /// Notes that a rank is down or has left; says whether that is news (`RDV-4`).
+    pub(super) fn set_gone(&mut self, rank: Rank) -> bool {
+        let Some(member) = self.members.get_mut(rank.index()) else {
+            return false;
+        };
+        match std::mem::replace(member, Member::Absent) {
+            Member::Absent => *member = Member::Gone(None),
+            Member::Here(joined) => {
+                *member = Member::Gone(Some(joined.claimant));
+                self.here -= 1;
+            }
+            Member::Gone(claimant) => {
+                *member = Member::Gone(claimant);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The cards of all ranks in rank order; meant for a complete world.
+    pub(super) fn roster(&self) -> Vec<Card> {
+        self.joined()
+            .map(|(_, joined)| joined.card.clone())
+            .collect()
+    }
+
+    /// What a joiner is told while it waits.
+    pub(super) fn progress(&self) -> ToSession {
+        let mut missing = self.missing();
+        let more = missing.len().saturating_sub(PROGRESS_RANKS_MAX);
+        missing.truncate(PROGRESS_RANKS_MAX);
+        ToSession::Progress {
+            missing,
+            missing_more: Rank::from_index(more).0,
+        }
+    }
+
+    /// The error of a bring-up whose time is up.
+    pub(super) fn absence(&self, now_ms: u64) -> RendezvousError {
+        let present = self.joined().map(|(rank, joined)| Presence {
+            rank,
+            host: joined.claimant.host.clone(),
+            pid: joined.claimant.pid,
+            since_ms: now_ms.saturating_sub(joined.since_ms),
+        });
+        RendezvousError::Missing {
+            absence: Box::new(Absence {
+                world_size: self.world_size(),
+                waited_ms: now_ms,
+                missing: self.missing(),
+                missing_more: 0,
+                present: present.collect(),
+            }),
+        }
+    }
+
+    /// The error that a rank's death is.
+    pub(super) fn down(&self, rank: Rank, reason: DownReason) -> RendezvousError {
+        let claimant = match self.members.get(rank.index()) {
+            Some(Member::Here(joined)) => Some(&joined.claimant),
+            Some(Member::Gone(claimant)) => claimant.as_ref(),
+            Some(Member::Absent) | None => None,
+        };
+        RendezvousError::RankDown {
+            rank,
+            host: claimant.map_or_else(String::new, |claimant| claimant.host.clone()),
+            pid: claimant.map_or(0, |claimant| claimant.pid),
+            reason,
+        }
+    }
+
+    /// Decides about a joiner that has proved the secret and belongs to this job and attempt.
+    /// The first rule that is broken is the one that is reported.
+    pub(super) fn introduce(&mut self, body: &[u8], now_ms: u64) -> Verdict {
+        let (introduction, card) = match decode_introduction(body) {
+            Ok(parts) => parts,
+            Err(error) => return Verdict::Refused(broken(&error.to_string())),
+        };
+        let claimant = Claimant {
+            rank: introduction.rank,
+            host: introduction.host.clone(),
+            pid: introduction.pid,
+            source: introduction.source.clone(),
+        };
+        match &self.phase {
+            Phase::Failed(error) => return Verdict::Refused(error.clone()),
+            Phase::Ready { since_ms } => {
+                let since_ms = now_ms.saturating_sub(*since_ms);
+                return Verdict::Refused(self.complete(claimant, since_ms));
+            }
+            Phase::Gathering => {}
+        }
+        let rank = match self.agree(&introduction, &claimant) {
+            Ok(rank) => rank,
+            Err(error) => return Verdict::Fatal(error),
+        };
+        let card: Card = match decode("card", card) {
+            Ok(card) => card,
+            Err(error) => return Verdict::Refused(broken(&error.to_string())),
+        };
+        if let Err(error) = card.check() {
+            return Verdict::Refused(error);
+        }
+        if let Err(error) = self.claim_places(rank, &claimant, &card) {
+            return Verdict::Fatal(error);
+        }
+        self.members[rank.index()] = Member::Here(Box::new(Joined {
+            claimant,
+            since_ms: now_ms,
+            card,
+        }));
+        self.here += 1;
+        Verdict::Joined(rank)
+    }
+
+    /// Whether the joiner speaks our protocol and means our world; the rank that it is.
+    fn agree(
+        &self,
+        introduction: &Introduction,
+        claimant: &Claimant,
+    ) -> Result<Rank, RendezvousError> {
+        if introduction.protocol != PROTOCOL {
+            return Err(RendezvousError::Protocol {
+                claimant: Box::new(claimant.clone()),
+                given: introduction.protocol,
+                wanted: PROTOCOL,
+                build: introduction.build.clone(),
+            });
+        }
+        if introduction.build != self.build {
+            return Err(RendezvousError::Build {
+                claimant: Box::new(claimant.clone()),
+                given: introduction.build.clone(),
+                wanted: self.build.clone(),
+            });
+        }
+        let out_of_range = || RendezvousError::RankRange {
+            claimant: Box::new(claimant.clone()),
+            world_size: self.world_size(),
+        };
+        let rank = u32::try_from(claimant.rank).map_err(|_| out_of_range())?;
+        if introduction.world_size != i64::from(self.world_size()) {
+            return Err(self.disagreement(Rank(rank), introduction));
+        }
+        if rank >= self.world_size() {
+            return Err(out_of_range());
+        }
+        Ok(Rank(rank))
+    }
+
+    /// Whether the rank and its place on its host are free; takes the latter.
+    fn claim_places(
+        &mut self,
+        rank: Rank,
+        claimant: &Claimant,
+        card: &Card,
+    ) -> Result<(), RendezvousError> {
+        if let Some(holder) = self.claimant(rank) {
+            return Err(RendezvousError::Duplicate {
+                first: Box::new(holder.clone()),
+                second: Box::new(claimant.clone()),
+            });
+        }
+        let Some(local_rank) = card.local_rank else {
+            return Ok(());
+        };
+        if card.host_identity.is_empty() {
+            return Ok(());
+        }
+        let place = (card.host_identity.clone(), local_rank);
+        if let Some(holder) = self.local_ranks.insert(place, rank)
+            && let Some(first) = self.claimant(holder)
+        {
+            return Err(RendezvousError::LocalRank {
+                local_rank,
+                host: card.host.clone(),
+                first: Box::new(first.clone()),
+                second: Box::new(claimant.clone()),
+            });
+        }
+        Ok(())
+    }
+
+    fn disagreement(&self, rank: Rank, introduction: &Introduction) -> RendezvousError {
+        let world_size = i64::from(self.world_size());
+        let claim = |world_size, ranks, source: &str| WorldClaim {
+            world_size,
+            ranks,
+            source: source.to_owned(),
+        };
+        let mut claims = vec![claim(world_size, Vec::new(), "")];
+        for (rank, joined) in self.joined() {
+            let source = &joined.claimant.source;
+            match claims
+                .iter_mut()
+                .skip(1)
+                .find(|claim| claim.source == *source)
+            {
+                Some(claim) => claim.ranks.push(rank),
+                None => claims.push(claim(world_size, vec![rank], source)),
+            }
+        }
+        claims.push(claim(
+            introduction.world_size,
+            vec![rank],
+            &introduction.source,
+        ));
+        RendezvousError::WorldSize { claims }
+    }
+
+    fn complete(&self, late: Claimant, since_ms: u64) -> RendezvousError {
+        let holder = u32::try_from(late.rank)
+            .ok()
+            .and_then(|rank| self.claimant(Rank(rank)));
+        RendezvousError::Complete {
+            world_size: self.world_size(),
+            since_ms,
+            holder: holder.cloned().map(Box::new),
+            late: Box::new(late),
+        }
+    }
+
+    fn claimant(&self, rank: Rank) -> Option<&Claimant> {
+        match self.members.get(rank.index())? {
+            Member::Here(joined) => Some(&joined.claimant),
+            Member::Absent | Member::Gone(_) => None,
+        }
+    }
+
+    fn missing(&self) -> Vec<Rank> {
+        let absent = |(index, member)| {
+            (!matches!(member, &Member::Here(_))).then(|| Rank::from_index(index))
+        };
+        self.members.iter().enumerate().filter_map(absent).collect()
+    }
+
+    fn joined(&self) -> impl Iterator<Item = (Rank, &Joined)> {
+        self.members
+            .iter()
+            .enumerate()
+            .filter_map(|(index, member)| match member {
+                Member::Here(joined) => Some((Rank::from_index(index), &**joined)),
+                Member::Absent | Member::Gone(_) => None,
+            })
+    }
+}
+
+fn broken(what: &str) -> RendezvousError {
+    RendezvousError::ProtocolBroken {
+        who: "the joiner".to_owned(),
+        what: what.to_owned(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Who owns a TCP port of this host: for the message that says so when a coordinator finds its
+//! port taken. Reads /proc; whatever cannot be read is simply not named.
+
+use std::fs;
+
+use crate::rendezvous::card::Plain;
+
+/// Socket table entries that are looked at: bounds the work on a host with very many connections.
+const SOCKETS_MAX: usize = 200_000;
+/// Characters of a command line that a message shows.
+const COMMAND_CHARS_MAX: usize = 120;
+/// The kernel's number for a listening socket in its tables.
+const LISTENING: &str = "0A";
+
+/// Process id and command line of whoever listens on `port`, where this user may see them.
+pub(super) fn of_port(port: u16) -> Option<String> {
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .find_map(|table| listener_inode(&table, port))?;
+    let pid = process_with_socket(inode)?;
+    if pid == std::process::id() {
+        return Some(format!("pid {pid} (this very process)"));
+    }
+    Some(format!("pid {pid} ({})", command(pid)))
+}
+
+/// The inode of the listening socket on `port` in a table as /proc/net/tcp has it.
+fn listener_inode(table: &str, port: u16) -> Option<u64> {
+    table.lines().skip(1).take(SOCKETS_MAX).find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (_, local_port) = fields.nth(1)?.rsplit_once(':')?;
+        let state = fields.nth(1)?;
+        let inode = fields.nth(5)?;
+        if state == LISTENING && u16::from_str_radix(local_port, 16) == Ok(port) {
+            return inode.parse().ok();
+        }
+        None
+    })
+}
+
+fn process_with_socket(inode: u64) -> Option<u32> {
+    let link = format!("socket:[{inode}]");
+    let holds = |pid: &u32| {
+        fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok())
+            .any(|target| target.to_str() == Some(&link))
+    };
+    fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .find(holds)
+}
+
+fn command(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let line: String = line.trim_end().chars().take(COMMAND_CHARS_MAX).collect();
+    if line.is_empty() {
+        return "command line not readable".to_owned();
+    }
+    Plain(&line).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listener_of_a_port_is_found_in_the_socket_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:B3B4 0200007F:0016 01 00000000:00000000 00:00000000 00000000     0        0 11 1 0 20 0 0 10 -1\n\
+             1: 0100007F:B3B4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n\
+             short line\n";
+        assert_eq!(listener_inode(table, 0xB3B4), Some(4711));
+        assert_eq!(listener_inode(table, 0x16), None);
+        assert_eq!(listener_inode("", 1), None);
+    }
+
+    #[test]
+    fn the_owner_of_our_own_port_is_this_process() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let owner = of_port(port).expect("our own sockets are visible to us");
+        assert!(owner.contains(&std::process::id().to_string()), "{owner}");
+    }
+}

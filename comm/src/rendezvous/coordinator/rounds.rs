@@ -1,0 +1,188 @@
+//! World-wide rounds: every rank gives bytes, every rank gets everybody's, in rank order.
+//!
+//! Pure: time is a number of milliseconds since the coordinator started, given by the caller.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::rendezvous::error::RendezvousError;
+use crate::rendezvous::limits::{NAME_BYTES_MAX, ROUND_BYTES_MAX, ROUNDS_MAX};
+use crate::rendezvous::wire::Part;
+use crate::types::Rank;
+
+/// What a contribution leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Contribution {
+    /// Others are still to come.
+    Waiting,
+    /// Everybody contributed: the parts in rank order, for every rank.
+    Complete(Vec<Part>),
+    /// The round has failed.
+    Failed(Failure),
+    /// No rank of ours does this.
+    Broken(&'static str),
+}
+
+/// A round that cannot be completed, and the ranks that wait for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) round: String,
+    pub(super) waiting: Vec<Rank>,
+    pub(super) error: RendezvousError,
+}
+
+#[derive(Debug)]
+struct Open {
+    parts: Vec<Option<Part>>,
+    given: usize,
+    bytes: usize,
+    began_ms: u64,
+    expires_ms: u64,
+}
+
+impl Open {
+    fn ranks(&self, contributed: bool) -> Vec<Rank> {
+        let ranks = self.parts.iter().enumerate();
+        ranks
+            .filter(|(_, part)| part.is_some() == contributed)
+            .map(|(index, _)| Rank::from_index(index))
+            .collect()
+    }
+}
+
+/// The rounds of one job.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    world_size: u32,
+    open: BTreeMap<String, Open>,
+    failed: VecDeque<(String, RendezvousError)>,
+    /// Why no further round can be completed: the first rank that went.
+    over: Option<RendezvousError>,
+}
+
+impl Rounds {
+    pub(super) fn new(world_size: u32) -> Self {
+        Self {
+            world_size,
+            open: BTreeMap::new(),
+            failed: VecDeque::new(),
+            over: None,
+        }
+    }
+
+    /// Whether any rank waits in a round.
+    pub(super) fn is_any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Takes one rank's part.
+    pub(super) fn contribute(
+        &mut self,
+        rank: Rank,
+        round: String,
+        budget_ms: u64,
+        bytes: Vec<u8>,
+        now_ms: u64,
+    ) -> Contribution {
+        if round.len() > NAME_BYTES_MAX {
+            return Contribution::Broken("a round with an overlong name");
+        }
+        if let Some(error) = self.refusal(&round) {
+            return Contribution::Failed(Failure {
+                round,
+                waiting: vec![rank],
+                error,
+            });
+        }
+        let world_size = self.world_size as usize;
+        let expires_ms = now_ms.saturating_add(budget_ms);
+        let open = self.open.entry(round.clone()).or_insert_with(|| Open {
+            parts: vec![None; world_size],
+            given: 0,
+            bytes: 0,
+            began_ms: now_ms,
+            expires_ms,
+        });
+        if open.parts[rank.index()].is_some() {
+            return Contribution::Broken("two parts for one round");
+        }
+        open.given += 1;
+        open.bytes += bytes.len();
+        open.parts[rank.index()] = Some(Part(bytes));
+        open.expires_ms = open.expires_ms.min(expires_ms);
+        if open.bytes > ROUND_BYTES_MAX {
+            let error = RendezvousError::TooLarge {
+                what: format!("round {round:?}"),
+                bytes: open.bytes as u64,
+                max: ROUND_BYTES_MAX as u64,
+            };
+            return self
+                .fail(&round, &error)
+                .map_or(Contribution::Waiting, Contribution::Failed);
+        }
+        if open.given < world_size {
+            return Contribution::Waiting;
+        }
+        let parts = self.open.remove(&round).map(|open| open.parts);
+        Contribution::Complete(parts.into_iter().flatten().flatten().collect())
+    }
+
+    /// The rounds whose time is up.
+    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Failure> {
+        let due = |(round, open): (&String, &Open)| {
+            (open.expires_ms <= now_ms).then(|| {
+                let error = RendezvousError::RoundMissing {
+                    round: round.clone(),
+                    missing: open.ranks(false),
+                    world_size: self.world_size,
+                    waited_ms: now_ms.saturating_sub(open.began_ms),
+                };
+                (round.clone(), error)
+            })
+        };
+        let due: Vec<_> = self.open.iter().filter_map(due).collect();
+        due.iter()
+            .filter_map(|(round, error)| self.fail(round, error))
+            .collect()
+    }
+
+    /// A rank is gone: no round can be completed any more.
+    pub(super) fn end(&mut self, error: &RendezvousError) -> Vec<Failure> {
+        let rounds: Vec<String> = self.open.keys().cloned().collect();
+        let failures = rounds
+            .iter()
+            .filter_map(|round| self.fail(round, error))
+            .collect();
+        self.over.get_or_insert_with(|| error.clone());
+        failures
+    }
+
+    fn refusal(&self, round: &str) -> Option<RendezvousError> {
+        if let Some(error) = &self.over {
+            return Some(error.clone());
+        }
+        if let Some((_, error)) = self.failed.iter().find(|(failed, _)| failed == round) {
+            return Some(error.clone());
+        }
+        if self.open.len() < ROUNDS_MAX || self.open.contains_key(round) {
+            return None;
+        }
+        Some(RendezvousError::RoundMisused {
+            round: round.to_owned(),
+            why: format!("{ROUNDS_MAX} rounds are open already"),
+        })
+    }
+
+    /// Ends an open round and remembers why, for ranks that contribute later.
+    fn fail(&mut self, round: &str, error: &RendezvousError) -> Option<Failure> {
+        let open = self.open.remove(round)?;
+        if self.failed.len() == ROUNDS_MAX {
+            self.failed.pop_front();
+        }
+        self.failed.push_back((round.to_owned(), error.clone()));
+        Some(Failure {
+            round: round.to_owned(),
+            waiting: open.ranks(true),
+            error: error.clone(),
+        })
+    }
+}

@@ -1,0 +1,672 @@
+//! Everything that can go wrong while ranks find each other, as data: it travels in frames, so that
+//! every rank reports the same cause in the same words.
+//!
+//! Messages name what was seen and what was expected; advice is [`RendezvousError::help`].
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::card::{Claimant, DownReason, Plain, Seconds};
+use super::endpoint::Endpoint;
+use crate::types::Rank;
+
+/// Exit codes of the classes below; the table of all codes is part of the tool's documentation.
+mod exit {
+    pub(super) const MISSING: u8 = 10;
+    pub(super) const CONFLICT: u8 = 11;
+    pub(super) const UNREACHABLE: u8 = 12;
+    pub(super) const PEER_DEAD: u8 = 20;
+    pub(super) const RESOURCE: u8 = 60;
+    pub(super) const INTERNAL: u8 = 70;
+}
+
+/// Why ranks did not find each other, or lost each other in a round over the control plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum RendezvousError {
+    /// The joiner belongs to another attempt of the job (a leftover of a restart).
+    #[error(
+        "attempt {given} of job {:?} tried to join attempt {wanted}",
+        Short(job_id)
+    )]
+    Attempt {
+        /// The job.
+        job_id: String,
+        /// The joiner's attempt.
+        given: u32,
+        /// The coordinator's attempt.
+        wanted: u32,
+    },
+    /// The coordinator cannot listen there.
+    #[error("cannot listen on {address}: {why}")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        why: String,
+    },
+    /// Ranks run different builds.
+    #[error("build: rank {} on {claimant} runs {given:?}, the coordinator runs {wanted:?}", claimant.rank)]
+    Build {
+        /// The joiner.
+        claimant: Box<Claimant>,
+        /// The joiner's build.
+        given: String,
+        /// The coordinator's build.
+        wanted: String,
+    },
+    /// The world is complete, and somebody else claims one of its ranks.
+    #[error(
+        "the world of {world_size} ranks is complete since {} and rank {} is {}; {} came too late",
+        Seconds(*since_ms), late.rank, held(holder.as_deref()), late
+    )]
+    Complete {
+        /// Ranks of the world.
+        world_size: u32,
+        /// How long the world had been complete.
+        since_ms: u64,
+        /// Who holds the rank; nobody if it has left or does not exist.
+        holder: Option<Box<Claimant>>,
+        /// Who came too late.
+        late: Box<Claimant>,
+    },
+    /// The coordinator went away: its process ended, or the connection to it broke.
+    #[error("the coordinator at {endpoint} went away after {}: {why}", Seconds(*after_ms))]
+    CoordinatorGone {
+        /// Where it was.
+        endpoint: Endpoint,
+        /// How long it had been there for this rank.
+        after_ms: u64,
+        /// What was seen.
+        why: String,
+    },
+    /// The process may not open enough descriptors for this world.
+    #[error(
+        "{limit} descriptors are allowed, {in_use} are in use, and a world of {world_size} ranks \
+         needs {need} more"
+    )]
+    Descriptors {
+        /// The soft limit.
+        limit: u64,
+        /// Descriptors in use.
+        in_use: u64,
+        /// Descriptors that the coordinator needs besides.
+        need: u64,
+        /// Ranks of the world.
+        world_size: u32,
+    },
+    /// Two processes claim the same rank.
+    #[error("rank {} is claimed by {first} and by {second}", first.rank)]
+    Duplicate {
+        /// Who came first.
+        first: Box<Claimant>,
+        /// Who came second.
+        second: Box<Claimant>,
+    },
+    /// The joiner belongs to another job.
+    #[error(
+        "a rank of job {:?} tried to join job {:?}",
+        Short(given),
+        Short(wanted)
+    )]
+    ForeignJob {
+        /// The joiner's job.
+        given: String,
+        /// The coordinator's job.
+        wanted: String,
+    },
+    /// What answers there does not know the secret of the job.
+    #[error("what answers on {endpoint} cannot prove that it knows the secret of this job")]
+    Impostor {
+        /// Where it was.
+        endpoint: Endpoint,
+    },
+    /// Two ranks of one host have the same local rank.
+    #[error(
+        "local rank {local_rank} of host {} is claimed by rank {} ({first}) and by rank {} ({second})",
+        Short(host), first.rank, second.rank
+    )]
+    LocalRank {
+        /// The local rank.
+        local_rank: u32,
+        /// The host's name.
+        host: String,
+        /// Who came first.
+        first: Box<Claimant>,
+        /// Who came second.
+        second: Box<Claimant>,
+    },
+    /// Ranks did not arrive in time.
+    #[error("{absence}")]
+    Missing {
+        /// Who is missing and who is there.
+        absence: Box<Absence>,
+    },
+    /// A host name does not resolve.
+    #[error("name {host:?} does not resolve ({}, {tries} tries): {why}", Seconds(*waited_ms))]
+    NameUnresolved {
+        /// The name.
+        host: String,
+        /// What the resolver said last.
+        why: String,
+        /// How long it was tried.
+        waited_ms: u64,
+        /// How often.
+        tries: u32,
+    },
+    /// Something else answers there.
+    #[error(
+        "what answers on {endpoint} is no coordinator: it said {:?}",
+        Short(said)
+    )]
+    NotACoordinator {
+        /// Where it was.
+        endpoint: Endpoint,
+        /// The beginning of what it said.
+        said: String,
+    },
+    /// The coordinator's port belongs to somebody else.
+    #[error("{address} is already bound by {}", owner.as_deref().unwrap_or("a process that this user cannot see"))]
+    PortTaken {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// Process id and command line of its owner, where they can be seen.
+        owner: Option<String>,
+    },
+    /// The joiner speaks another version of the control protocol.
+    #[error(
+        "protocol: rank {} on {claimant} speaks version {given} ({build:?}), the coordinator \
+         speaks version {wanted}", claimant.rank
+    )]
+    Protocol {
+        /// The joiner.
+        claimant: Box<Claimant>,
+        /// The joiner's version.
+        given: u32,
+        /// The coordinator's version.
+        wanted: u32,
+        /// The joiner's build.
+        build: String,
+    },
+    /// The other side sent what the protocol does not know.
+    #[error("{who} broke the control protocol: {}", Short(what))]
+    ProtocolBroken {
+        /// Who did.
+        who: String,
+        /// What was wrong.
+        what: String,
+    },
+    /// A rank went down.
+    #[error("rank {rank}{} {reason}", at(host, *pid))]
+    RankDown {
+        /// The rank.
+        rank: Rank,
+        /// Its host; empty if it never joined.
+        host: String,
+        /// Its process id there; zero if it never joined.
+        pid: u32,
+        /// Why it is no longer there.
+        reason: DownReason,
+    },
+    /// A rank left in good order, and others need it.
+    #[error("rank {rank} has left the job")]
+    RankLeft {
+        /// The rank.
+        rank: Rank,
+    },
+    /// A rank that this world does not have.
+    #[error(
+        "rank {} is outside 0..{world_size}: {claimant}", claimant.rank
+    )]
+    RankRange {
+        /// Who claims it, and where the number came from.
+        claimant: Box<Claimant>,
+        /// Ranks of the world.
+        world_size: u32,
+    },
+    /// The system refused something that this process needs.
+    #[error("{what}: {why}")]
+    Resource {
+        /// What was needed.
+        what: String,
+        /// What the system said.
+        why: String,
+    },
+    /// A rank did not contribute to a round in time.
+    #[error(
+        "round {round:?} over the control plane: rank {} of {world_size} missing after {}",
+        Ranks(missing), Seconds(*waited_ms)
+    )]
+    RoundMissing {
+        /// The round.
+        round: String,
+        /// Who did not contribute.
+        missing: Vec<Rank>,
+        /// Ranks of the world.
+        world_size: u32,
+        /// How long it was waited for, in milliseconds.
+        waited_ms: u64,
+    },
+    /// A round was used in a way that it cannot be.
+    #[error("round {round:?} over the control plane: {why}")]
+    RoundMisused {
+        /// The round.
+        round: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The session or the coordinator was closed by its own process.
+    #[error("this session is closed")]
+    SessionClosed,
+    /// The coordinator accepts connections and says nothing.
+    #[error("the coordinator at {endpoint} accepts TCP but does not answer ({})", Seconds(*waited_ms))]
+    Silent {
+        /// Where it is.
+        endpoint: Endpoint,
+        /// How long it was silent.
+        waited_ms: u64,
+    },
+    /// Something is longer than its limit.
+    #[error("{what} of {bytes} bytes exceeds the limit of {max} bytes")]
+    TooLarge {
+        /// What it is.
+        what: String,
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        max: u64,
+    },
+    /// Nobody listens there, or the way there is broken.
+    #[error("cannot reach {endpoint} ({}, {tries} tries): {why}", Seconds(*waited_ms))]
+    Unreachable {
+        /// Where to.
+        endpoint: Endpoint,
+        /// What the system said last.
+        why: String,
+        /// How long it was tried.
+        waited_ms: u64,
+        /// How often.
+        tries: u32,
+    },
+    /// The coordinator does not accept the secret of this joiner.
+    #[error(
+        "the coordinator at {endpoint} serves job {:?} but with another secret",
+        Short(job_id)
+    )]
+    WrongSecret {
+        /// Where it is.
+        endpoint: Endpoint,
+        /// The job.
+        job_id: String,
+    },
+    /// A world of no rank, or of more than one coordinator serves.
+    #[error("a world of {given} ranks; allowed are 1 to {max}")]
+    WorldRange {
+        /// The size that was asked for.
+        given: u32,
+        /// The largest that is served.
+        max: u32,
+    },
+    /// Ranks disagree on the size of the world.
+    #[error("world size: {}", Claims(claims))]
+    WorldSize {
+        /// Who says what; what the coordinator was told comes first.
+        claims: Vec<WorldClaim>,
+    },
+}
+
+/// One opinion about the size of the world, and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorldClaim {
+    /// The size, as the launch contract gave it.
+    pub world_size: i64,
+    /// The ranks that say so; empty for the coordinator's own.
+    pub ranks: Vec<Rank>,
+    /// Where they have it from.
+    pub source: String,
+}
+
+/// Who is missing, and who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// Ranks of the world.
+    pub world_size: u32,
+    /// How long the others waited, in milliseconds.
+    pub waited_ms: u64,
+    /// The ranks that never arrived, as far as they are named.
+    pub missing: Vec<Rank>,
+    /// Missing ranks besides those named: a joiner that gives up on its own knows only the first
+    /// [`PROGRESS_RANKS_MAX`](super::limits::PROGRESS_RANKS_MAX).
+    pub missing_more: u32,
+    /// The ranks that are there; empty where a joiner gave up on its own.
+    pub present: Vec<Presence>,
+}
+
+/// A rank that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// The rank.
+    pub rank: Rank,
+    /// Its host name.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+    /// How long it has been waiting, in milliseconds.
+    pub since_ms: u64,
+}
+
+impl RendezvousError {
+    /// The exit code of the error's class: 10 missing, 11 conflict, 12 unreachable, 20 dead peer,
+    /// 60 resource, 70 misuse of this crate.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Missing { .. } | Self::RoundMissing { .. } => exit::MISSING,
+            Self::Attempt { .. }
+            | Self::Build { .. }
+            | Self::Complete { .. }
+            | Self::Duplicate { .. }
+            | Self::ForeignJob { .. }
+            | Self::Impostor { .. }
+            | Self::LocalRank { .. }
+            | Self::Protocol { .. }
+            | Self::ProtocolBroken { .. }
+            | Self::RankRange { .. }
+            | Self::WorldRange { .. }
+            | Self::WorldSize { .. }
+            | Self::WrongSecret { .. } => exit::CONFLICT,
+            Self::Bind { .. }
+            | Self::NameUnresolved { .. }
+            | Self::NotACoordinator { .. }
+            | Self::PortTaken { .. }
+            | Self::Silent { .. }
+            | Self::Unreachable { .. } => exit::UNREACHABLE,
+            Self::CoordinatorGone { .. } | Self::RankDown { .. } | Self::RankLeft { .. } => {
+                exit::PEER_DEAD
+            }
+            Self::Descriptors { .. } | Self::Resource { .. } | Self::TooLarge { .. } => {
+                exit::RESOURCE
+            }
+            Self::RoundMisused { .. } | Self::SessionClosed => exit::INTERNAL,
+        }
+    }
+
+    /// What to do about it, in one sentence.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Attempt { .. } => {
+                "end what is left of the earlier attempt, or give the restart a port of its own"
+            }
+            Self::Bind { .. } => "give an address of this host, or port 0 for any free one",
+            Self::Build { .. } | Self::Protocol { .. } => "start every rank from the same build",
+            Self::Complete { .. } => "give the second job a job id and a port of its own",
+            Self::CoordinatorGone { .. } => {
+                "look at the process that ran the coordinator: the launcher, or rank 0 where there was none"
+            }
+            Self::Descriptors { .. } => "raise the limit: ulimit -n",
+            Self::Duplicate { .. } => {
+                "two processes have the same rank number: look at where each got it from"
+            }
+            Self::ForeignJob { .. } => "two jobs share an endpoint: give each a port of its own",
+            Self::Impostor { .. } | Self::WrongSecret { .. } => {
+                "give every rank of the job the same secret, by the launcher or by a file"
+            }
+            Self::LocalRank { .. } => {
+                "local ranks count the processes of one host from 0: look at where each got it from"
+            }
+            Self::Missing { .. } => {
+                "look at whether the missing ranks started and what they said last, or give them more time"
+            }
+            Self::NameUnresolved { .. } => "look at the name, or give an address instead",
+            Self::NotACoordinator { .. } => "another service has this port: choose another one",
+            Self::PortTaken { .. } => {
+                "choose another port, or 0 for any free one, or end its owner"
+            }
+            Self::ProtocolBroken { .. } => {
+                "run it again; if it happens again, this is a fault worth reporting"
+            }
+            Self::RankDown { .. } => "look at what that rank said last",
+            Self::RankLeft { .. } => {
+                "ranks disagree on when the job is over: look at why that one left first"
+            }
+            Self::RankRange { .. } => {
+                "rank numbers run from 0 to the world size less one: look at the variable named"
+            }
+            Self::Resource { .. } => "look at the limits of this process and this host",
+            Self::RoundMissing { .. } => {
+                "the missing ranks are alive and have not called: look at what they are doing"
+            }
+            Self::RoundMisused { .. } | Self::SessionClosed => {
+                "this is a mistake in the calling program"
+            }
+            Self::Silent { .. } => {
+                "the process that runs the coordinator is stopped or overloaded: look at its state"
+            }
+            Self::TooLarge { .. } => "send less, or in pieces",
+            Self::Unreachable { .. } => {
+                "look at whether the coordinator runs and listens there; a loopback address reaches its own host only"
+            }
+            Self::WorldRange { .. } => "give at least one rank",
+            Self::WorldSize { .. } => {
+                "ranks were started with different world sizes: look at the sources named"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = self.missing.len() == 1 && self.missing_more == 0;
+        write!(
+            f,
+            "rank{} {}",
+            if one { "" } else { "s" },
+            Ranks(&self.missing)
+        )?;
+        if self.missing_more > 0 {
+            write!(f, " and {} more", self.missing_more)?;
+        }
+        write!(
+            f,
+            " of {} missing after {}",
+            self.world_size,
+            Seconds(self.waited_ms)
+        )?;
+        if self.present.is_empty() {
+            return Ok(());
+        }
+        let ranks: Vec<Rank> = self.present.iter().map(|presence| presence.rank).collect();
+        let since = self.present.iter().map(|presence| presence.since_ms);
+        let (latest, earliest) = (since.clone().min().unwrap_or(0), since.max().unwrap_or(0));
+        write!(f, "; present {} since {}", Ranks(&ranks), Seconds(earliest))?;
+        if latest != earliest {
+            write!(f, " to {}", Seconds(latest))?;
+        }
+        let mut hosts: Vec<&str> = self
+            .present
+            .iter()
+            .map(|presence| presence.host.as_str())
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        write!(f, "; hosts seen {}", Hosts(&hosts))
+    }
+}
+
+fn held(holder: Option<&Claimant>) -> String {
+    holder.map_or_else(
+        || "not free".to_owned(),
+        |holder| format!("held by {holder}"),
+    )
+}
+
+fn at(host: &str, pid: u32) -> String {
+    if pid == 0 {
+        return " (never joined)".to_owned();
+    }
+    format!(" ({} pid {pid})", Plain(host))
+}
+
+/// Foreign text inside quotes: the quoting escapes, this only cuts.
+struct Short<'a>(&'a str);
+
+impl fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Characters after which a name is cut in a message.
+        const CHARS_MAX: usize = 80;
+        match self.0.char_indices().nth(CHARS_MAX) {
+            None => write!(f, "{:?}", self.0),
+            Some((end, _)) => write!(f, "{:?}…", &self.0[..end]),
+        }
+    }
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Plain(self.0).fmt(f)
+    }
+}
+
+/// Ranks in ascending order, runs folded: `0-3, 7`.
+pub(super) struct Ranks<'a>(pub(super) &'a [Rank]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(first) = rest.first() {
+            let run = rest
+                .iter()
+                .zip(first.0..)
+                .take_while(|(rank, expected)| rank.0 == *expected)
+                .count();
+            match run {
+                1 => write!(f, "{first}")?,
+                _ => write!(f, "{first}-{}", rest[run - 1])?,
+            }
+            rest = &rest[run..];
+            if !rest.is_empty() {
+                f.write_str(", ")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Hosts<'a>(&'a [&'a str]);
+
+impl fmt::Display for Hosts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Hosts that a message names.
+        const NAMED: usize = 16;
+        for (at, host) in self.0.iter().take(NAMED).enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{}", Plain(host))?;
+        }
+        match self.0.len().checked_sub(NAMED) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, " and {more} more"),
+        }
+    }
+}
+
+struct Claims<'a>(&'a [WorldClaim]);
+
+impl fmt::Display for Claims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, claim) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let source = Plain(&claim.source);
+            match claim.ranks.len() {
+                0 => write!(f, "{comma}the coordinator expects {}", claim.world_size)?,
+                1 => write!(
+                    f,
+                    "{comma}rank {} says {}",
+                    claim.ranks[0], claim.world_size
+                )?,
+                _ => write!(
+                    f,
+                    "{comma}ranks {} say {}",
+                    Ranks(&claim.ranks),
+                    claim.world_size
+                )?,
+            }
+            if !claim.source.is_empty() {
+                write!(f, " (from {source})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(numbers: &[u32]) -> Vec<Rank> {
+        numbers.iter().map(|number| Rank(*number)).collect()
+    }
+
+    #[test]
+    fn ranks_are_shown_with_runs_folded() {
+        assert_eq!(Ranks(&ranks(&[])).to_string(), "");
+        assert_eq!(Ranks(&ranks(&[4])).to_string(), "4");
+        assert_eq!(
+            Ranks(&ranks(&[0, 1, 2, 5, 7, 8])).to_string(),
+            "0-2, 5, 7-8"
+        );
+    }
+
+    #[test]
+    fn a_missing_rank_is_named_with_those_present_their_time_and_hosts() {
+        let presence = |rank, host: &str, since_ms| Presence {
+            rank: Rank(rank),
+            host: host.to_owned(),
+            pid: 100 + rank,
+            since_ms,
+        };
+        let error = RendezvousError::Missing {
+            absence: Box::new(Absence {
+                world_size: 4,
+                waited_ms: 5000,
+                missing: ranks(&[2]),
+                missing_more: 0,
+                present: vec![
+                    presence(0, "n1", 4900),
+                    presence(1, "n1", 4500),
+                    presence(3, "n\u{1b}2", 450),
+                ],
+            }),
+        };
+        assert_eq!(
+            error.to_string(),
+            "rank 2 of 4 missing after 5.0 s; present 0-1, 3 since 4.9 s to 450 ms; \
+             hosts seen n\\u{1b}2, n1"
+        );
+        assert_eq!(error.exit_code(), 10);
+    }
+
+    #[test]
+    fn a_world_disagreement_says_who_says_what_and_from_where() {
+        let claim = |world_size, of: &[u32], source: &str| WorldClaim {
+            world_size,
+            ranks: ranks(of),
+            source: source.to_owned(),
+        };
+        let error = RendezvousError::WorldSize {
+            claims: vec![
+                claim(4, &[], ""),
+                claim(4, &[0, 2, 3], "torchrun"),
+                claim(3, &[1], "SLURM_NTASKS"),
+            ],
+        };
+        assert_eq!(
+            error.to_string(),
+            "world size: the coordinator expects 4, ranks 0, 2-3 say 4 (from torchrun), \
+             rank 1 says 3 (from SLURM_NTASKS)"
+        );
+        assert_eq!(error.exit_code(), 11);
+    }
+}

@@ -1,0 +1,194 @@
+//! From the handshake to the roster: introduce this rank, then wait for all others.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use super::connect::{Link, read_before};
+use super::{Sender, SessionEvent};
+use crate::rendezvous::card::{Card, Hello, millis};
+use crate::rendezvous::endpoint::Endpoint;
+use crate::rendezvous::error::{Absence, RendezvousError};
+use crate::rendezvous::limits::{COORDINATOR_FRAME_BYTES_MAX, SILENCE_MAX};
+use crate::rendezvous::secret::Seal;
+use crate::rendezvous::wire::{
+    Body, Inbox, Introduction, PROTOCOL, ToCoordinator, ToSession, decode, encode_introduction,
+};
+use crate::sync::Deadline;
+use crate::types::Rank;
+
+/// Bytes of one read.
+pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Time beyond its deadline that a joiner gives the coordinator to say who is missing.
+const GIVE_UP_GRACE: Duration = Duration::from_millis(250);
+
+/// The complete world, and the connection on which it was announced.
+pub(super) struct World {
+    pub(super) rank: Rank,
+    pub(super) roster: Vec<Card>,
+    pub(super) sender: Sender,
+    pub(super) inbox: Inbox,
+    pub(super) read: Seal,
+}
+
+/// The wait for the others.
+struct Wait<'a> {
+    endpoint: &'a Endpoint,
+    world_size: u32,
+    deadline: Deadline,
+    since: Deadline,
+    sender: Sender,
+    inbox: Inbox,
+    read: Seal,
+    missing: Vec<Rank>,
+    missing_more: u32,
+    /// Set once our own time is up: until then the coordinator may say who is missing.
+    grace: Option<Deadline>,
+}
+
+/// Introduces this rank and waits for the roster.
+pub(super) fn join(
+    link: Link,
+    endpoint: &Endpoint,
+    hello: &Hello,
+    deadline: Deadline,
+    on_event: &dyn Fn(SessionEvent),
+) -> Result<World, RendezvousError> {
+    let introduction = Introduction {
+        protocol: PROTOCOL,
+        build: hello.build.clone(),
+        rank: hello.rank,
+        world_size: hello.world_size,
+        source: hello.source.clone(),
+        host: hello.card.host.clone(),
+        pid: hello.card.pid,
+    };
+    let mut wait = Wait {
+        endpoint,
+        world_size: u32::try_from(hello.world_size).unwrap_or(0),
+        deadline,
+        since: Deadline::after(deadline.left()),
+        sender: Sender::new(link.stream, link.write),
+        inbox: link.inbox,
+        read: link.read,
+        missing: Vec::new(),
+        missing_more: 0,
+        grace: None,
+    };
+    let body = encode_introduction(&introduction, &hello.card);
+    wait.sender.send(&body).map_err(|why| wait.gone(&why))?;
+    let roster = wait.roster(on_event)?;
+    let rank = usize::try_from(hello.rank)
+        .ok()
+        .filter(|rank| *rank < roster.len());
+    let (Some(rank), true) = (rank, roster.len() == wait.world_size as usize) else {
+        return Err(wait.broken("a roster of another world"));
+    };
+    Ok(World {
+        rank: Rank::from_index(rank),
+        roster,
+        sender: wait.sender,
+        inbox: wait.inbox,
+        read: wait.read,
+    })
+}
+
+impl Wait<'_> {
+    fn roster(&mut self, on_event: &dyn Fn(SessionEvent)) -> Result<Vec<Card>, RendezvousError> {
+        loop {
+            let body = self.hear()?;
+            let message = decode("message of the coordinator", &body);
+            match message.map_err(|error| self.broken(&error.to_string()))? {
+                ToSession::Failed { error } => return Err(error),
+                ToSession::Message { bytes } => on_event(SessionEvent::Message(bytes)),
+                ToSession::Progress {
+                    missing,
+                    missing_more,
+                } => {
+                    self.missing = missing;
+                    self.missing_more = missing_more;
+                }
+                ToSession::Roster { cards } => return Ok(cards),
+                ToSession::Abort { .. }
+                | ToSession::Down { .. }
+                | ToSession::Left { .. }
+                | ToSession::Round { .. }
+                | ToSession::RoundFailed { .. } => {
+                    return Err(self.broken("news of a world that is not complete"));
+                }
+            }
+        }
+    }
+
+    /// The next frame. The coordinator speaks twice a second while ranks are missing, so longer
+    /// silence means that it is stopped.
+    fn hear(&mut self) -> Result<Vec<u8>, RendezvousError> {
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        let mut silence = Deadline::after(SILENCE_MAX);
+        loop {
+            let frame = self
+                .inbox
+                .sealed(&mut self.read, COORDINATOR_FRAME_BYTES_MAX);
+            match frame.map_err(|error| self.broken(&error.to_string()))? {
+                Some(body) => return Ok(body),
+                None => {}
+            }
+            let end = self.grace.unwrap_or(self.deadline);
+            let patience = Deadline::after(end.left().min(silence.left()));
+            match read_before(&self.sender.stream, &mut self.inbox, &mut scratch, patience) {
+                Ok(0) => return Err(self.gone("it closed the connection")),
+                Ok(_) => silence = Deadline::after(SILENCE_MAX),
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    match self.grace {
+                        Some(grace) if grace.passed() => return Err(self.absence()),
+                        None if self.deadline.passed() => self.give_up(),
+                        Some(_) | None => {}
+                    }
+                    if silence.passed() {
+                        return Err(RendezvousError::Silent {
+                            endpoint: self.endpoint.clone(),
+                            waited_ms: millis(silence.elapsed()),
+                        });
+                    }
+                }
+                Err(error) => return Err(self.gone(&error.to_string())),
+            }
+        }
+    }
+
+    /// Our own time is up: the coordinator is told, and knows best who is missing.
+    fn give_up(&mut self) {
+        // If it cannot be told, it sees the connection end.
+        let _ = self.sender.send(&Body::new(&ToCoordinator::GiveUp));
+        self.grace = Some(Deadline::after(GIVE_UP_GRACE));
+    }
+
+    /// Who is missing by what the coordinator said last, which may be half a second ago.
+    fn absence(&mut self) -> RendezvousError {
+        let waited_ms = millis(self.deadline.elapsed());
+        RendezvousError::Missing {
+            absence: Box::new(Absence {
+                world_size: self.world_size,
+                waited_ms,
+                missing: std::mem::take(&mut self.missing),
+                missing_more: self.missing_more,
+                present: Vec::new(),
+            }),
+        }
+    }
+
+    fn gone(&self, why: &str) -> RendezvousError {
+        RendezvousError::CoordinatorGone {
+            endpoint: self.endpoint.clone(),
+            after_ms: millis(self.since.elapsed()),
+            why: why.to_owned(),
+        }
+    }
+
+    fn broken(&self, what: &str) -> RendezvousError {
+        RendezvousError::ProtocolBroken {
+            who: format!("the coordinator at {}", self.endpoint),
+            what: what.to_owned(),
+        }
+    }
+}

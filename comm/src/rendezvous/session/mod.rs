@@ -1,0 +1,357 @@
+//! A rank's side: join, learn who is there, and stay reachable.
+//!
+//! `connect` finds the coordinator and proves both sides, `join` waits for the world, `reader` is
+//! the one thread that a session owns. Here is what the rest of the crate uses.
+//!
+//! - `SESSION-1`: the reader's callback runs on the reader's thread only and in the order in which
+//!   the coordinator spoke.
+//! - `SESSION-2`: a session that ends without [`Session::leave`] is a death to all others.
+
+mod connect;
+mod join;
+mod reader;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::card::{Card, DownReason, Hello, millis, within};
+use super::endpoint::Endpoint;
+use super::error::RendezvousError;
+use super::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SILENCE_MAX};
+use super::secret::{Seal, Secret};
+use super::wire::{Body, ToCoordinator};
+use crate::sync::{AtomicBool, Deadline, Ordering};
+use crate::types::Rank;
+
+/// Time beyond a round's deadline in which the coordinator may still say who is missing.
+const ROUND_GRACE: Duration = Duration::from_millis(250);
+
+/// Longest time that leaving takes, whatever the coordinator does.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time that one message takes to write; without any progress it is
+/// [`SILENCE_MAX`].
+const SEND_MAX: Duration = Duration::from_secs(30);
+
+/// What happens to the world after bring-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A rank wants everybody to stop.
+    Abort {
+        /// Who wants it.
+        origin: Rank,
+        /// What it said.
+        bytes: Vec<u8>,
+    },
+    /// The coordinator is gone, and with it the news of other ranks. The last event of a session.
+    CoordinatorLost {
+        /// What was seen.
+        why: String,
+    },
+    /// A rank is gone without a goodbye. At most once a rank.
+    Down {
+        /// Which.
+        rank: Rank,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A rank said goodbye. At most once a rank.
+    Left {
+        /// Which.
+        rank: Rank,
+    },
+    /// From the coordinator's owner.
+    Message(Vec<u8>),
+}
+
+/// Called for every event, on the session's own thread: it should note it and return.
+pub type EventHandler = Box<dyn Fn(SessionEvent) + Send>;
+
+/// A rank's connection to the coordinator of its job. May be used from several threads.
+pub struct Session {
+    shared: Arc<Shared>,
+    roster: Arc<[Card]>,
+    rank: Rank,
+}
+
+/// What the session's threads share.
+struct Shared {
+    endpoint: Endpoint,
+    since: Deadline,
+    sender: Mutex<Sender>,
+    state: Mutex<State>,
+    /// Signalled when `state` changes.
+    changed: Condvar,
+    /// Set before this side closes: the end of the stream is then no news.
+    is_closing: AtomicBool,
+    /// For ending the reader's read from another thread.
+    stream: TcpStream,
+}
+
+struct Sender {
+    stream: TcpStream,
+    seal: Seal,
+    /// A frame was written in part: nothing that follows would be understood.
+    is_broken: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rounds that a thread waits in, and their outcome once it is there.
+    rounds: HashMap<String, Option<Result<Vec<Vec<u8>>, RendezvousError>>>,
+    /// Why the reader has ended, if it has.
+    over: Option<String>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked here left whole values behind: every change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gone(&self, why: &str) -> RendezvousError {
+        RendezvousError::CoordinatorGone {
+            endpoint: self.endpoint.clone(),
+            after_ms: millis(self.since.elapsed()),
+            why: why.to_owned(),
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        // SYNC: pairs with the store in `Session::close`; what was written before it is seen.
+        self.is_closing.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session(rank {} of {})", self.rank, self.roster.len())
+    }
+}
+
+impl Session {
+    /// Finds the coordinator, proves the secret to it and has it prove it too, introduces this rank
+    /// and waits for all others. The coordinator may start later than its ranks, and its name may
+    /// take a while to resolve: both are retried until `deadline`.
+    ///
+    /// `on_event` is called from then on, on a thread that the session owns.
+    ///
+    /// # Errors
+    /// Every [`RendezvousError`] that bring-up knows; the same on every rank that has joined where
+    /// the job itself is at fault. Returns at the latest shortly after `deadline`.
+    pub fn join(
+        endpoint: &Endpoint,
+        secret: &Secret,
+        hello: Hello,
+        deadline: Deadline,
+        on_event: EventHandler,
+    ) -> Result<Self, RendezvousError> {
+        hello.check()?;
+        let link = connect::connect(endpoint, secret, &hello, deadline)?;
+        let world = join::join(link, endpoint, &hello, deadline, &*on_event)?;
+        reader::start(world, endpoint, on_event)
+    }
+
+    /// This rank.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// The cards of all ranks, in rank order.
+    #[must_use]
+    pub fn roster(&self) -> &[Card] {
+        &self.roster
+    }
+
+    /// A world-wide round: every rank gives `bytes` under the same name, and gets the bytes of all
+    /// ranks in rank order. A name may be used again once its round is complete.
+    ///
+    /// # Errors
+    /// [`RendezvousError::RoundMissing`] names the ranks that did not come before `deadline`;
+    /// [`RendezvousError::RankDown`] and [`RendezvousError::RankLeft`] if one cannot come any more;
+    /// [`RendezvousError::TooLarge`] beyond [`MESSAGE_BYTES_MAX`], before anything is sent.
+    pub fn gather(
+        &self,
+        round: &str,
+        bytes: Vec<u8>,
+        deadline: Deadline,
+    ) -> Result<Vec<Vec<u8>>, RendezvousError> {
+        within("name of a round", round.len(), NAME_BYTES_MAX)?;
+        within("part of a round", bytes.len(), MESSAGE_BYTES_MAX)?;
+        self.begin_round(round)?;
+        let sent = self.send(&ToCoordinator::Part {
+            round: round.to_owned(),
+            budget_ms: millis(deadline.left()),
+            bytes,
+        });
+        if let Err(error) = sent {
+            self.shared.state().rounds.remove(round);
+            return Err(error);
+        }
+        self.end_round(round, deadline)
+    }
+
+    fn begin_round(&self, round: &str) -> Result<(), RendezvousError> {
+        let mut state = self.shared.state();
+        if let Some(why) = &state.over {
+            return Err(self.over(why));
+        }
+        if state.rounds.contains_key(round) {
+            return Err(RendezvousError::RoundMisused {
+                round: round.to_owned(),
+                why: "another thread of this rank is in it".to_owned(),
+            });
+        }
+        state.rounds.insert(round.to_owned(), None);
+        Ok(())
+    }
+
+    fn end_round(&self, round: &str, deadline: Deadline) -> Result<Vec<Vec<u8>>, RendezvousError> {
+        let mut state = self.shared.state();
+        loop {
+            if let Some(Some(outcome)) = state.rounds.get_mut(round).map(Option::take) {
+                state.rounds.remove(round);
+                return outcome;
+            }
+            if let Some(why) = state.over.clone() {
+                state.rounds.remove(round);
+                return Err(self.over(&why));
+            }
+            let late = deadline.elapsed().saturating_sub(deadline.budget());
+            if deadline.passed() && late >= ROUND_GRACE {
+                state.rounds.remove(round);
+                return Err(RendezvousError::Silent {
+                    endpoint: self.shared.endpoint.clone(),
+                    waited_ms: millis(deadline.elapsed()),
+                });
+            }
+            let pause = deadline.left() + ROUND_GRACE.saturating_sub(late);
+            let waited = self.shared.changed.wait_timeout(state, pause);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sends bytes to the coordinator's owner.
+    ///
+    /// # Errors
+    /// [`RendezvousError::TooLarge`] beyond [`MESSAGE_BYTES_MAX`], and
+    /// [`RendezvousError::CoordinatorGone`].
+    pub fn report(&self, bytes: Vec<u8>) -> Result<(), RendezvousError> {
+        within("report", bytes.len(), MESSAGE_BYTES_MAX)?;
+        self.send(&ToCoordinator::Report { bytes })
+    }
+
+    /// Asks every other rank to stop, with these bytes as the reason.
+    ///
+    /// # Errors
+    /// As [`Self::report`].
+    pub fn abort(&self, bytes: Vec<u8>) -> Result<(), RendezvousError> {
+        within("abort", bytes.len(), MESSAGE_BYTES_MAX)?;
+        self.send(&ToCoordinator::Abort { bytes })
+    }
+
+    /// Says goodbye and closes. The others see this rank leave, not die. Takes a second at most,
+    /// and may be called more than once.
+    pub fn leave(&self) {
+        if self.shared.is_closing() {
+            return;
+        }
+        // If it cannot be said, the coordinator is gone, and there is nobody to say it to.
+        let said = self.send(&ToCoordinator::Bye);
+        self.close(said.is_ok());
+    }
+
+    /// Ends the reader. With `is_polite`, the coordinator gets a moment to close first: then
+    /// everything that was said has been read there.
+    fn close(&self, is_polite: bool) {
+        // SYNC: pairs with the load in `Shared::is_closing`.
+        self.shared.is_closing.store(true, Ordering::Release);
+        if is_polite {
+            let deadline = Deadline::after(LEAVE_MAX);
+            let mut state = self.shared.state();
+            while state.over.is_none() && !deadline.passed() && !reader::is_current() {
+                let waited = self.shared.changed.wait_timeout(state, deadline.left());
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        // Fails only if the connection is closed already.
+        let _ = self.shared.stream.shutdown(Shutdown::Both);
+    }
+
+    fn over(&self, why: &str) -> RendezvousError {
+        match self.shared.is_closing() {
+            true => RendezvousError::SessionClosed,
+            false => self.shared.gone(why),
+        }
+    }
+
+    fn send(&self, message: &ToCoordinator) -> Result<(), RendezvousError> {
+        if self.shared.is_closing() {
+            return Err(RendezvousError::SessionClosed);
+        }
+        let body = Body::new(message);
+        let sender = self.shared.sender.lock();
+        let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
+        sender.send(&body).map_err(|why| self.over(&why))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.shared.is_closing() {
+            self.close(false);
+        }
+    }
+}
+
+impl Sender {
+    fn new(stream: TcpStream, seal: Seal) -> Self {
+        Self {
+            stream,
+            seal,
+            is_broken: false,
+        }
+    }
+
+    /// Writes one frame whole, or says why not.
+    fn send(&mut self, body: &Body) -> Result<(), String> {
+        if self.is_broken {
+            return Err("an earlier message could not be written".to_owned());
+        }
+        // A panic or an error on the way leaves half a frame behind.
+        self.is_broken = true;
+        let head = body.head(&mut self.seal);
+        let deadline = Deadline::after(SEND_MAX);
+        write(&mut self.stream, &head, deadline)?;
+        write(&mut self.stream, &body.bytes, deadline)?;
+        self.is_broken = false;
+        Ok(())
+    }
+}
+
+/// Writes all of `bytes`; a single write that makes no progress for [`SILENCE_MAX`] fails, by the
+/// stream's own time limit.
+fn write(stream: &mut TcpStream, mut bytes: &[u8], deadline: Deadline) -> Result<(), String> {
+    use std::io::ErrorKind;
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(0) => return Err("the connection takes nothing".to_owned()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(format!("it does not read ({} s)", SILENCE_MAX.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        if deadline.passed() && !bytes.is_empty() {
+            return Err(format!("it reads too slowly ({} s)", SEND_MAX.as_secs()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! A world that comes up, works, and goes.
+
+use std::time::Duration;
+
+use crate::support::*;
+use muster_comm::rendezvous::{CoordinatorEvent, DownReason, RendezvousError, SessionEvent};
+use muster_comm::sync::Deadline;
+use muster_comm::types::Rank;
+
+#[test]
+fn every_rank_gets_the_card_of_every_rank_in_rank_order() {
+    for world_size in [1, 2, 17, 256] {
+        let coordinator = start(options(world_size));
+        let members = world(&coordinator, world_size);
+        for (rank, member) in members.iter().enumerate() {
+            assert_eq!(member.session.rank(), Rank::from_index(rank));
+            let roster = member.session.roster();
+            assert_eq!(roster.len(), members.len());
+            for (rank, card) in roster.iter().enumerate() {
+                assert_eq!(*card, hello(i64::try_from(rank).unwrap(), 1).card);
+            }
+        }
+        on_all(&members, |session| session.leave());
+    }
+}
+
+#[test]
+fn a_round_brings_every_rank_the_bytes_of_all_ranks_in_rank_order() {
+    let coordinator = start(options(17));
+    let members = world(&coordinator, 17);
+    for length in [0usize, 1, 100_000] {
+        let part = |rank: Rank| vec![u8::try_from(rank.0).unwrap(); length + rank.index()];
+        let expected: Vec<Vec<u8>> = (0..17).map(|rank| part(Rank(rank))).collect();
+        let outcomes = on_all(&members, |session| {
+            session.gather("addresses", part(session.rank()), Deadline::after(PATIENCE))
+        });
+        for outcome in outcomes {
+            assert_eq!(outcome.as_ref(), Ok(&expected));
+        }
+    }
+    on_all(&members, |session| session.leave());
+}
+
+#[test]
+fn rounds_of_different_names_may_overlap_in_any_order() {
+    let coordinator = start(options(2));
+    let members = world(&coordinator, 2);
+    std::thread::scope(|scope| {
+        let calls = [(0u8, "a"), (0, "b"), (1, "b"), (1, "a")].map(|(rank, round)| {
+            let session = &members[usize::from(rank)].session;
+            scope.spawn(move || session.gather(round, vec![rank], Deadline::after(PATIENCE)))
+        });
+        for call in calls {
+            assert_eq!(call.join().unwrap(), Ok(vec![vec![0], vec![1]]));
+        }
+    });
+    on_all(&members, |session| session.leave());
+}
+
+#[test]
+fn reports_go_to_the_owner_and_broadcasts_to_every_rank() {
+    let coordinator = start(options(3));
+    let members = world(&coordinator, 3);
+    members[2].session.report(b"done".to_vec()).unwrap();
+    let event = event_until(&coordinator, |event| {
+        matches!(event, CoordinatorEvent::Report { .. })
+    });
+    let (rank, bytes) = (Rank(2), b"done".to_vec());
+    assert_eq!(event, CoordinatorEvent::Report { rank, bytes });
+    coordinator.broadcast(b"next".to_vec()).unwrap();
+    for member in &members {
+        assert_eq!(member.event(), SessionEvent::Message(b"next".to_vec()));
+    }
+    on_all(&members, |session| session.leave());
+}
+
+#[test]
+fn an_abort_reaches_all_others_and_the_owner_and_not_its_origin() {
+    let coordinator = start(options(3));
+    let members = world(&coordinator, 3);
+    members[1].session.abort(b"verdict".to_vec()).unwrap();
+    let (origin, bytes) = (Rank(1), b"verdict".to_vec());
+    let expected = SessionEvent::Abort {
+        origin,
+        bytes: bytes.clone(),
+    };
+    assert_eq!(members[0].event(), expected);
+    assert_eq!(members[2].event(), expected);
+    assert!(members[1].is_quiet());
+    event_until(&coordinator, |event| {
+        *event
+            == CoordinatorEvent::Abort {
+                origin,
+                bytes: bytes.clone(),
+            }
+    });
+    on_all(&members, |session| session.leave());
+}
+
+#[test]
+fn a_rank_that_leaves_is_reported_left_and_never_down() {
+    let coordinator = start(options(3));
+    let members = world(&coordinator, 3);
+    members[1].session.leave();
+    members[1].session.leave();
+    for other in [0, 2] {
+        assert_eq!(members[other].event(), SessionEvent::Left { rank: Rank(1) });
+    }
+    coordinator.rank_down(Rank(1), DownReason::Exited { code: 0 });
+    assert!(members[0].is_quiet());
+    assert!(members[2].is_quiet());
+    assert!(members[1].is_quiet());
+    event_until(&coordinator, |event| {
+        *event == CoordinatorEvent::Left { rank: Rank(1) }
+    });
+    let closed = members[1].session.report(Vec::new());
+    assert_eq!(closed, Err(RendezvousError::SessionClosed));
+    let round = members[0]
+        .session
+        .gather("late", Vec::new(), Deadline::after(PATIENCE));
+    assert_eq!(round, Err(RendezvousError::RankLeft { rank: Rank(1) }));
+    members[0].session.leave();
+    members[2].session.leave();
+    assert!(
+        coordinator
+            .events()
+            .next(Deadline::after(Duration::from_millis(50)))
+            .is_some()
+    );
+}

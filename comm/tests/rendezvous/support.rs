@@ -1,0 +1,158 @@
+//! Threads as ranks, for the tests of the rendezvous. Every wait is bounded.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use muster_comm::rendezvous::{
+    Card, Coordinator, CoordinatorEvent, CoordinatorOptions, Endpoint, Hello, RendezvousError,
+    Secret, Session, SessionEvent, build_id,
+};
+use muster_comm::sync::Deadline;
+
+/// Bound of every wait that is not itself under test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What "at once" means here. The bounds themselves are 100 to 500 ms; this leaves room for a machine
+/// that does much else, and is far from [`PATIENCE`], at which anything that waits would end.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(2);
+
+pub(crate) const JOB: &str = "job-a";
+
+pub(crate) fn secret() -> Secret {
+    Secret::from_bytes([42; 32])
+}
+
+pub(crate) fn options(world_size: u32) -> CoordinatorOptions {
+    CoordinatorOptions {
+        deadline: PATIENCE,
+        ..CoordinatorOptions::new(secret(), JOB, world_size)
+    }
+}
+
+pub(crate) fn start(options: CoordinatorOptions) -> Coordinator {
+    Coordinator::start(options).expect("the coordinator starts")
+}
+
+pub(crate) fn endpoint(coordinator: &Coordinator) -> Endpoint {
+    coordinator.address().into()
+}
+
+pub(crate) fn hello(rank: i64, world_size: i64) -> Hello {
+    Hello {
+        job_id: JOB.to_owned(),
+        attempt: 0,
+        rank,
+        world_size,
+        source: "test contract".to_owned(),
+        build: build_id(),
+        card: Card {
+            pid: u32::try_from(1000 + rank.rem_euclid(100_000)).unwrap(),
+            host: "n1".to_owned(),
+            host_identity: "boot-1".to_owned(),
+            payload: format!("payload of {rank}").into_bytes(),
+            ..Card::default()
+        },
+    }
+}
+
+/// A session, and the events that its callback saw.
+pub(crate) struct Member {
+    pub(crate) session: Session,
+    pub(crate) events: Receiver<SessionEvent>,
+}
+
+impl Member {
+    pub(crate) fn event(&self) -> SessionEvent {
+        self.events.recv_timeout(PATIENCE).expect("an event comes")
+    }
+
+    /// Whether nothing more has happened within a little while.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.events.recv_timeout(Duration::from_millis(60)).is_err()
+    }
+}
+
+pub(crate) type Joining = JoinHandle<Result<Member, RendezvousError>>;
+
+pub(crate) fn join_within(
+    endpoint: &Endpoint,
+    secret: Secret,
+    hello: Hello,
+    budget: Duration,
+) -> Joining {
+    let endpoint = endpoint.clone();
+    std::thread::spawn(move || {
+        let (sender, events) = channel();
+        let handler = Box::new(move |event| {
+            let _ = sender.send(event);
+        });
+        Session::join(&endpoint, &secret, hello, Deadline::after(budget), handler)
+            .map(|session| Member { session, events })
+    })
+}
+
+pub(crate) fn join(endpoint: &Endpoint, hello: Hello) -> Joining {
+    join_within(endpoint, secret(), hello, PATIENCE)
+}
+
+pub(crate) fn failure(joining: Joining) -> RendezvousError {
+    match joining.join().expect("the thread ends well") {
+        Ok(member) => panic!("{:?} joined", member.session),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn member(joining: Joining) -> Member {
+    match joining.join().expect("the thread ends well") {
+        Ok(member) => member,
+        Err(error) => panic!("did not join: {error}"),
+    }
+}
+
+/// A complete world of threads.
+pub(crate) fn world(coordinator: &Coordinator, world_size: u32) -> Vec<Member> {
+    let endpoint = endpoint(coordinator);
+    let joining: Vec<Joining> = (0..i64::from(world_size))
+        .map(|rank| join(&endpoint, hello(rank, i64::from(world_size))))
+        .collect();
+    let members: Vec<Member> = joining.into_iter().map(member).collect();
+    assert_eq!(
+        event_until(coordinator, |event| *event == CoordinatorEvent::Ready),
+        CoordinatorEvent::Ready
+    );
+    members
+}
+
+/// The first event of the coordinator that is wanted.
+pub(crate) fn event_until(
+    coordinator: &Coordinator,
+    is_wanted: impl Fn(&CoordinatorEvent) -> bool,
+) -> CoordinatorEvent {
+    let deadline = Deadline::after(PATIENCE);
+    loop {
+        let event = coordinator
+            .events()
+            .next(deadline)
+            .expect("the wanted event comes");
+        if is_wanted(&event) {
+            return event;
+        }
+    }
+}
+
+/// Calls something on every rank at the same time; the results in rank order.
+pub(crate) fn on_all<T: Send>(members: &[Member], call: impl Fn(&Session) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let call = &call;
+        let calls: Vec<_> = members
+            .iter()
+            .map(|member| &member.session)
+            .map(|session| scope.spawn(move || call(session)))
+            .collect();
+        calls
+            .into_iter()
+            .map(|call| call.join().expect("the call ends well"))
+            .collect()
+    })
+}
