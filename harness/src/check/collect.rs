@@ -123,7 +123,11 @@ impl Collector {
                     self.answer(rank, case, elapsed_us, result.wrong);
                 }
             }
-            Ok(RankMessage::Probe { case, absent, wrong }) => self.probed(rank, case, absent, wrong),
+            Ok(RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            }) => self.probed(rank, case, absent, wrong),
             Err(error) => garble(state, &error),
         }
     }
@@ -163,7 +167,11 @@ impl Collector {
                 probe.answers += 1;
                 probe.wrong |= wrong;
             }
-            None => case.probes.push(Probe { absent, answers: 1, wrong }),
+            None => case.probes.push(Probe {
+                absent,
+                answers: 1,
+                wrong,
+            }),
         }
     }
 
@@ -172,11 +180,17 @@ impl Collector {
     fn probed_culprits(&self, kind: usize, group: usize) -> Vec<u32> {
         let mut culprits = Vec::new();
         for (case, state) in self.catalogue.cases.iter().zip(&self.cases) {
-            if case.kind != kind || case.group != group || !state.probes.iter().any(|probe| probe.wrong) {
+            if case.kind != kind
+                || case.group != group
+                || !state.probes.iter().any(|probe| probe.wrong)
+            {
                 continue;
             }
             let others = self.catalogue.members(case).len() - 1;
-            let cured = state.probes.iter().filter(|probe| !probe.wrong && probe.answers == others);
+            let cured = state
+                .probes
+                .iter()
+                .filter(|probe| !probe.wrong && probe.answers == others);
             culprits.extend(cured.map(|probe| probe.absent));
         }
         culprits.sort_unstable();
@@ -407,13 +421,6 @@ mod tests {
             text: "out of place".to_owned(),
         };
         collector.take(1, &results([(1, Some(wrong))]));
-        let blame = RankMessage::Blame {
-            case: 1,
-            ranks: vec![1],
-        }
-        .encode()
-        .expect("encodes");
-        collector.take(0, &blame);
         let cases = collector.report("tp2", 4);
         let failed: Vec<_> = cases.iter().filter(|case| !case.passed).collect();
         assert_eq!(failed.len(), 1);
@@ -424,8 +431,18 @@ mod tests {
 
     #[test]
     fn who_is_away_when_a_sum_comes_out_right_is_to_blame() {
-        let kinds = vec![KindGroups { kind: "dp".to_owned(), groups: vec![vec![4, 5, 6]] }];
-        let catalogue = Catalogue::new(kinds, 7, Selection { dtypes: &[], counts: &[5] });
+        let kinds = vec![KindGroups {
+            kind: "dp".to_owned(),
+            groups: vec![vec![4, 5, 6]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            7,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
         let mut collector = Collector::new(catalogue, 7);
         let number = collector
             .catalogue
@@ -434,19 +451,45 @@ mod tests {
             .position(|case| case.question.collective() == Some(Collective::AllReduce))
             .expect("a sum");
         for rank in [4, 5, 6] {
-            let wrong = Wrong { element: Some(1), ..Wrong::default() };
+            let wrong = Wrong {
+                element: Some(1),
+                ..Wrong::default()
+            };
             collector.take(rank, &results([(number, Some(wrong))]));
         }
         let case = u32::try_from(number).expect("few cases");
-        for (rank, absent, wrong) in [(4, 5, true), (6, 5, true), (5, 4, true), (6, 4, true), (4, 6, false)] {
-            let probe = RankMessage::Probe { case, absent, wrong };
+        for (rank, absent, wrong) in [
+            (4, 5, true),
+            (6, 5, true),
+            (5, 4, true),
+            (6, 4, true),
+            (4, 6, false),
+        ] {
+            let probe = RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            };
             collector.take(rank, &probe.encode().expect("encodes"));
         }
         let blamed = |collector: &Collector| {
-            collector.report("dp3", 7)[number].detail.as_ref().expect("a detail").blamed.clone()
+            collector.report("dp3", 7)[number]
+                .detail
+                .as_ref()
+                .expect("a detail")
+                .blamed
+                .clone()
         };
-        assert_eq!(blamed(&collector), [0_u32; 0], "rank 5 has not said what it saw without rank 6");
-        let probe = RankMessage::Probe { case, absent: 6, wrong: false };
+        assert_eq!(
+            blamed(&collector),
+            [0_u32; 0],
+            "rank 5 has not said what it saw without rank 6"
+        );
+        let probe = RankMessage::Probe {
+            case,
+            absent: 6,
+            wrong: false,
+        };
         collector.take(5, &probe.encode().expect("encodes"));
         assert_eq!(blamed(&collector), [6]);
     }

@@ -42,27 +42,29 @@ pub fn check(comms: &[Communicator]) -> Result<Option<Wrong>, CommError> {
 /// Sums and exchanges with numbers that no other group uses.
 fn work(comm: &Communicator, salt: usize) -> Result<Option<Wrong>, CommError> {
     let (len, me) = (comm.size(), comm.rank());
+    let mut wrong = None;
     for call in 0..CALLS {
         let value = |member: usize, at: usize| (member + 1) * 1000 + salt * 100 + call + at % 7;
         let send: Vec<i64> = (0..COUNT).map(|at| as_i64(value(me, at))).collect();
         let mut got = vec![-1_i64; COUNT];
         comm.all_reduce(&send, &mut got, ReduceOp::Sum)?;
         let sum = |at: usize| as_i64((0..len).map(|member| value(member, at)).sum());
-        if let Some(wrong) = first_wrong(comm, "all_reduce", &got, sum) {
-            return Ok(Some(wrong));
-        }
+        wrong = wrong.or_else(|| first_wrong(comm, "all_reduce", &got, sum));
         let send: Vec<i64> = (0..len * 64).map(|at| as_i64(value(me, at))).collect();
         let mut got = vec![-1_i64; len * 64];
         comm.all_to_all(&send, &mut got)?;
         let block = |at: usize| as_i64(value(at / 64, me * 64 + at % 64));
-        if let Some(wrong) = first_wrong(comm, "all_to_all", &got, block) {
-            return Ok(Some(wrong));
-        }
+        wrong = wrong.or_else(|| first_wrong(comm, "all_to_all", &got, block));
     }
-    Ok(None)
+    Ok(wrong)
 }
 
-fn first_wrong(comm: &Communicator, call: &str, got: &[i64], expected: impl Fn(usize) -> i64) -> Option<Wrong> {
+fn first_wrong(
+    comm: &Communicator,
+    call: &str,
+    got: &[i64],
+    expected: impl Fn(usize) -> i64,
+) -> Option<Wrong> {
     let at = (0..got.len()).find(|at| got[*at] != expected(*at))?;
     Some(Wrong {
         element: Some(at as u64),
@@ -74,7 +76,10 @@ fn first_wrong(comm: &Communicator, call: &str, got: &[i64], expected: impl Fn(u
 }
 
 fn panicked() -> Wrong {
-    Wrong { text: "the thread of a group panicked".to_owned(), ..Wrong::default() }
+    Wrong {
+        text: "the thread of a group panicked".to_owned(),
+        ..Wrong::default()
+    }
 }
 
 fn as_i64(value: usize) -> i64 {

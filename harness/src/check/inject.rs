@@ -102,12 +102,18 @@ impl FromStr for Inject {
                     })?);
                 }
                 "collective" => {
-                    collective = Some(value.parse::<Collective>().map_err(|error| {
+                    let call = value.parse::<Collective>().map_err(|error| {
                         wrong(format!(
                             "unknown collective {value:?}{}",
                             did_you_mean(error.suggestion())
                         ))
-                    })?);
+                    })?;
+                    if !can_be_falsified(call) {
+                        return Err(wrong(format!(
+                            "{call} carries no contribution that could be falsified"
+                        )));
+                    }
+                    collective = Some(call);
                 }
                 "matrix" => {
                     let known: Matrix = value.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -181,7 +187,10 @@ mod tests {
                 "did you mean all_reduce?",
             ),
             ("bitflip:rank=1,matrix=xx", "unknown axis"),
-            ("bitflip:rank=1,collective=barrier", "barrier carries no contribution"),
+            (
+                "bitflip:rank=1,collective=barrier",
+                "barrier carries no contribution",
+            ),
         ] {
             let error = text.parse::<Inject>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -29,13 +29,16 @@ struct Holdings {
 impl Holdings {
     /// What this process holds now; zeros where the kernel does not tell.
     fn now() -> Self {
-        let lines = |path: &str| std::fs::read_to_string(path).map_or(0, |text| text.lines().count() as u64);
+        let lines = |path: &str| {
+            std::fs::read_to_string(path).map_or(0, |text| text.lines().count() as u64)
+        };
         let resident_pages = std::fs::read_to_string("/proc/self/statm")
             .ok()
             .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok())
             .unwrap_or(0_u64);
         Self {
-            descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+            descriptors: std::fs::read_dir("/proc/self/fd")
+                .map_or(0, |entries| entries.count() as u64),
             mappings: lines("/proc/self/maps"),
             bytes: resident_pages * rustix::param::page_size() as u64,
         }
@@ -48,15 +51,18 @@ impl Holdings {
             ("mappings", before.mappings, after.mappings, MAPPINGS_SLACK),
             ("resident bytes", before.bytes, after.bytes, BYTES_SLACK),
         ];
-        let (what, before, after, _) =
-            grown.into_iter().find(|(_, before, after, slack)| *after > before + slack)?;
+        let (what, before, after, _) = grown
+            .into_iter()
+            .find(|(_, before, after, slack)| *after > before + slack)?;
         let rounds = ROUNDS - WARM_UP;
         Some(Wrong {
             element: None,
             expected: before.to_string(),
             got: after.to_string(),
             blamed: Vec::new(),
-            text: format!("{what} grew from {before} to {after} while all groups were made and destroyed {rounds} times"),
+            text: format!(
+                "{what} grew from {before} to {after} while all groups were made and destroyed {rounds} times"
+            ),
         })
     }
 }
@@ -67,7 +73,7 @@ impl Holdings {
 /// # Errors
 /// The first error of a call.
 pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wrong>, CommError> {
-    let mut before = Holdings::default();
+    let (mut before, mut wrong) = (Holdings::default(), None);
     for round in 0..ROUNDS {
         let mut made = Vec::with_capacity(groups.len());
         for (name, members) in groups {
@@ -75,13 +81,13 @@ pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wro
             let mut sum = [0_u32];
             comm.all_reduce(&[1], &mut sum, ReduceOp::Sum)?;
             if sum[0] as usize != members.len() {
-                return Ok(Some(Wrong {
+                wrong.get_or_insert_with(|| Wrong {
                     element: Some(0),
                     expected: members.len().to_string(),
                     got: sum[0].to_string(),
                     blamed: Vec::new(),
                     text: format!("a sum of ones on {name}, made for the {}th time", round + 1),
-                }));
+                });
             }
             // All of them exist at the same time, as they do in a job.
             made.push(comm);
@@ -91,7 +97,7 @@ pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wro
             before = Holdings::now();
         }
     }
-    Ok(Holdings::growth(before, Holdings::now()))
+    Ok(wrong.or_else(|| Holdings::growth(before, Holdings::now())))
 }
 
 #[cfg(test)]
@@ -100,14 +106,40 @@ mod tests {
 
     #[test]
     fn one_descriptor_too_many_is_growth_and_noise_is_not() {
-        let before = Holdings { descriptors: 10, mappings: 40, bytes: 1 << 20 };
+        let before = Holdings {
+            descriptors: 10,
+            mappings: 40,
+            bytes: 1 << 20,
+        };
         assert_eq!(Holdings::growth(before, before), None);
-        let noisy = Holdings { mappings: 43, bytes: 2 << 20, ..before };
+        let noisy = Holdings {
+            mappings: 43,
+            bytes: 2 << 20,
+            ..before
+        };
         assert_eq!(Holdings::growth(before, noisy), None);
         for (after, what) in [
-            (Holdings { descriptors: 11, ..before }, "descriptors grew from 10 to 11"),
-            (Holdings { mappings: 48, ..before }, "mappings grew"),
-            (Holdings { bytes: 9 << 20, ..before }, "resident bytes grew"),
+            (
+                Holdings {
+                    descriptors: 11,
+                    ..before
+                },
+                "descriptors grew from 10 to 11",
+            ),
+            (
+                Holdings {
+                    mappings: 48,
+                    ..before
+                },
+                "mappings grew",
+            ),
+            (
+                Holdings {
+                    bytes: 9 << 20,
+                    ..before
+                },
+                "resident bytes grew",
+            ),
         ] {
             let wrong = Holdings::growth(before, after).expect(what);
             assert!(wrong.text.contains(what), "{wrong:?}");
@@ -117,6 +149,9 @@ mod tests {
     #[test]
     fn this_process_holds_something() {
         let now = Holdings::now();
-        assert!(now.descriptors >= 3 && now.mappings > 5 && now.bytes > 100_000, "{now:?}");
+        assert!(
+            now.descriptors >= 3 && now.mappings > 5 && now.bytes > 100_000,
+            "{now:?}"
+        );
     }
 }

@@ -27,7 +27,11 @@ const FIELDS: usize = 3;
 ///
 /// # Errors
 /// The first error of a call.
-pub fn check(comm: &Communicator, world_rank: Rank, promised: &[u32]) -> Result<Option<Wrong>, CommError> {
+pub fn check(
+    comm: &Communicator,
+    world_rank: Rank,
+    promised: &[u32],
+) -> Result<Option<Wrong>, CommError> {
     let (len, me) = (comm.size(), comm.rank());
     let process = std::process::id();
     let mine = [u64::from(world_rank.0), u64::from(process), me as u64];
@@ -44,17 +48,32 @@ pub fn check(comm: &Communicator, world_rank: Rank, promised: &[u32]) -> Result<
 }
 
 /// Holds what was gathered as numbers and as objects against each other and the promise.
-fn compare(all: &[u64], cards: &[Card], me: usize, world_rank: u32, promised: &[u32]) -> Option<Wrong> {
+fn compare(
+    all: &[u64],
+    cards: &[Card],
+    me: usize,
+    world_rank: u32,
+    promised: &[u32],
+) -> Option<Wrong> {
     if cards.len() != promised.len() {
         let text = "the number of members that answered is not that of the group";
         return Some(differs(text, promised.len(), cards.len(), &[]));
     }
     for (index, (numbers, card)) in all.chunks(FIELDS).zip(cards).enumerate() {
         let blamed = [promised[index]];
-        let said = [u64::from(card.world_rank), u64::from(card.process), card.index];
+        let said = [
+            u64::from(card.world_rank),
+            u64::from(card.process),
+            card.index,
+        ];
         if numbers != said.as_slice() {
             let text = format!("index {index} says one thing in numbers and another as an object");
-            return Some(differs(&text, format!("{said:?}"), format!("{numbers:?}"), &blamed));
+            return Some(differs(
+                &text,
+                format!("{said:?}"),
+                format!("{numbers:?}"),
+                &blamed,
+            ));
         }
         if card.index != index as u64 {
             let text = format!("who stands at index {index} takes itself for another");
@@ -66,7 +85,12 @@ fn compare(all: &[u64], cards: &[Card], me: usize, world_rank: u32, promised: &[
         }
         if card.members != promised {
             let text = format!("rank {} has another list of members", card.world_rank);
-            return Some(differs(&text, format!("{promised:?}"), format!("{:?}", card.members), &blamed));
+            return Some(differs(
+                &text,
+                format!("{promised:?}"),
+                format!("{:?}", card.members),
+                &blamed,
+            ));
         }
     }
     if cards[me].world_rank != world_rank {
@@ -94,14 +118,25 @@ mod tests {
     fn cards(members: &[u32]) -> Vec<Card> {
         (0..)
             .zip(members)
-            .map(|(index, rank)| Card { world_rank: *rank, process: 100 + rank, index, members: members.to_vec() })
+            .map(|(index, rank)| Card {
+                world_rank: *rank,
+                process: 100 + rank,
+                index,
+                members: members.to_vec(),
+            })
             .collect()
     }
 
     fn numbers(cards: &[Card]) -> Vec<u64> {
         cards
             .iter()
-            .flat_map(|card| [u64::from(card.world_rank), u64::from(card.process), card.index])
+            .flat_map(|card| {
+                [
+                    u64::from(card.world_rank),
+                    u64::from(card.process),
+                    card.index,
+                ]
+            })
             .collect()
     }
 
@@ -118,10 +153,18 @@ mod tests {
         let mut cases: Vec<(Vec<Card>, Vec<u64>, &str)> = Vec::new();
         let mut swapped = good.clone();
         swapped.swap(0, 1);
-        cases.push((swapped.clone(), numbers(&swapped), "takes itself for another"));
+        cases.push((
+            swapped.clone(),
+            numbers(&swapped),
+            "takes itself for another",
+        ));
         let mut other = good.clone();
         other[2].world_rank = 7;
-        cases.push((other.clone(), numbers(&other), "another rank stands at index 2"));
+        cases.push((
+            other.clone(),
+            numbers(&other),
+            "another rank stands at index 2",
+        ));
         let mut list = good.clone();
         list[0].members = vec![1, 5, 3];
         cases.push((list.clone(), numbers(&list), "rank 1 has another list"));

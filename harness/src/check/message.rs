@@ -121,9 +121,10 @@ mod tests {
     fn messages_survive_the_wire_and_garbage_does_not_pass() {
         let messages = [
             RankMessage::Done,
-            RankMessage::Blame {
+            RankMessage::Probe {
                 case: 3,
-                ranks: vec![1, 2],
+                absent: 2,
+                wrong: true,
             },
             RankMessage::Joined { elapsed_us: 5 },
             RankMessage::Failed(Failed {

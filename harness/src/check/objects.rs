@@ -28,8 +28,12 @@ impl Parcel {
             ObjectShape::Empty => Vec::new(),
             ObjectShape::Small | ObjectShape::LargeUneven => vec![Self {
                 sender,
-                label: index.is_multiple_of(2).then(|| format!("rank {index} says «hello»")),
-                values: (0..count as u64).map(|at| at.wrapping_mul(seed | 1) ^ u64::from(sender)).collect(),
+                label: index
+                    .is_multiple_of(2)
+                    .then(|| format!("rank {index} says «hello»")),
+                values: (0..count as u64)
+                    .map(|at| at.wrapping_mul(seed | 1) ^ u64::from(sender))
+                    .collect(),
                 nested: vec![(-3, f64::from(sender)), (7, 0.5)],
             }],
         }
@@ -47,32 +51,27 @@ pub fn check(
     seed: u64,
 ) -> Result<Option<Wrong>, CommError> {
     let len = comm.size();
-    let all: Vec<Vec<Parcel>> = (0..len).map(|index| Parcel::of(index, shape, seed)).collect();
+    let all: Vec<Vec<Parcel>> = (0..len)
+        .map(|index| Parcel::of(index, shape, seed))
+        .collect();
     let me = comm.rank();
     // Another root for each shape, as far as there are members.
     let root = shape.count(1) % len;
-    let wrong = match collective {
-        Collective::AllGatherObject => {
-            let got = comm.all_gather_object(&all[me])?;
-            compare(comm, &all, &got)
+    let at_root = me == root;
+    let wrong = if collective == Collective::AllGatherObject {
+        compare(comm, &all, &comm.all_gather_object(&all[me])?)
+    } else if collective == Collective::GatherObject {
+        match (at_root, comm.gather_object(&all[me], root)?) {
+            (true, Some(got)) => compare(comm, &all, &got),
+            (false, None) => None,
+            (_, got) => Some(misplaced(at_root, got.is_some())),
         }
-        Collective::GatherObject => {
-            let got = comm.gather_object(&all[me], root)?;
-            let expected = (me == root).then_some(all);
-            match (expected, got) {
-                (Some(expected), Some(got)) => compare(comm, &expected, &got),
-                (None, None) => None,
-                (expected, got) => Some(misplaced(expected.is_some(), got.is_some())),
-            }
-        }
-        Collective::BroadcastObject => {
-            let got = comm.broadcast_object((me == root).then_some(&all[root]), root)?;
-            compare(comm, &[all[root].clone()], &[got])
-        }
-        _ => {
-            let got = comm.scatter_object(if me == root { &all } else { &[] }, root)?;
-            compare(comm, &[all[me].clone()], &[got])
-        }
+    } else if collective == Collective::BroadcastObject {
+        let got = comm.broadcast_object(at_root.then_some(&all[root]), root)?;
+        compare(comm, std::slice::from_ref(&all[root]), &[got])
+    } else {
+        let got = comm.scatter_object(if at_root { &all } else { &[] }, root)?;
+        compare(comm, std::slice::from_ref(&all[me]), &[got])
     };
     Ok(wrong)
 }
@@ -86,8 +85,15 @@ fn compare(comm: &Communicator, expected: &[Vec<Parcel>], got: &[Vec<Parcel>]) -
             ..Wrong::default()
         });
     }
-    let index = expected.iter().zip(got).position(|(expected, got)| expected != got)?;
-    let blamed = if expected.len() == comm.size() { comm.members().get(index) } else { None };
+    let index = expected
+        .iter()
+        .zip(got)
+        .position(|(expected, got)| expected != got)?;
+    let blamed = if expected.len() == comm.size() {
+        comm.members().get(index)
+    } else {
+        None
+    };
     Some(Wrong {
         element: Some(index as u64),
         expected: shortened(&expected[index]),

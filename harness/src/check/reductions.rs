@@ -12,25 +12,39 @@ use crate::check::message::Wrong;
 use crate::check::numbers::{Attempt, Numbers, blank, elements};
 
 impl Numbers<'_> {
-    /// Every reduction that was asked for, until one is wrong.
+    /// Every reduction that was asked for; the first wrong one is told.
     pub(super) fn reductions<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let ops: &[ReduceOp] = if self.all_ops { &ReduceOp::ALL } else { &[ReduceOp::Sum] };
+        let ops: &[ReduceOp] = if self.all_ops {
+            &ReduceOp::ALL
+        } else {
+            &[ReduceOp::Sum]
+        };
+        let mut wrong = None;
         for op in ops {
-            let wrong = match self.collective {
-                Collective::AllReduce => self.all_reduce::<T>(*op)?,
-                Collective::Reduce => self.reduce::<T>(*op)?,
-                _ => self.reduce_scatters::<T>(*op)?,
+            let found = if self.collective == Collective::AllReduce {
+                self.all_reduce::<T>(*op)?
+            } else if self.collective == Collective::Reduce {
+                self.reduce::<T>(*op)?
+            } else {
+                self.reduce_scatters::<T>(*op)?
             };
-            if wrong.is_some() {
-                return Ok(wrong);
-            }
+            wrong = wrong.or(found);
         }
-        Ok(None)
+        Ok(wrong)
     }
 
     fn addends(&self, op: ReduceOp, count: usize) -> Vec<Vec<u8>> {
         (0..self.len())
-            .map(|member| exact_inputs(self.dtype, op, Rank::from_index(member), self.len(), count, self.seed))
+            .map(|member| {
+                exact_inputs(
+                    self.dtype,
+                    op,
+                    Rank::from_index(member),
+                    self.len(),
+                    count,
+                    self.seed,
+                )
+            })
             .collect()
     }
 
@@ -45,13 +59,11 @@ impl Numbers<'_> {
             how: format!("{op}, out of place"),
         };
         self.comm.all_reduce(&send, &mut attempt.got, op)?;
-        if let Some(wrong) = attempt.judge(self, Some((&send, &inputs[self.me()]))) {
-            return Ok(Some(wrong));
-        }
+        let wrong = attempt.judge(self, Some((&send, &inputs[self.me()])));
         attempt.got = send;
         attempt.how = format!("{op}, in place");
         self.comm.all_reduce_in_place(&mut attempt.got, op)?;
-        Ok(attempt.judge(self, None))
+        Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
     fn reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
@@ -59,15 +71,14 @@ impl Numbers<'_> {
         let inputs = self.addends(op, self.count);
         let send: Vec<T> = elements(&inputs[me]);
         let mut attempt = Attempt {
-            expected: reference::reduce(self.dtype, op, Rank::from_index(root), &inputs).swap_remove(me),
+            expected: reference::reduce(self.dtype, op, Rank::from_index(root), &inputs)
+                .swap_remove(me),
             got: blank(if me == root { self.count } else { 0 }),
             blocks: Vec::new(),
             how: format!("{op} to {}", self.root_name()),
         };
         self.comm.reduce(&send, &mut attempt.got, op, root)?;
-        if let Some(wrong) = attempt.judge(self, Some((&send, &inputs[me]))) {
-            return Ok(Some(wrong));
-        }
+        let wrong = attempt.judge(self, Some((&send, &inputs[me])));
         attempt.how.push_str(", in place");
         attempt.got = send;
         if me != root {
@@ -75,14 +86,21 @@ impl Numbers<'_> {
             attempt.expected.clone_from(&inputs[me]);
         }
         self.comm.reduce_in_place(&mut attempt.got, op, root)?;
-        Ok(attempt.judge(self, None))
+        Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
     fn reduce_scatters<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
         let uneven = self.collective == Collective::ReduceScatterV;
-        let parts: Vec<usize> =
-            (0..len).map(|member| if uneven { self.uneven(member) } else { self.count }).collect();
+        let parts: Vec<usize> = (0..len)
+            .map(|member| {
+                if uneven {
+                    self.uneven(member)
+                } else {
+                    self.count
+                }
+            })
+            .collect();
         let inputs = self.addends(op, parts.iter().sum());
         let send: Vec<T> = elements(&inputs[me]);
         let mut attempt = Attempt {
@@ -92,12 +110,13 @@ impl Numbers<'_> {
             how: format!("{op}, out of place"),
         };
         if uneven {
-            self.comm.reduce_scatter_v(&send, &parts, &mut attempt.got, op)?;
+            self.comm
+                .reduce_scatter_v(&send, &parts, &mut attempt.got, op)?;
         } else {
             self.comm.reduce_scatter(&send, &mut attempt.got, op)?;
         }
         let wrong = attempt.judge(self, Some((&send, &inputs[me])));
-        if wrong.is_some() || uneven {
+        if uneven {
             return Ok(wrong);
         }
         // The result replaces this member's block, the other blocks stay as they were.
@@ -108,6 +127,6 @@ impl Numbers<'_> {
         attempt.got = send;
         attempt.how = format!("{op}, in place");
         self.comm.reduce_scatter_in_place(&mut attempt.got, op)?;
-        Ok(attempt.judge(self, None))
+        Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 }

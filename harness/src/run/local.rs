@@ -112,7 +112,9 @@ pub fn run(
     limits::make_room_for_descriptors(world_size)?;
     let started = Clock::now();
     let secret = Secret::random().map_err(|error| {
-        Failure::resource(format!("no secret for the job: the system's generator failed: {error}"))
+        Failure::resource(format!(
+            "no secret for the job: the system's generator failed: {error}"
+        ))
     })?;
     let job_id = format!("verify-{}", std::process::id());
     let mut options = CoordinatorOptions::new(secret.clone(), job_id.clone(), world_size);
@@ -155,21 +157,33 @@ fn bring_up_failure(error: &RendezvousError) -> Failure {
 }
 
 fn arguments(job: &Job) -> Result<Vec<OsString>, Failure> {
-    let text = serde_json::to_string(job)
-        .map_err(|error| Failure::internal(format!("the job cannot be written as JSON: {error}")))?;
+    let text = serde_json::to_string(job).map_err(|error| {
+        Failure::internal(format!("the job cannot be written as JSON: {error}"))
+    })?;
     let launcher = std::process::id().to_string();
-    Ok(["__rank", "--launcher", &launcher, "--job", &text].map(OsString::from).to_vec())
+    Ok(["__rank", "--launcher", &launcher, "--job", &text]
+        .map(OsString::from)
+        .to_vec())
 }
 
 fn environment(job: &Job, job_id: &str, coordinator: &Coordinator) -> Vec<(String, String)> {
     let mut variables = vec![
-        ("MUSTER_RENDEZVOUS".to_owned(), format!("tcp://{}", coordinator.address())),
+        (
+            "MUSTER_RENDEZVOUS".to_owned(),
+            format!("tcp://{}", coordinator.address()),
+        ),
         ("MUSTER_JOB_ID".to_owned(), job_id.to_owned()),
         ("MUSTER_ATTEMPT".to_owned(), "0".to_owned()),
-        ("MUSTER_LAUNCHER_PID".to_owned(), std::process::id().to_string()),
+        (
+            "MUSTER_LAUNCHER_PID".to_owned(),
+            std::process::id().to_string(),
+        ),
     ];
     if job.transport != Transport::Auto {
-        variables.push(("MUSTER_TRANSPORT".to_owned(), job.transport.name().to_owned()));
+        variables.push((
+            "MUSTER_TRANSPORT".to_owned(),
+            job.transport.name().to_owned(),
+        ));
     }
     variables
 }
@@ -189,15 +203,13 @@ impl Pump {
             .spawn(move || {
                 loop {
                     let turn = Deadline::after(PUMP_TURN);
-                    match events.next(turn) {
-                        Some(event) => {
-                            if queue.send(Event::Control(event)).is_err() {
-                                return;
-                            }
-                        }
-                        // Nothing before its time means that the coordinator has ended.
-                        None if !turn.passed() => return,
-                        None => {}
+                    let event = events.next(turn);
+                    // Nothing before its time means that the coordinator has ended.
+                    let has_ended = event.is_none() && !turn.passed();
+                    let is_refused =
+                        event.is_some_and(|event| queue.send(Event::Control(event)).is_err());
+                    if has_ended || is_refused {
+                        return;
                     }
                     if unwanted.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected) {
                         return;
@@ -253,14 +265,13 @@ impl Driver {
                 .chain([self.phase.deadline()])
                 .min_by_key(Deadline::left)
                 .unwrap_or_else(|| self.phase.deadline());
-            match self.ranks.next(deadline) {
-                Some(event) => self.take(event, progress),
-                None if self.phase.deadline().passed() => {
-                    if !self.escalate() {
-                        break;
-                    }
-                }
-                None => {}
+            let event = self.ranks.next(deadline);
+            let is_late = event.is_none() && self.phase.deadline().passed();
+            if let Some(event) = event {
+                self.take(event, progress);
+            }
+            if is_late && !self.escalate() {
+                break;
             }
             self.explain();
         }
@@ -312,11 +323,10 @@ impl Driver {
     fn explain(&mut self) {
         for (rank, how, deadline) in std::mem::take(&mut self.unexplained) {
             let index = rank as usize;
-            let has_spoken = self
-                .collector
-                .ranks()
-                .get(index)
-                .is_some_and(|state| state.failed.is_some() || (state.done && how.is_success()));
+            let has_spoken =
+                self.collector.ranks().get(index).is_some_and(|state| {
+                    state.failed.is_some() || (state.done && how.is_success())
+                });
             let is_gone = self.control.get(index) == Some(&Control::Lost);
             if has_spoken {
                 continue;
@@ -330,7 +340,11 @@ impl Driver {
     }
 
     fn died(&mut self, rank: u32, how: Ended) {
-        let process = self.ranks.processes().iter().find(|process| process.rank() == rank);
+        let process = self
+            .ranks
+            .processes()
+            .iter()
+            .find(|process| process.rank() == rank);
         let panic = process.and_then(|process| process.output(|output| output.panic_text()));
         let reason = match (&panic, how) {
             (Some(text), _) => DownReason::Panicked { text: text.clone() },
@@ -357,7 +371,11 @@ impl Driver {
         let failed_before = self.has_failed(rank);
         self.collector.take(rank, bytes);
         if self.bring_up.is_none()
-            && self.collector.ranks().iter().all(|state| state.joined_us.is_some())
+            && self
+                .collector
+                .ranks()
+                .iter()
+                .all(|state| state.joined_us.is_some())
         {
             self.bring_up = Some(Clock::now().duration_since(self.started));
         }
@@ -368,26 +386,33 @@ impl Driver {
     }
 
     fn has_failed(&self, rank: u32) -> bool {
-        self.collector.ranks().get(rank as usize).is_some_and(|state| state.failed.is_some())
+        self.collector
+            .ranks()
+            .get(rank as usize)
+            .is_some_and(|state| state.failed.is_some())
     }
 
     /// A rank gave up waiting for others: see what their processes do while they are still there.
     fn look_at_the_awaited(&mut self, rank: u32) {
-        let awaited = self
-            .collector
-            .ranks()
-            .get(rank as usize)
-            .and_then(|state| match state.failed.as_ref()?.kind.as_ref()? {
-                ErrorKind::Stalled { waiting_for, .. } => Some(waiting_for.clone()),
-                _ => None,
-            });
+        let state = self.collector.ranks().get(rank as usize);
+        let awaited = state.and_then(|state| {
+            let kind = state.failed.as_ref()?.kind.as_ref()?;
+            if let ErrorKind::Stalled { waiting_for, .. } = kind {
+                return Some(waiting_for.clone());
+            }
+            None
+        });
         for peer in awaited.unwrap_or_default() {
             self.look_at(peer.0);
         }
     }
 
     fn look_at(&mut self, rank: u32) {
-        let process = self.ranks.processes().iter().find(|process| process.rank() == rank);
+        let process = self
+            .ranks
+            .processes()
+            .iter()
+            .find(|process| process.rank() == rank);
         if let Some(state) = process.and_then(|process| procstate::not_running(process.pid()))
             && self.facts.frozen.iter().all(|(known, _)| *known != rank)
         {
@@ -454,7 +479,9 @@ impl Driver {
             verdict.matrix = Some(job.matrix.name.clone());
             verdict
         });
-        let cases = self.collector.report(&job.matrix.name, job.matrix.world_size);
+        let cases = self
+            .collector
+            .report(&job.matrix.name, job.matrix.world_size);
         let passed = cases.iter().filter(|case| case.passed).count();
         let outcome = match &verdict {
             Some(_) => Outcome::Aborted,
@@ -487,7 +514,12 @@ impl Driver {
         // Ranks first, so that none sees the control plane go before its own end.
         drop(self.ranks);
         self.coordinator.shutdown();
-        Finished { summary, cases, verdict, output }
+        Finished {
+            summary,
+            cases,
+            verdict,
+            output,
+        }
     }
 }
 

@@ -49,6 +49,9 @@ pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
                 .collect(),
         })
         .collect();
-    let selection = Selection { dtypes: &job.dtypes, counts: &job.counts };
+    let selection = Selection {
+        dtypes: &job.dtypes,
+        counts: &job.counts,
+    };
     Catalogue::new(kinds, job.matrix.world_size, selection)
 }

@@ -33,12 +33,19 @@ const NOTHING_WRONG: u32 = u32::MAX;
 
 /// Runs a job as one rank of a world that is complete, and reports. What went wrong has been
 /// reported when this returns; the outcome is for the exit code of the process.
-pub fn run(world: &World, job: &Job, layout: &Layout, started: Instant) -> Exit {
+pub fn run(
+    world: &World,
+    job: &Job,
+    layout: &Layout,
+    started: Instant,
+    report: &mut dyn FnMut(&[u8]) -> Result<(), String>,
+) -> Exit {
     let catalogue = catalogue(job, layout);
     let mut work = Work {
         world,
         job,
         catalogue: &catalogue,
+        report,
         pending: Vec::new(),
         sent: Clock::now(),
         current: None,
@@ -65,7 +72,11 @@ pub fn run(world: &World, job: &Job, layout: &Layout, started: Instant) -> Exit 
             exit
         }
     };
-    if work.reports_lost { Exit::Internal } else { exit }
+    if work.reports_lost {
+        Exit::Internal
+    } else {
+        exit
+    }
 }
 
 /// The class of a rank's own error, for its exit code. The launcher judges by more than this.
@@ -78,7 +89,7 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         ErrorKind::Transport { .. } => Exit::Link,
         ErrorKind::Malformed { .. } => Exit::Data,
         ErrorKind::Orphaned { .. } => Exit::Interrupted,
-        _ => Exit::Internal,
+        ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => Exit::Internal,
     }
 }
 
@@ -86,6 +97,8 @@ struct Work<'a> {
     world: &'a World,
     job: &'a Job,
     catalogue: &'a Catalogue,
+    /// The way to whoever runs the job.
+    report: &'a mut dyn FnMut(&[u8]) -> Result<(), String>,
     pending: Vec<CaseResult>,
     /// When results were last sent.
     sent: Instant,
@@ -119,7 +132,11 @@ impl Work<'_> {
                     self.find_culprit(&group)?;
                 }
                 let comm = self.group(&self.name_of(&case), &self.members_of(&case))?;
-                current = Some(Current { kind: case.kind, comm, suspect: NOTHING_WRONG });
+                current = Some(Current {
+                    kind: case.kind,
+                    comm,
+                    suspect: NOTHING_WRONG,
+                });
             }
             let Some(group) = current.as_mut() else {
                 continue;
@@ -132,7 +149,11 @@ impl Work<'_> {
                 group.suspect = group.suspect.min(number);
             }
             self.wrong |= wrong.is_some();
-            self.pending.push(CaseResult { case: number, elapsed_us, wrong });
+            self.pending.push(CaseResult {
+                case: number,
+                elapsed_us,
+                wrong,
+            });
             if self.pending.len() >= RESULTS_MAX
                 || Clock::now().duration_since(self.sent) > RESULTS_WAIT
             {
@@ -155,7 +176,11 @@ impl Work<'_> {
     }
 
     fn members_of(&self, case: &Case) -> Vec<Rank> {
-        self.catalogue.members(case).iter().map(|rank| Rank(*rank)).collect()
+        self.catalogue
+            .members(case)
+            .iter()
+            .map(|rank| Rank(*rank))
+            .collect()
     }
 
     /// `tp-3` is the fourth group of the kind tp.
@@ -169,18 +194,20 @@ impl Work<'_> {
                 let promised: Vec<u32> = comm.members().iter().map(|rank| rank.0).collect();
                 membership::check(comm, self.world.rank(), &promised)
             }
-            Question::Collective { collective, dtype, count } => {
-                self.tampered(comm, Some(collective), || {
-                    numbers::check(&Numbers {
-                        comm,
-                        collective,
-                        dtype,
-                        count,
-                        seed: self.job.seed,
-                        all_ops: count <= ALL_OPS_COUNT_MAX,
-                    })
+            Question::Collective {
+                collective,
+                dtype,
+                count,
+            } => self.tampered(comm, Some(collective), || {
+                numbers::check(&Numbers {
+                    comm,
+                    collective,
+                    dtype,
+                    count,
+                    seed: self.job.seed,
+                    all_ops: count <= ALL_OPS_COUNT_MAX,
                 })
-            }
+            }),
             Question::Object { collective, shape } => {
                 objects::check(comm, collective, shape, self.job.seed)
             }
@@ -190,7 +217,12 @@ impl Work<'_> {
     }
 
     /// Runs a call with the faults planted that were asked for on this rank.
-    fn tampered<R>(&self, comm: &Communicator, collective: Option<Collective>, call: impl FnOnce() -> R) -> R {
+    fn tampered<R>(
+        &self,
+        comm: &Communicator,
+        collective: Option<Collective>,
+        call: impl FnOnce() -> R,
+    ) -> R {
         let fault = self
             .job
             .faults_of(self.world.rank().0)
@@ -218,13 +250,29 @@ impl Work<'_> {
         let mut suspects = vec![NOTHING_WRONG; comm.size()];
         comm.all_gather(&[group.suspect], &mut suspects)?;
         let suspect = suspects.into_iter().min().unwrap_or(NOTHING_WRONG);
-        let case = usize::try_from(suspect).ok().and_then(|number| self.catalogue.cases.get(number));
-        let Some(Case { question: Question::Collective { collective, dtype, count }, .. }) = case.copied() else {
+        let case = usize::try_from(suspect)
+            .ok()
+            .and_then(|number| self.catalogue.cases.get(number));
+        let Some(Case {
+            question:
+                Question::Collective {
+                    collective,
+                    dtype,
+                    count,
+                },
+            ..
+        }) = case.copied()
+        else {
             return Ok(());
         };
         self.current = Some(suspect);
         for (absent, rank) in comm.members().iter().enumerate() {
-            let rest: Vec<Rank> = comm.members().iter().copied().filter(|member| member != rank).collect();
+            let rest: Vec<Rank> = comm
+                .members()
+                .iter()
+                .copied()
+                .filter(|member| member != rank)
+                .collect();
             if absent == comm.rank() || rest.is_empty() {
                 continue;
             }
@@ -239,7 +287,11 @@ impl Work<'_> {
                     all_ops: false,
                 })
             })?;
-            self.tell(&RankMessage::Probe { case: suspect, absent: rank.0, wrong: wrong.is_some() });
+            self.tell(&RankMessage::Probe {
+                case: suspect,
+                absent: rank.0,
+                wrong: wrong.is_some(),
+            });
         }
         Ok(())
     }
@@ -252,9 +304,16 @@ impl Work<'_> {
             if !matches!(groups.kind.as_str(), "tp" | "dp" | "ep" | "mp") {
                 continue;
             }
-            let mine = groups.groups.iter().position(|group| group.contains(&self.world.rank().0));
+            let mine = groups
+                .groups
+                .iter()
+                .position(|group| group.contains(&self.world.rank().0));
             if let Some(group) = mine {
-                let case = Case { kind, group, question: Question::InFlight };
+                let case = Case {
+                    kind,
+                    group,
+                    question: Question::InFlight,
+                };
                 let name = format!("{}-in-flight", self.name_of(&case));
                 comms.push(self.group(&name, &self.members_of(&case))?);
             }
@@ -268,8 +327,15 @@ impl Work<'_> {
         for (kind, of_kind) in self.catalogue.kinds.iter().enumerate() {
             for (group, members) in of_kind.groups.iter().enumerate() {
                 if members.contains(&self.world.rank().0) {
-                    let case = Case { kind, group, question: Question::Lifecycle };
-                    groups.push((format!("{}-again", self.name_of(&case)), self.members_of(&case)));
+                    let case = Case {
+                        kind,
+                        group,
+                        question: Question::Lifecycle,
+                    };
+                    groups.push((
+                        format!("{}-again", self.name_of(&case)),
+                        self.members_of(&case),
+                    ));
                 }
             }
         }
@@ -290,7 +356,7 @@ impl Work<'_> {
         let sent = message
             .encode()
             .map_err(|error| error.to_string())
-            .and_then(|bytes| self.world.report(&bytes));
+            .and_then(|bytes| (self.report)(&bytes));
         self.reports_lost |= sent.is_err();
     }
 }
@@ -298,4 +364,98 @@ impl Work<'_> {
 /// Whether leaving members out can tell who is to blame: where an element is the work of all.
 fn can_be_probed(question: &Question) -> bool {
     matches!(question, Question::Collective { collective, .. } if collective.reduces())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::check::collect::Collector;
+    use crate::check::job::Transport;
+    use crate::report::model;
+
+    fn job(matrix: &str, inject: &[&str]) -> Job {
+        Job {
+            matrix: matrix.parse().expect(matrix),
+            order: None,
+            dtypes: Vec::new(),
+            counts: Vec::new(),
+            deadline_ms: 20_000,
+            transport: Transport::Auto,
+            inject: inject
+                .iter()
+                .map(|text| text.parse().expect(text))
+                .collect(),
+            seed: 7,
+        }
+    }
+
+    /// Runs a job with ranks that are threads, and gives back its cases and what ranks returned.
+    fn cases(job: &Job) -> (Vec<model::Case>, Vec<Exit>) {
+        let layout = crate::run::layout(job).expect("a legal layout");
+        let world_size = job.matrix.world_size;
+        let collector = Mutex::new(Collector::new(catalogue(job, &layout), world_size));
+        let exits = World::threads(world_size as usize, |world| {
+            let rank = world.rank().0;
+            run(&world, job, &layout, Clock::now(), &mut |bytes| {
+                collector.lock().expect("no panic").take(rank, bytes);
+                Ok(())
+            })
+        })
+        .expect("a world of threads");
+        let collector = collector.into_inner().expect("no panic");
+        for state in collector.ranks() {
+            assert_eq!(state.failed, None);
+            assert_eq!(state.garbled, None);
+        }
+        (collector.report(&job.matrix.name, world_size), exits)
+    }
+
+    #[test]
+    fn every_case_of_a_matrix_passes_on_ranks_that_are_threads() {
+        // Growth is that of the process, in which several tests run at once here.
+        let of_interest = |case: &&model::Case| case.check != "lifecycle";
+        for matrix in ["tp1", "tp2", "tp2pp2", "tp3"] {
+            let (cases, _) = cases(&job(matrix, &[]));
+            for case in cases.iter().filter(of_interest) {
+                assert!(case.passed, "{}", case.headline());
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_found_and_put_on_the_rank_that_has_it() {
+        for kind in ["bitflip", "swap-blocks", "drop-contribution"] {
+            for collective in [
+                "all_reduce",
+                "all_gather",
+                "all_to_all_v",
+                "reduce_scatter",
+                "broadcast",
+            ] {
+                let fault = format!("{kind}:rank=1,collective={collective}");
+                let mut job = job("tp3", &[&fault]);
+                job.counts = vec![100];
+                let (cases, exits) = cases(&job);
+                let failed: Vec<&model::Case> = cases
+                    .iter()
+                    .filter(|case| !case.passed && case.check == "collective")
+                    .collect();
+                assert!(!failed.is_empty(), "{fault} was not found");
+                assert!(exits.contains(&Exit::Data), "{fault}: {exits:?}");
+                for case in failed {
+                    let detail = case.detail.as_ref().expect("a detail");
+                    assert_eq!(
+                        case.collective.as_deref(),
+                        Some(collective),
+                        "{fault}: {}",
+                        case.headline()
+                    );
+                    assert!(detail.first_wrong.is_some(), "{fault}: {}", case.headline());
+                    assert_eq!(detail.blamed, [1], "{fault}: {}", case.headline());
+                }
+            }
+        }
+    }
 }

@@ -83,7 +83,10 @@ fn interrupted(facts: &Facts, collector: &Collector) -> Option<Verdict> {
 
 fn bring_up(facts: &Facts) -> Option<Verdict> {
     // A rank that died is the better cause: the bring-up failed because of it.
-    let error = facts.bring_up.as_ref().filter(|_| facts.deaths.is_empty())?;
+    let error = facts
+        .bring_up
+        .as_ref()
+        .filter(|_| facts.deaths.is_empty())?;
     let mut verdict = Verdict::new(error.exit, error.text.clone());
     verdict.next = Some(error.help.clone());
     Some(verdict)
@@ -104,7 +107,9 @@ fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     };
     verdict.blamed = vec![first.rank];
     for other in &facts.deaths[1..] {
-        verdict.evidence.push(format!("rank {} {} after it", other.rank, other.how));
+        verdict
+            .evidence
+            .push(format!("rank {} {} after it", other.rank, other.how));
     }
     verdict.next = Some(match first.how {
         Ended::Signaled(9) => {
@@ -137,7 +142,9 @@ fn frozen(facts: &Facts) -> Option<Verdict> {
         format!("rank {rank} exists but does not run: {what} (state {state})"),
     );
     verdict.blamed = facts.frozen.iter().map(|(rank, _)| *rank).collect();
-    verdict.next = Some("continue it with `kill -CONT`, or find out what it waits for in the kernel".to_owned());
+    verdict.next = Some(
+        "continue it with `kill -CONT`, or find out what it waits for in the kernel".to_owned(),
+    );
     Some(verdict)
 }
 
@@ -151,7 +158,10 @@ fn failed(collector: &Collector) -> Option<Verdict> {
     let (rank, _, failed) = failures.first()?;
     let (exit, blamed) = match &failed.kind {
         Some(kind) => class_of(*rank, kind),
-        None => (Exit::from_code(failed.exit.into()).unwrap_or(Exit::Internal), vec![*rank]),
+        None => (
+            Exit::from_code(failed.exit.into()).unwrap_or(Exit::Internal),
+            vec![*rank],
+        ),
     };
     let during = failed
         .case
@@ -167,26 +177,35 @@ fn failed(collector: &Collector) -> Option<Verdict> {
 fn is_echo(failed: &Failed) -> bool {
     matches!(
         failed.kind,
-        Some(ErrorKind::PeerAborted { .. } | ErrorKind::PeerClosed { .. } | ErrorKind::Orphaned { .. })
+        Some(
+            ErrorKind::PeerAborted { .. }
+                | ErrorKind::PeerClosed { .. }
+                | ErrorKind::Orphaned { .. }
+        )
     )
 }
 
 /// Class and culprits of an error that `rank` met.
 fn class_of(rank: u32, kind: &ErrorKind) -> (Exit, Vec<u32>) {
     match kind {
-        ErrorKind::Mismatch { rank: mine, peer, .. } => (Exit::Mismatch, vec![mine.0, peer.0]),
+        ErrorKind::Mismatch {
+            rank: mine, peer, ..
+        } => (Exit::Mismatch, vec![mine.0, peer.0]),
         ErrorKind::PeerClosed { peer, .. } => (Exit::PeerDead, vec![peer.0]),
         ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
         ErrorKind::Resource { .. } => (Exit::Resource, vec![rank]),
-        ErrorKind::Stalled { waiting_for, .. } => {
-            (Exit::NotJoined, waiting_for.iter().map(|peer| peer.0).collect())
-        }
+        ErrorKind::Stalled { waiting_for, .. } => (
+            Exit::NotJoined,
+            waiting_for.iter().map(|peer| peer.0).collect(),
+        ),
         ErrorKind::Transport { peer, .. } => (Exit::Link, vec![rank, peer.0]),
         ErrorKind::Malformed { peer, .. } => (Exit::Data, vec![peer.0]),
         ErrorKind::Orphaned { .. } => (Exit::Interrupted, Vec::new()),
         // The harness made the call, so wrong arguments are its own bug; a kind that is newer than
         // this table cannot be classified, which must not look like success either.
-        _ => (Exit::Internal, vec![rank]),
+        ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => {
+            (Exit::Internal, vec![rank])
+        }
     }
 }
 
@@ -195,7 +214,10 @@ fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         .zip(collector.ranks())
         .find_map(|(rank, state)| Some((rank, state.garbled.as_ref()?)));
     if let Some((rank, what)) = garbled {
-        let mut verdict = Verdict::new(Exit::Internal, format!("rank {rank} reported nonsense: {what}"));
+        let mut verdict = Verdict::new(
+            Exit::Internal,
+            format!("rank {rank} reported nonsense: {what}"),
+        );
         verdict.blamed = vec![rank];
         return Some(verdict);
     }
@@ -204,7 +226,10 @@ fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         return None;
     }
     let text = match facts.silence_s {
-        Some(seconds) => format!("nothing heard from rank {} for {seconds} s", listed(&silent)),
+        Some(seconds) => format!(
+            "nothing heard from rank {} for {seconds} s",
+            listed(&silent)
+        ),
         None => format!("rank {} ended without a result", listed(&silent)),
     };
     let mut verdict = Verdict::new(Exit::Internal, text);
@@ -222,7 +247,10 @@ fn witnesses(collector: &Collector) -> Vec<(u32, &str)> {
         })
         .collect();
     failures.sort_unstable();
-    failures.into_iter().map(|(_, rank, text)| (rank, text)).collect()
+    failures
+        .into_iter()
+        .map(|(_, rank, text)| (rank, text))
+        .collect()
 }
 
 #[cfg(test)]
@@ -234,8 +262,18 @@ mod tests {
     use crate::check::message::RankMessage;
 
     fn collector() -> Collector {
-        let kinds = vec![KindGroups { kind: "tp".to_owned(), groups: vec![vec![0, 1], vec![2, 3]] }];
-        let catalogue = Catalogue::new(kinds, 4, Selection { dtypes: &[], counts: &[5] });
+        let kinds = vec![KindGroups {
+            kind: "tp".to_owned(),
+            groups: vec![vec![0, 1], vec![2, 3]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            4,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
         Collector::new(catalogue, 4)
     }
 
@@ -258,7 +296,11 @@ mod tests {
     }
 
     fn closed(peer: u32) -> ErrorKind {
-        ErrorKind::PeerClosed { peer: Rank(peer), how: "was killed by signal 9".to_owned(), orderly: false }
+        ErrorKind::PeerClosed {
+            peer: Rank(peer),
+            how: "was killed by signal 9".to_owned(),
+            orderly: false,
+        }
     }
 
     fn stalled(waiting_for: &[u32]) -> ErrorKind {
@@ -281,15 +323,37 @@ mod tests {
         tell(&mut collector, 1, closed(0));
         let facts = Facts {
             deaths: vec![
-                Death { rank: 3, how: Ended::Signaled(9), panic: None },
-                Death { rank: 2, how: Ended::Exited(1), panic: None },
+                Death {
+                    rank: 3,
+                    how: Ended::Signaled(9),
+                    panic: None,
+                },
+                Death {
+                    rank: 2,
+                    how: Ended::Exited(1),
+                    panic: None,
+                },
             ],
             ..Facts::default()
         };
         let verdict = judge(&facts, &collector).expect("a verdict");
-        assert_eq!((verdict.class, verdict.blamed.as_slice()), (Exit::PeerDead, [3].as_slice()));
-        assert!(verdict.text.contains("rank 3 was killed by signal 9 (SIGKILL)"), "{verdict:?}");
-        assert!(verdict.evidence.iter().any(|line| line.starts_with("rank 1: ")), "{verdict:?}");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerDead, [3].as_slice())
+        );
+        assert!(
+            verdict
+                .text
+                .contains("rank 3 was killed by signal 9 (SIGKILL)"),
+            "{verdict:?}"
+        );
+        assert!(
+            verdict
+                .evidence
+                .iter()
+                .any(|line| line.starts_with("rank 1: ")),
+            "{verdict:?}"
+        );
     }
 
     #[test]
@@ -303,7 +367,12 @@ mod tests {
             ..Facts::default()
         };
         let verdict = judge(&facts, &collector()).expect("a verdict");
-        assert!(verdict.text.starts_with("rank 1 panicked at x.rs:3 it broke"), "{verdict:?}");
+        assert!(
+            verdict
+                .text
+                .starts_with("rank 1 panicked at x.rs:3 it broke"),
+            "{verdict:?}"
+        );
     }
 
     #[test]
@@ -312,15 +381,28 @@ mod tests {
         tell(
             &mut collector,
             0,
-            ErrorKind::PeerAborted { origin: Rank(2), reason: "x".to_owned(), cause: Box::new(stalled(&[3])) },
+            ErrorKind::PeerAborted {
+                origin: Rank(2),
+                reason: "x".to_owned(),
+                cause: Box::new(stalled(&[3])),
+            },
         );
         tell(&mut collector, 2, stalled(&[3]));
         let verdict = judge(&Facts::default(), &collector).expect("a verdict");
-        assert_eq!((verdict.class, verdict.blamed.as_slice()), (Exit::NotJoined, [3].as_slice()));
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::NotJoined, [3].as_slice())
+        );
         assert_eq!(verdict.next.as_deref(), Some("do this"));
-        let facts = Facts { frozen: vec![(3, 'T')], ..Facts::default() };
+        let facts = Facts {
+            frozen: vec![(3, 'T')],
+            ..Facts::default()
+        };
         let verdict = judge(&facts, &collector).expect("a verdict");
-        assert_eq!((verdict.class, verdict.blamed.as_slice()), (Exit::PeerFrozen, [3].as_slice()));
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerFrozen, [3].as_slice())
+        );
     }
 
     #[test]
@@ -329,10 +411,17 @@ mod tests {
         tell(
             &mut collector,
             0,
-            ErrorKind::PeerAborted { origin: Rank(2), reason: "x".to_owned(), cause: Box::new(closed(3)) },
+            ErrorKind::PeerAborted {
+                origin: Rank(2),
+                reason: "x".to_owned(),
+                cause: Box::new(closed(3)),
+            },
         );
         let verdict = judge(&Facts::default(), &collector).expect("a verdict");
-        assert_eq!((verdict.class, verdict.blamed.as_slice()), (Exit::PeerDead, [3].as_slice()));
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerDead, [3].as_slice())
+        );
     }
 
     #[test]
@@ -351,10 +440,17 @@ mod tests {
     fn an_interruption_is_one_whatever_else_broke() {
         let facts = Facts {
             interrupted: true,
-            deaths: vec![Death { rank: 0, how: Ended::Signaled(15), panic: None }],
+            deaths: vec![Death {
+                rank: 0,
+                how: Ended::Signaled(15),
+                panic: None,
+            }],
             ..Facts::default()
         };
         let verdict = judge(&facts, &collector()).expect("a verdict");
-        assert_eq!((verdict.class, verdict.blamed.len()), (Exit::Interrupted, 0));
+        assert_eq!(
+            (verdict.class, verdict.blamed.len()),
+            (Exit::Interrupted, 0)
+        );
     }
 }
