@@ -91,7 +91,7 @@ fn describe_identity(identity: &Identity) -> String {
         identity.attempt,
     );
     if let Some(hint) = &identity.endpoint {
-        writeln!(text, "endpoint {}", hint.endpoint).expect("a string");
+        writeln!(text, "endpoint tcp://{}", hint.endpoint).expect("a string");
     }
     for contract in &identity.source.agreeing {
         writeln!(text, "agreeing {contract}").expect("a string");
@@ -111,7 +111,7 @@ fn describe_node(node: &PerNode) -> String {
         node.attempt,
     );
     if let Some(hint) = &node.endpoint {
-        writeln!(text, "endpoint {}", hint.endpoint).expect("a string");
+        writeln!(text, "endpoint tcp://{}", hint.endpoint).expect("a string");
     }
     describe_devices(&mut text, node.devices.as_ref(), &node.notes);
     text

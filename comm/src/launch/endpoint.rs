@@ -7,7 +7,7 @@
 use super::error::LaunchError;
 use super::identity::EndpointHint;
 use super::reader::host;
-use crate::config::{self, Endpoint, Environment};
+use crate::config::{self, ConfigError, Environment};
 
 /// First port of the range that derived ports lie in.
 pub const PORT_FIRST: u16 = 20_000;
@@ -89,11 +89,15 @@ pub(super) fn choose(
     };
     let port = derive_port(job_id, attempt, place.taken);
     let how = format!("host: {from}; port: derived from job {job_id}, attempt {attempt}");
-    let endpoint = Endpoint {
-        host: host.to_owned(),
-        port,
+    let text = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     };
-    Ok((Some(EndpointHint { endpoint, how }), None))
+    match text.parse() {
+        Ok(endpoint) => Ok((Some(EndpointHint { endpoint, how }), None)),
+        Err(_) => Err(ConfigError::malformed(from, host, "a host name or address").into()),
+    }
 }
 
 /// A job id made of a launcher's own words: printable, without spaces, bounded.

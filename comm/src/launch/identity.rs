@@ -2,7 +2,7 @@
 
 use super::contract::Contract;
 use super::devices::VisibleDevices;
-use crate::config::Endpoint;
+use crate::rendezvous::Endpoint;
 use crate::types::Rank;
 
 /// What the environment says about this process.
