@@ -2,10 +2,13 @@
 
 use muster_comm::algo::select::{BUILT_IN, parse_bytes};
 use muster_comm::algo::{
-    FaultKind, Links, Matrix, Problem, Table, algorithms_for, check, find, planned, sweep,
+    FaultKind, Links, Matrix, Problem, ProblemError, Table, algorithms_for, check, find, planned,
+    sweep,
 };
 use muster_comm::types::Collective;
 use proptest::prelude::*;
+
+type Made = Result<Problem, ProblemError>;
 
 /// A legal problem of the collective from arbitrary numbers.
 fn problem(collective: Collective, n: usize, root: usize, numbers: &[usize]) -> Problem {
@@ -14,18 +17,32 @@ fn problem(collective: Collective, n: usize, root: usize, numbers: &[usize]) -> 
         let cells = (0..n * n).map(|i| numbers[i * 7 % numbers.len()]).collect();
         Matrix::full(n, cells)
     };
-    let made = match collective {
-        Collective::AllGatherV => Problem::all_gather_v(&counts),
-        Collective::ReduceScatterV => Problem::reduce_scatter_v(&counts),
-        Collective::GatherV => Problem::gather_v(&counts, root),
-        Collective::ScatterV => Problem::scatter_v(&counts, root),
-        Collective::AllToAllV => matrix().map(Problem::all_to_all_v),
-        Collective::Reduce => Problem::reduce(n, numbers[0], root),
-        Collective::Broadcast => Problem::broadcast(n, numbers[0], root),
-        Collective::Gather => Problem::gather(n, numbers[0], root),
-        Collective::Scatter => Problem::scatter(n, numbers[0], root),
-        other => sweep::sized(other, n, numbers[0]),
-    };
+    let any: &[(Collective, &dyn Fn() -> Made)] = &[
+        (Collective::AllGatherV, &|| Problem::all_gather_v(&counts)),
+        (Collective::ReduceScatterV, &|| {
+            Problem::reduce_scatter_v(&counts)
+        }),
+        (Collective::GatherV, &|| Problem::gather_v(&counts, root)),
+        (Collective::ScatterV, &|| Problem::scatter_v(&counts, root)),
+        (Collective::AllToAllV, &|| {
+            matrix().map(Problem::all_to_all_v)
+        }),
+        (Collective::Reduce, &|| Problem::reduce(n, numbers[0], root)),
+        (Collective::Broadcast, &|| {
+            Problem::broadcast(n, numbers[0], root)
+        }),
+        (Collective::Gather, &|| Problem::gather(n, numbers[0], root)),
+        (Collective::Scatter, &|| {
+            Problem::scatter(n, numbers[0], root)
+        }),
+    ];
+    let made = any
+        .iter()
+        .find(|(known, _)| *known == collective)
+        .map_or_else(
+            || sweep::sized(collective, n, numbers[0]),
+            |(_, make)| make(),
+        );
     made.expect("legal")
 }
 
