@@ -12,4 +12,5 @@ pub mod fail;
 pub mod matrix;
 pub mod out;
 pub mod report;
+pub mod run;
 pub mod world;

@@ -57,6 +57,37 @@ pub(super) fn reduce(problem: &Problem, rank: usize) -> Plan {
     plan.direct_plan(0, true)
 }
 
+/// `reduce` of many elements: each rank reduces its slice of all send buffers, the root fetches the
+/// slices.
+pub(super) fn reduce_sliced(problem: &Problem, rank: usize) -> Plan {
+    let (n, root) = (problem.n(), problem.the_root());
+    let slices = Blocks::even(problem.whole_count(), n);
+    let mut plan = Builder::new();
+    expose_all_but(&mut plan, &slices, rank);
+    plan.end_round();
+
+    let (start, len) = (slices.start(rank), slices.len(rank));
+    let sum = if rank == root {
+        output(start, len)
+    } else {
+        scratch(0, len)
+    };
+    plan.pull_reduce(from_everyone(n, input(start, len)), sum);
+    if rank != root {
+        plan.expose(sum);
+    }
+    plan.end_round();
+
+    if rank == root {
+        for peer in others(n, rank) {
+            let len = slices.len(peer);
+            plan.pull(peer, scratch(0, len), output(slices.start(peer), len));
+        }
+    }
+    plan.end_round();
+    plan.direct_plan(if rank == root { 0 } else { len }, true)
+}
+
 /// `reduce_scatter`, `_v`: each rank reduces its block of all send buffers.
 pub(super) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
     let blocks = problem.the_blocks();

@@ -157,6 +157,18 @@ impl Matrix {
         Ok(matrix)
     }
 
+    /// The matrix in which each of `n` ranks sends `count` elements to each.
+    ///
+    /// # Errors
+    /// Where the number of ranks or of elements of a row is out of range.
+    pub fn uniform(n: usize, count: usize) -> Result<Self, ProblemError> {
+        let n = ranks(n)?;
+        within_limit(n.checked_mul(count))?;
+        Ok(Self {
+            cells: Cells::Uniform { n, count },
+        })
+    }
+
     /// What `rank` knows: how many elements it sends to and receives from each rank. Only message
     /// algorithms can do with that, and only the plan of this rank can be made from it.
     ///
@@ -395,15 +407,11 @@ impl Problem {
     /// # Errors
     /// As [`Self::all_reduce`].
     pub fn all_to_all(n: usize, count: usize) -> Result<Self, ProblemError> {
-        let n = ranks(n)?;
-        within_limit(n.checked_mul(count))?;
         Ok(Self {
             collective: Collective::AllToAll,
             n,
             root: 0,
-            shape: Shape::Matrix(Matrix {
-                cells: Cells::Uniform { n, count },
-            }),
+            shape: Shape::Matrix(Matrix::uniform(n, count)?),
         })
     }
 
@@ -469,10 +477,8 @@ impl Problem {
         match &self.shape {
             Shape::Whole(count) => Some(*count),
             Shape::Blocks(blocks) => Some(blocks.total()),
-            Shape::Matrix(Matrix {
-                cells: Cells::Uniform { n, count },
-            }) => Some(n * count),
-            Shape::Matrix(_) => None,
+            Shape::Matrix(_) if self.collective == Collective::AllToAllV => None,
+            Shape::Matrix(matrix) => Some(matrix.row(0).iter().sum()),
         }
     }
 

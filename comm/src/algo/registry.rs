@@ -438,9 +438,24 @@ pub static ALGORITHMS: &[Algorithm] = &[
             "Every rank but the root exposes its send buffer.",
             "The root reduces all of them in ascending rank order, in one pass.",
         ],
-        good: "All ranks share memory.",
+        good: "All ranks share memory and there is little data: the root does all the work.",
         source: None,
         build: direct::reduce,
+    },
+    Algorithm {
+        name: "direct_sliced",
+        collectives: &[Collective::Reduce],
+        links: Links::Direct,
+        steps: &[
+            "Every rank exposes its send buffer, except the slice that it will reduce itself.",
+            "Rank i reads slice i of all send buffers in ascending rank order, in one pass, and \
+             exposes the result.",
+            "The root fetches the other slices from the ranks that reduced them.",
+        ],
+        good: "All ranks share memory and there is much data: all ranks share the work, for one \
+               barrier more.",
+        source: None,
+        build: direct::reduce_sliced,
     },
     Algorithm {
         name: "binomial_tree",

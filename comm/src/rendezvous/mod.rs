@@ -22,6 +22,7 @@ mod coordinator;
 mod endpoint;
 mod error;
 pub mod limits;
+mod phrase;
 mod secret;
 mod session;
 mod wire;

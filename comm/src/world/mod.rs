@@ -5,16 +5,22 @@
 //! members know, and its slot and links are made when it is first used.
 
 mod control;
+mod env;
 mod island;
+mod join;
+mod net;
 mod retire;
 mod status;
 mod threads;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use control::Control;
+pub use env::FromEnvError;
+pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub(crate) use status::{Notice, Status};
 
@@ -24,6 +30,7 @@ use crate::backend::vigil::Vigil;
 use crate::collective::Communicator;
 use crate::error::{CommError, ErrorKind};
 use crate::group::Identity;
+use crate::rendezvous::Coordinator;
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
@@ -47,6 +54,8 @@ pub(crate) struct WorldInner {
     pub(crate) size: usize,
     pub(crate) job: u64,
     pub(crate) island: Option<Island>,
+    /// Links to ranks that share no memory with this one; `None` where there are none.
+    pub(crate) net: Option<Net>,
     pub(crate) control: Box<dyn Control>,
     pub(crate) status: Arc<Status>,
     pub(crate) deadline: Duration,
@@ -58,6 +67,8 @@ pub(crate) struct WorldInner {
     /// How often a group of each name was made here: part of the key, so that a group that is
     /// destroyed and made again never meets messages of its former life.
     made: Mutex<HashMap<String, u64>>,
+    /// The rendezvous, where this rank serves it.
+    coordinator: OnceLock<Coordinator>,
 }
 
 /// The ranks that share this process's arena.
@@ -117,6 +128,12 @@ impl World {
         self.group("world", &members)
     }
 
+    /// Keeps the rendezvous that this rank serves for as long as the world.
+    pub(crate) fn keep(&self, coordinator: Coordinator) {
+        // Called once, by the bring-up that started it.
+        let _ = self.inner.coordinator.set(coordinator);
+    }
+
     /// Hands bytes to whoever runs the job (the launcher, or rank 0's process where another
     /// engine launched the ranks).
     ///
@@ -146,12 +163,15 @@ impl WorldInner {
     pub(crate) fn open_remote(
         &self,
         vigil: &Vigil<'_>,
-        _plane: Plane,
+        plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        Err(ErrorKind::Unsupported {
-            what: format!("a link to rank {}", vigil.group.members[peer]),
-            why: "ranks that are threads share memory".to_owned(),
-        })
+        match &self.net {
+            Some(net) => net.open(vigil, plane, peer),
+            None => Err(ErrorKind::Unsupported {
+                what: format!("a link to rank {}", vigil.group.members[peer]),
+                why: "this world has shared memory only".to_owned(),
+            }),
+        }
     }
 }

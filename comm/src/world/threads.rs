@@ -1,6 +1,6 @@
 //! Ranks as threads of one process: for tests, for embedding, and for examples.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use super::control::{Hub, Seat};
@@ -75,6 +75,7 @@ impl World {
                 size: world_size,
                 job: 0,
                 island: Some(island),
+                net: None,
                 control: Box::new(Seat {
                     hub: Arc::clone(&hub),
                     rank,
@@ -85,6 +86,7 @@ impl World {
                 table: None,
                 checksum: false,
                 made: Mutex::default(),
+                coordinator: OnceLock::new(),
             };
             (
                 Self {

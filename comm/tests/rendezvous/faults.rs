@@ -36,13 +36,11 @@ fn await_joined(coordinator: &Coordinator, count: usize) {
 }
 
 fn failed(coordinator: &Coordinator) -> RendezvousError {
-    let event = event_until(coordinator, |event| {
-        matches!(event, CoordinatorEvent::Failed(_))
-    });
-    match event {
-        CoordinatorEvent::Failed(error) => error,
-        other => panic!("{other:?}"),
-    }
+    let is_failed = |event: &CoordinatorEvent| matches!(event, CoordinatorEvent::Failed(_));
+    let CoordinatorEvent::Failed(error) = event_until(coordinator, is_failed) else {
+        unreachable!("this is what was waited for");
+    };
+    error
 }
 
 #[test]

@@ -102,12 +102,18 @@ impl FromStr for Inject {
                     })?);
                 }
                 "collective" => {
-                    collective = Some(value.parse::<Collective>().map_err(|error| {
+                    let call = value.parse::<Collective>().map_err(|error| {
                         wrong(format!(
                             "unknown collective {value:?}{}",
                             did_you_mean(error.suggestion())
                         ))
-                    })?);
+                    })?;
+                    if !can_be_falsified(call) {
+                        return Err(wrong(format!(
+                            "{call} carries no contribution that could be falsified"
+                        )));
+                    }
+                    collective = Some(call);
                 }
                 "matrix" => {
                     let known: Matrix = value.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -130,6 +136,22 @@ impl FromStr for Inject {
             matrix,
         })
     }
+}
+
+/// Whether faults can be planted in a call: in those that carry numbers of all members or a root.
+#[must_use]
+pub fn can_be_falsified(collective: Collective) -> bool {
+    !matches!(
+        collective,
+        Collective::AllGatherObject
+            | Collective::Barrier
+            | Collective::BroadcastObject
+            | Collective::GatherObject
+            | Collective::Recv
+            | Collective::ScatterObject
+            | Collective::Send
+            | Collective::SendRecvBatch
+    )
 }
 
 fn did_you_mean(meant: Option<&str>) -> String {
@@ -165,6 +187,10 @@ mod tests {
                 "did you mean all_reduce?",
             ),
             ("bitflip:rank=1,matrix=xx", "unknown axis"),
+            (
+                "bitflip:rank=1,collective=barrier",
+                "barrier carries no contribution",
+            ),
         ] {
             let error = text.parse::<Inject>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -9,6 +9,7 @@ mod engine;
 mod job;
 mod listen;
 mod owner;
+mod parting;
 mod rounds;
 mod serve;
 

@@ -100,10 +100,13 @@ struct Sender {
     is_broken: bool,
 }
 
+/// What a round brought: everybody's bytes in rank order.
+type Outcome = Result<Vec<Vec<u8>>, RendezvousError>;
+
 #[derive(Default)]
 struct State {
     /// Rounds that a thread waits in, and their outcome once it is there.
-    rounds: HashMap<String, Option<Result<Vec<Vec<u8>>, RendezvousError>>>,
+    rounds: HashMap<String, Option<Outcome>>,
     /// Why the reader has ended, if it has.
     over: Option<String>,
 }
@@ -212,7 +215,7 @@ impl Session {
         Ok(())
     }
 
-    fn end_round(&self, round: &str, deadline: Deadline) -> Result<Vec<Vec<u8>>, RendezvousError> {
+    fn end_round(&self, round: &str, deadline: Deadline) -> Outcome {
         let mut state = self.shared.state();
         loop {
             if let Some(Some(outcome)) = state.rounds.get_mut(round).map(Option::take) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::join::{SCRATCH_BYTES, World};
-use super::{EventHandler, Session, SessionEvent, Shared, State};
+use super::{EventHandler, Outcome, Session, SessionEvent, Shared, State};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::COORDINATOR_FRAME_BYTES_MAX;
@@ -145,7 +145,11 @@ impl Reader {
                 (self.on_event)(SessionEvent::Down { rank, reason });
             }
             ToSession::Failed { error } => return Err(error.to_string()),
-            ToSession::Left { rank } => (self.on_event)(SessionEvent::Left { rank }),
+            ToSession::Left { ranks } => {
+                for rank in ranks {
+                    (self.on_event)(SessionEvent::Left { rank });
+                }
+            }
             ToSession::Message { bytes } => (self.on_event)(SessionEvent::Message(bytes)),
             // One that crossed the roster on its way.
             ToSession::Progress { .. } => {}
@@ -159,7 +163,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(&self, round: &str, outcome: Result<Vec<Vec<u8>>, RendezvousError>) {
+    fn finish(&self, round: &str, outcome: Outcome) {
         if let Some(slot) = self.shared.state().rounds.get_mut(round) {
             *slot = Some(outcome);
             self.shared.changed.notify_all();
