@@ -48,10 +48,11 @@ fn soon() -> Deadline {
 }
 
 fn identity(pairs: &[(&str, &str)]) -> Identity {
-    match detect(&Environment::from_pairs(pairs.iter().copied()), None) {
-        Ok(Detected::Identity(identity)) => identity,
-        other => panic!("{other:?}"),
-    }
+    let answer = detect(&Environment::from_pairs(pairs.iter().copied()), None);
+    let Ok(Detected::Identity(identity)) = answer else {
+        unreachable!("{answer:?}");
+    };
+    identity
 }
 
 /// The identity of rank 2 of `size`, completed by `table`.
