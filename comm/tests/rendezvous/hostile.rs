@@ -379,19 +379,9 @@ fn a_connection_that_ends_inside_a_frame_is_called_that() {
     members[0].session.leave();
 }
 
-/// As many as asked for, or what the descriptors of this process allow beside everything else that
-/// these tests have open at the time.
-fn affordable(count: u32, descriptors_each: u32) -> u32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = u32::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
-    count
-        .min(limit.saturating_sub(900) / descriptors_each)
-        .max(16)
-}
-
 #[test]
 fn a_thousand_ranks_at_once_all_get_in() {
-    let world_size = affordable(1000, 4);
+    let world_size = affordable(1000);
     let coordinator = start(options(world_size));
     let members = world(&coordinator, world_size);
     assert!(
@@ -406,7 +396,7 @@ fn a_thousand_ranks_at_once_all_get_in() {
 fn ten_thousand_idle_connections_cost_no_more_than_those_that_are_allowed_at_a_time() {
     let coordinator = start(options(2));
     let address = coordinator.address();
-    let count = affordable(10_000, 2);
+    let count = affordable(10_000);
     let mut strangers = Vec::new();
     for _ in 0..count {
         strangers.push(stranger(address));
