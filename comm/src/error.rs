@@ -1,1 +1,376 @@
-//! Errors.
+//! The one error of the public interface: what went wrong, where, and whose doing it was.
+//!
+//! Lower layers return small enums of their own; `collective` adds the context. There is no
+//! constructor without an [`OpContext`], so every message names group, rank, call and sequence.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Collective, DType, Rank};
+
+/// A failed call on a communicator.
+///
+/// Cheap to clone: after a failure that leaves the group unusable, every later call returns a
+/// clone of the first cause.
+#[derive(Clone, Debug)]
+pub struct CommError {
+    inner: Box<Inner>,
+}
+
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: ErrorKind,
+    at: OpContext,
+    usable: bool,
+}
+
+/// Where an error happened.
+#[derive(Clone, Debug)]
+pub struct OpContext {
+    /// Name of the group, as given when it was made.
+    pub group: Arc<str>,
+    /// World rank that reports the error.
+    pub rank: Rank,
+    /// The call.
+    pub collective: Collective,
+    /// Sequence number of the call on its group, from 1; 0 where the call was refused before it
+    /// took one.
+    pub seq: u64,
+    /// Element type, for calls that have one.
+    pub dtype: Option<DType>,
+    /// Elements, as the collective counts them.
+    pub count: Option<usize>,
+    /// Round and number of rounds of the plan, where one was under way.
+    pub round: Option<(u32, u32)>,
+    /// Time since the call began.
+    pub elapsed: Duration,
+    /// Time that the call was given.
+    pub deadline: Duration,
+}
+
+/// What two ranks disagreed about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// The kind of call.
+    Collective,
+    /// The number of elements.
+    Count,
+    /// The element type.
+    Dtype,
+    /// The members of the group, or their order.
+    Membership,
+    /// The reduction.
+    Op,
+    /// The root.
+    Root,
+    /// How many calls were made before this one.
+    Sequence,
+    /// The lengths of the parts of a `_v` collective.
+    Splits,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Collective => "collective",
+            Self::Count => "count",
+            Self::Dtype => "dtype",
+            Self::Membership => "membership",
+            Self::Op => "op",
+            Self::Root => "root",
+            Self::Sequence => "sequence",
+            Self::Splits => "splits",
+        })
+    }
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The caller's arguments cannot be served; nothing was sent and the group stays usable.
+    #[error("{what} is {got}, want {want}")]
+    InvalidArgument {
+        /// The argument.
+        what: String,
+        /// What was given.
+        got: String,
+        /// What is allowed.
+        want: String,
+    },
+    /// Ranks of one group made different calls; no payload was used and the group stays usable
+    /// where all ranks share memory.
+    #[error("{field} differs: rank {rank} has {mine}, rank {peer} has {theirs}")]
+    Mismatch {
+        /// What differs.
+        field: Field,
+        /// The rank that noticed.
+        rank: Rank,
+        /// Its side.
+        mine: String,
+        /// The other rank.
+        peer: Rank,
+        /// The other side.
+        theirs: String,
+    },
+    /// The job's control plane is lost: the process that launched the ranks, or served their
+    /// rendezvous, is gone.
+    #[error("cut off from the job: {why}")]
+    Orphaned {
+        /// What was lost.
+        why: String,
+    },
+    /// A peer's process ended while it was needed.
+    #[error("rank {peer} {how}")]
+    PeerClosed {
+        /// The peer.
+        peer: Rank,
+        /// How it ended: `was killed by signal 9`, `left the world`, …
+        how: String,
+        /// Whether it said goodbye before it went.
+        orderly: bool,
+    },
+    /// Another rank gave the group up; `origin` was the first.
+    #[error("rank {origin} gave the group up: {reason}")]
+    PeerAborted {
+        /// The rank that failed first.
+        origin: Rank,
+        /// Its own error, in words.
+        reason: String,
+        /// Its own error.
+        cause: Box<Self>,
+    },
+    /// Memory, descriptors or another limit of this machine.
+    #[error("{what}: need {need}, have {have}")]
+    Resource {
+        /// The resource.
+        what: String,
+        /// How much of it.
+        need: String,
+        /// How much there is.
+        have: String,
+    },
+    /// The deadline passed.
+    #[error("waited {waited_ms} ms for {}", ranks(waiting_for))]
+    Stalled {
+        /// The peers that did not come, or did not go on.
+        waiting_for: Vec<Rank>,
+        /// How long.
+        waited_ms: u64,
+    },
+    /// The path to a peer broke while both sides live, or carried what it must not.
+    #[error("link to rank {peer}: {what}")]
+    Transport {
+        /// The peer at the other end.
+        peer: Rank,
+        /// What happened.
+        what: String,
+    },
+    /// Data of a peer that cannot be understood.
+    #[error("{what} from rank {peer}: {detail}")]
+    Malformed {
+        /// What it should have been.
+        what: String,
+        /// Who sent it.
+        peer: Rank,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Something that this backend cannot do.
+    #[error("{what} is not supported: {why}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// Why not, and what is.
+        why: String,
+    },
+}
+
+fn ranks(ranks: &[Rank]) -> String {
+    let list = ranks
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if ranks.len() == 1 {
+        format!("rank {list}")
+    } else {
+        format!("ranks {list}")
+    }
+}
+
+/// Whose doing an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The arguments of this call.
+    Caller,
+    /// This process or machine.
+    Local,
+    /// One other rank.
+    Peer(Rank),
+    /// Another rank failed first and this one shares its fate.
+    SharedFate {
+        /// The rank that failed first.
+        origin: Rank,
+    },
+}
+
+impl CommError {
+    pub(crate) fn new(kind: ErrorKind, at: OpContext, usable: bool) -> Self {
+        Self {
+            inner: Box::new(Inner { kind, at, usable }),
+        }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.inner.kind
+    }
+
+    /// Where.
+    #[must_use]
+    pub fn at(&self) -> &OpContext {
+        &self.inner.at
+    }
+
+    /// Whose doing it is.
+    #[must_use]
+    pub fn blame(&self) -> Blame {
+        match &self.inner.kind {
+            ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } => Blame::Caller,
+            ErrorKind::Orphaned { .. } | ErrorKind::Resource { .. } => Blame::Local,
+            ErrorKind::Mismatch { peer, .. }
+            | ErrorKind::PeerClosed { peer, .. }
+            | ErrorKind::Transport { peer, .. }
+            | ErrorKind::Malformed { peer, .. } => Blame::Peer(*peer),
+            ErrorKind::PeerAborted { origin, .. } => Blame::SharedFate { origin: *origin },
+            ErrorKind::Stalled { waiting_for, .. } => waiting_for
+                .first()
+                .map_or(Blame::Local, |peer| Blame::Peer(*peer)),
+        }
+    }
+
+    /// Whether the group can be used after this error. If not, every later call on it returns this
+    /// error at once.
+    #[must_use]
+    pub fn is_recoverable(&self) -> bool {
+        self.inner.usable
+    }
+
+    /// One sentence on what to do next.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match &self.inner.kind {
+            ErrorKind::InvalidArgument { .. } => "correct the argument and call again",
+            ErrorKind::Mismatch { .. } => {
+                "compare the two call sites: every rank of a group makes the same calls in the same order"
+            }
+            ErrorKind::Orphaned { .. } => "start the job again",
+            ErrorKind::PeerClosed { .. } => "look at the output of that rank",
+            ErrorKind::PeerAborted { .. } => "look at the error of the rank that failed first",
+            ErrorKind::Resource { .. } => "raise the limit, or ask for less",
+            ErrorKind::Stalled { .. } => {
+                "see what the named ranks are doing; if they are only slow, give the call more time"
+            }
+            ErrorKind::Transport { .. } => "check the path between the two hosts",
+            ErrorKind::Malformed { .. } => "make sure that all ranks run the same program",
+            ErrorKind::Unsupported { .. } => "use one of the alternatives named",
+        }
+    }
+}
+
+impl ErrorKind {
+    /// Whether an error of this kind leaves the ranks of a group in step where the backend does not
+    /// know better.
+    pub(crate) fn is_recoverable(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidArgument { .. }
+                | Self::Malformed { .. }
+                | Self::Mismatch { .. }
+                | Self::Resource { .. }
+                | Self::Unsupported { .. }
+        )
+    }
+}
+
+impl fmt::Display for CommError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = &self.inner.at;
+        write!(f, "{} on group {:?}", at.collective, at.group)?;
+        if at.seq > 0 {
+            write!(f, " seq {}", at.seq)?;
+        }
+        if let (Some(dtype), Some(count)) = (at.dtype, at.count) {
+            write!(f, " ({dtype}[{count}])")?;
+        }
+        write!(f, ": rank {}: {}", at.rank, self.inner.kind)?;
+        if let Some((round, of)) = at.round {
+            write!(f, " (round {round}/{of})")?;
+        }
+        if !matches!(self.inner.kind, ErrorKind::InvalidArgument { .. }) {
+            write!(f, " after {:.1?} of {:.1?}", at.elapsed, at.deadline)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CommError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> OpContext {
+        OpContext {
+            group: "tp-3".into(),
+            rank: Rank(5),
+            collective: Collective::AllReduce,
+            seq: 41,
+            dtype: Some(DType::F32),
+            count: Some(1024),
+            round: Some((7, 14)),
+            elapsed: Duration::from_secs(30),
+            deadline: Duration::from_secs(30),
+        }
+    }
+
+    #[test]
+    fn a_message_names_group_call_sequence_both_ranks_and_times() {
+        let kind = ErrorKind::Stalled {
+            waiting_for: vec![Rank(2)],
+            waited_ms: 30_000,
+        };
+        assert_eq!(
+            CommError::new(kind, context(), false).to_string(),
+            "all_reduce on group \"tp-3\" seq 41 (f32[1024]): rank 5: waited 30000 ms for rank 2 \
+             (round 7/14) after 30.0s of 30.0s"
+        );
+    }
+
+    #[test]
+    fn the_first_failing_rank_is_blamed_and_the_others_share_its_fate() {
+        let stalled = ErrorKind::Stalled {
+            waiting_for: vec![Rank(2)],
+            waited_ms: 1,
+        };
+        assert_eq!(
+            CommError::new(stalled.clone(), context(), false).blame(),
+            Blame::Peer(Rank(2))
+        );
+        let aborted = ErrorKind::PeerAborted {
+            origin: Rank(1),
+            reason: stalled.to_string(),
+            cause: Box::new(stalled),
+        };
+        let error = CommError::new(aborted, context(), false);
+        assert_eq!(error.blame(), Blame::SharedFate { origin: Rank(1) });
+        assert!(!error.is_recoverable());
+    }
+}

@@ -1,1 +1,16 @@
 //! The tool: commands, checks and reports of `muster`.
+//!
+//! `cmd` holds a file a command, `world` starts or joins ranks, `check` says what is asked of a
+//! group, `report` holds what came out and the ways to show it. Nothing here moves data between
+//! ranks: that is the library's work.
+
+pub mod check;
+pub mod cli;
+pub mod cmd;
+pub mod exit;
+pub mod fail;
+pub mod matrix;
+pub mod out;
+pub mod report;
+pub mod run;
+pub mod world;

@@ -2,24 +2,62 @@
 //!
 //! A [`Plan`] is what ONE rank does in ONE collective, as rounds of steps over spans of three
 //! buffers. It knows element counts, never element types, addresses or links. The plans of all
-//! ranks together are checked by `check`, priced by `cost`, drawn by
-//! `draw` and run by the engine of the host backend.
+//! ranks together are checked by `check`, priced by `cost`, drawn by `draw` and run by the engine
+//! of the host backend.
 //!
 //! Invariants, proved by the checker for every registered algorithm:
 //! - PLAN-1: the steps of one round touch disjoint memory, except that several may read one span.
-//!   So a round may be run in any order, and the engine may overlap its steps.
-//! - PLAN-2: a round begins when the round before it is complete on this rank. Message rounds need
-//!   no more than that; a round that holds a direct step begins when every rank of the group has
-//!   completed the round before (the engine's barrier of rounds).
+//!   So a round may be run in any order, and the engine may overlap its steps. An `Expose` touches
+//!   nothing: it takes effect when its round is complete, and generators put it last. A `Copy`
+//!   whose two ends are the same memory (an in-place call) is no step at all.
+//! - PLAN-2: a round begins when the round before it is complete on this rank. A plan for
+//!   [`Links::Message`] needs no more than that. In a plan for [`Links::Direct`] a round begins
+//!   when EVERY rank of the group has completed the round before, all ranks have equally many
+//!   rounds (empty ones where a rank has nothing to do), and the plan ends on no rank before all
+//!   have completed their last round: one barrier of the engine after each round.
 //! - PLAN-3: messages between an ordered pair of ranks are matched in the order of rounds, and in
 //!   the order of steps within a round. A send may wait for its receive (rendezvous semantics).
-//! - PLAN-4: a span that was exposed in round k is readable by peers from round k+1 to the end of
-//!   the plan and is not written by its owner in that time.
+//! - PLAN-4: a span that was exposed in round k is readable by peers from round k+1 on, until its
+//!   owner writes to it. No peer reads an element in the round in which its owner writes it, or
+//!   after that, unless it was exposed anew.
+
+use serde::Serialize;
+
+/// What the plan's steps need of the links between the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Links {
+    /// All ranks of the group share memory: `Expose`, `Pull` and `PullReduce` may be used.
+    Direct,
+    /// Messages only.
+    Message,
+}
+
+impl Links {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Direct, Self::Message];
+
+    /// The word used in selection tables and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Message => "message",
+        }
+    }
+}
+
+impl std::fmt::Display for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// Which buffer a span lies in. With an in-place call, `In` and `Out` are the same memory for the
 /// collectives whose buffers are equal in length; plans must say whether they allow that
 /// (see [`Plan::in_place`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Space {
     /// The send buffer; never written.
     In,
@@ -30,7 +68,7 @@ pub enum Space {
 }
 
 /// A run of elements in one of the three buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Span {
     /// The buffer.
     pub space: Space,
@@ -61,7 +99,7 @@ impl Span {
 }
 
 /// A part of a peer's exposed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct PeerSpan {
     /// The peer, as an index into the group.
     pub peer: usize,
@@ -70,7 +108,8 @@ pub struct PeerSpan {
 }
 
 /// One step. Peers are indices into the group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// Copies within this rank.
     Copy {
@@ -111,9 +150,10 @@ pub enum Step {
         /// Whether the received elements are the left operand.
         recv_first: bool,
     },
-    /// Lets peers read this span from the next round on (shared memory only).
+    /// Lets peers read this span from the next round on (shared memory only). It shows what the
+    /// span holds when the round is complete, so it may stand beside the step that fills it.
     Expose {
-        /// The span; constant until the plan ends.
+        /// The span; readable until this rank writes to it.
         span: Span,
     },
     /// Copies from a peer's exposed memory (shared memory only).
@@ -123,31 +163,50 @@ pub enum Step {
         /// Written; as long as `src`.
         dst: Span,
     },
-    /// Combines spans of several ranks in the order given, in one pass (shared memory only).
+    /// Combines spans of several ranks in the order given, `((a op b) op c) op …`, in one pass
+    /// over the elements (shared memory only).
     PullReduce {
         /// Read, left to right. A source whose peer is this rank is read from its own buffers and
-        /// need not be exposed.
+        /// need not be exposed; in an in-place call it may be the same memory as `dst`.
         srcs: Vec<PeerSpan>,
         /// Written.
         dst: Span,
     },
 }
 
+impl Step {
+    /// Elements of the message that the step sends or receives; none for other steps.
+    #[must_use]
+    pub const fn message_len(&self) -> Option<usize> {
+        match self {
+            Self::Send { src, .. } => Some(src.len),
+            Self::Recv { dst, .. } | Self::RecvReduce { dst, .. } => Some(dst.len),
+            Self::Copy { .. }
+            | Self::Expose { .. }
+            | Self::Pull { .. }
+            | Self::PullReduce { .. }
+            | Self::Reduce { .. } => None,
+        }
+    }
+}
+
 /// One round: steps that may run in any order and overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Round {
     /// The steps.
     pub steps: Vec<Step>,
 }
 
 /// What one rank does in one collective.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Plan {
     /// The rounds, in order.
     pub rounds: Vec<Round>,
     /// Elements of scratch memory that the plan needs.
     pub scratch: usize,
     /// Whether the plan stays right when the send buffer and the receive buffer are the same
-    /// memory (in the sense of the collective's in-place rule).
+    /// memory (in the sense of the collective's in-place rule, see [`super::Problem`]).
     pub in_place: bool,
+    /// What the steps need of the links, and so where the barriers of PLAN-2 stand.
+    pub links: Links,
 }

@@ -1,1 +1,430 @@
-//! (to come)
+//! The public calls: one file a collective.
+//!
+//! A file says what the collective means (shapes, in-place rule, zero counts, order, errors, cost)
+//! and checks the arguments; from here on the call is a [`Request`] without type parameters. What
+//! comes back wrong gets its context here and nowhere else.
+//!
+//! Common to all of them:
+//! - `root` and `peer` are indices into the group's list of members.
+//! - A call that is refused (`InvalidArgument`) has sent nothing, and the group stays usable: the
+//!   rank may correct the call and make it again, and its peers never notice.
+//! - A call ends by its deadline at the latest ([`Communicator::set_deadline`]).
+//! - Calls on one communicator are made one after the other, in the same order on all ranks. Calls
+//!   on different communicators are independent and may run at once, from several threads.
+
+mod all_gather;
+mod all_reduce;
+mod all_to_all;
+mod barrier;
+mod broadcast;
+mod gather;
+mod object;
+mod point_to_point;
+mod reduce;
+mod reduce_scatter;
+pub mod reference;
+mod scatter;
+mod tamper;
+mod work;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
+pub use self::point_to_point::{BATCH_MAX, PointToPoint};
+pub use self::tamper::{Tamper, TamperKind};
+pub use self::work::Work;
+
+use crate::backend::host::Host;
+use crate::backend::vigil::Vigil;
+use crate::backend::{Counts, Failure, Request};
+use crate::buffer::Element;
+use crate::error::{CommError, ErrorKind, OpContext};
+use crate::group::Identity;
+use crate::sync::{AtomicU64, Deadline, Ordering};
+use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::world::{GROUP_NAME_MAX, Notice, WorldInner};
+
+/// A group of ranks that make collective calls together. Made by [`crate::world::World::group`].
+///
+/// Cheap to clone; all clones are one communicator. Dropping the last one destroys the group on
+/// this rank: that never waits, and what peers may still read is kept until they are done.
+#[derive(Clone, Debug)]
+pub struct Communicator {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    world: Arc<WorldInner>,
+    group: Identity,
+    host: Mutex<Host>,
+    /// The error that ended the group, if one did.
+    failed: Mutex<Option<CommError>>,
+    deadline_ns: AtomicU64,
+    object_bytes_max: AtomicU64,
+    tamper: Mutex<Option<Tamper>>,
+    worker: work::Worker,
+}
+
+/// What of a call goes into the context of its errors.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    collective: Collective,
+    dtype: Option<DType>,
+    count: Option<usize>,
+}
+
+impl Call {
+    fn new<T: Element>(collective: Collective, count: usize) -> Self {
+        Self {
+            collective,
+            dtype: Some(T::DTYPE),
+            count: Some(count),
+        }
+    }
+
+    fn bare(collective: Collective) -> Self {
+        Self {
+            collective,
+            dtype: None,
+            count: None,
+        }
+    }
+}
+
+impl Communicator {
+    pub(crate) fn new(
+        world: Arc<WorldInner>,
+        name: &str,
+        members: &[Rank],
+        generation: u64,
+    ) -> Result<Self, CommError> {
+        let me = check_members(&world, name, members).map_err(|kind| {
+            let at = OpContext {
+                group: name.into(),
+                rank: world.rank,
+                collective: Collective::Barrier,
+                seq: 0,
+                dtype: None,
+                count: None,
+                round: None,
+                elapsed: Duration::ZERO,
+                deadline: world.deadline,
+            };
+            CommError::new(kind, at, true)
+        })?;
+        let group = Identity::new(world.job, name, members.to_vec(), me, generation);
+        let deadline_ns = AtomicU64::new(nanos(world.deadline));
+        let inner = Inner {
+            world,
+            group,
+            host: Mutex::default(),
+            failed: Mutex::default(),
+            deadline_ns,
+            object_bytes_max: AtomicU64::new(OBJECT_BYTES_MAX_DEFAULT as u64),
+            tamper: Mutex::default(),
+            worker: work::Worker::default(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The name that the group was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.group.name
+    }
+
+    /// This rank's index in the group.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.inner.group.me
+    }
+
+    /// Number of ranks in the group.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.inner.group.len()
+    }
+
+    /// The members' world ranks, in the order of the group.
+    #[must_use]
+    pub fn members(&self) -> &[Rank] {
+        &self.inner.group.members
+    }
+
+    /// How long each call may take from now on. Applies to this rank only; the members should
+    /// agree, or the most impatient one ends the call for all.
+    pub fn set_deadline(&self, deadline: Duration) {
+        // Relaxed: read at the beginning of later calls, orders nothing.
+        self.inner
+            .deadline_ns
+            .store(nanos(deadline), Ordering::Relaxed);
+    }
+
+    /// How long each call may take.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        // Relaxed: see `set_deadline`.
+        Duration::from_nanos(self.inner.deadline_ns.load(Ordering::Relaxed))
+    }
+
+    /// The error that ended the group, if one did: every later call returns it at once.
+    #[must_use]
+    pub fn failure(&self) -> Option<CommError> {
+        lock(&self.inner.failed).clone()
+    }
+
+    /// Runs a checked call.
+    fn run(&self, call: Call, request: &Request<'_>) -> Result<(), CommError> {
+        self.guarded(call, |host, vigil| {
+            let tamper = *lock(&self.inner.tamper);
+            match tamper {
+                Some(tamper) if tamper.hits(request.collective) => tamper.run(host, vigil, request),
+                _ => host.run(vigil, request),
+            }
+        })
+    }
+
+    /// Takes the engine for one call: waits for earlier asynchronous calls, refuses after a
+    /// failure, adds the context to errors, and tells the others when the group is lost.
+    fn guarded(
+        &self,
+        call: Call,
+        body: impl FnOnce(&mut Host, &Vigil<'_>) -> Result<(), Failure>,
+    ) -> Result<(), CommError> {
+        let inner = &*self.inner;
+        let deadline = Deadline::after(self.deadline());
+        if !inner.worker.wait_turn(deadline) {
+            let kind = ErrorKind::Stalled {
+                waiting_for: Vec::new(),
+                waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
+            };
+            return Err(self.error(call, kind, 0, None, deadline, true));
+        }
+        if let Some(cause) = self.failure() {
+            return Err(cause);
+        }
+        let mut host = lock(&inner.host);
+        let before = host.seq();
+        let vigil = Vigil {
+            world: &inner.world,
+            group: &inner.group,
+            deadline,
+        };
+        body(&mut host, &vigil).map_err(|failure| {
+            let seq = if host.seq() > before { host.seq() } else { 0 };
+            let Failure {
+                kind,
+                round,
+                usable,
+            } = failure;
+            let notice = Notice {
+                key: inner.group.key,
+                seq,
+                origin: inner.world.rank.0,
+                kind: kind.clone(),
+            };
+            let error = self.error(call, kind, seq, round, deadline, usable);
+            if !usable {
+                host.set_broken();
+                lock(&inner.failed).get_or_insert_with(|| error.clone());
+                if !matches!(notice.kind, ErrorKind::PeerAborted { .. }) {
+                    inner.world.control.give_up(&notice);
+                }
+            }
+            error
+        })
+    }
+
+    fn error(
+        &self,
+        call: Call,
+        kind: ErrorKind,
+        seq: u64,
+        round: Option<(u32, u32)>,
+        deadline: Deadline,
+        usable: bool,
+    ) -> CommError {
+        let at = OpContext {
+            group: Arc::clone(&self.inner.group.name),
+            rank: self.inner.world.rank,
+            collective: call.collective,
+            seq,
+            dtype: call.dtype,
+            count: call.count,
+            round,
+            elapsed: deadline.elapsed(),
+            deadline: deadline.budget(),
+        };
+        CommError::new(kind, at, usable)
+    }
+
+    /// The error of a call whose arguments cannot be served.
+    fn refuse(&self, call: Call, what: &str, got: String, want: String) -> CommError {
+        let kind = ErrorKind::InvalidArgument {
+            what: what.to_owned(),
+            got,
+            want,
+        };
+        let none = Deadline::after(self.deadline());
+        self.error(call, kind, 0, None, none, true)
+    }
+
+    fn check_len(&self, call: Call, what: &str, got: usize, want: usize) -> Result<(), CommError> {
+        if got == want {
+            return Ok(());
+        }
+        Err(self.refuse(
+            call,
+            what,
+            format!("{got} elements"),
+            format!("{want} elements"),
+        ))
+    }
+
+    fn check_index(&self, call: Call, what: &str, index: usize) -> Result<(), CommError> {
+        let n = self.size();
+        if index < n {
+            return Ok(());
+        }
+        let want = format!("an index into the group, 0 to {}", n - 1);
+        Err(self.refuse(call, what, index.to_string(), want))
+    }
+
+    /// One count for each member, whose sum must not overflow; returns the sum.
+    fn check_counts(&self, call: Call, what: &str, counts: &[usize]) -> Result<usize, CommError> {
+        let n = self.size();
+        if counts.len() != n {
+            let want = format!("one count for each of the {n} members");
+            return Err(self.refuse(call, what, format!("{} counts", counts.len()), want));
+        }
+        let sum = counts
+            .iter()
+            .try_fold(0_usize, |sum, count| sum.checked_add(*count));
+        sum.ok_or_else(|| {
+            let want = "a sum that fits the address space".to_owned();
+            self.refuse(call, what, format!("{counts:?}"), want)
+        })
+    }
+
+    /// `buffer` must hold one block for each member; returns the length of a block.
+    fn check_blocks(&self, call: Call, what: &str, len: usize) -> Result<usize, CommError> {
+        let n = self.size();
+        if len.is_multiple_of(n) {
+            return Ok(len / n);
+        }
+        let want = format!("a multiple of the group's {n} members");
+        Err(self.refuse(call, what, format!("{len} elements"), want))
+    }
+
+    /// A block for each member, of `count` elements: the product must fit.
+    fn blocks_len(&self, call: Call, count: usize) -> Result<usize, CommError> {
+        count.checked_mul(self.size()).ok_or_else(|| {
+            let want = format!("at most {} elements", usize::MAX / self.size());
+            self.refuse(call, "sendbuf", format!("{count} elements"), want)
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(retired) = host.retire(self.group.key)
+            && let Some(island) = &self.world.island
+        {
+            island.retire(&self.world, retired);
+        }
+    }
+}
+
+fn check_members(world: &WorldInner, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {
+    let refuse = |what: &str, got: String, want: String| ErrorKind::InvalidArgument {
+        what: what.to_owned(),
+        got,
+        want,
+    };
+    if name.is_empty() || name.len() > GROUP_NAME_MAX {
+        let want = format!("1 to {GROUP_NAME_MAX} bytes");
+        return Err(refuse(
+            "the group's name",
+            format!("{} bytes", name.len()),
+            want,
+        ));
+    }
+    let mut seen = vec![false; world.size];
+    for member in members {
+        let want = format!(
+            "each rank of the world, 0 to {}, at most once",
+            world.size - 1
+        );
+        match seen.get_mut(member.index()) {
+            Some(seen) if !*seen => *seen = true,
+            Some(_) => return Err(refuse("the member list", format!("{member} twice"), want)),
+            None => return Err(refuse("a member", member.to_string(), want)),
+        }
+    }
+    members
+        .iter()
+        .position(|member| *member == world.rank)
+        .ok_or_else(|| {
+            let want = format!("a list with this rank, {}", world.rank);
+            refuse("the member list", format!("{members:?}"), want)
+        })
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request, from slices.
+struct Buffers {
+    send: *const u8,
+    recv: *mut u8,
+}
+
+impl Buffers {
+    fn apart<T: Element>(send: &[T], recv: &mut [T]) -> Self {
+        Self {
+            send: send.as_ptr().cast(),
+            recv: recv.as_mut_ptr().cast(),
+        }
+    }
+
+    /// One buffer for both, the send part from element `send_at` on and the receive part from
+    /// `recv_at` on.
+    fn in_place<T: Element>(buffer: &mut [T], send_at: usize, recv_at: usize) -> Self {
+        let base = buffer.as_mut_ptr();
+        // Wrapping: the offsets lie in the buffer, and nothing is dereferenced here.
+        Self {
+            send: base.wrapping_add(send_at).cast::<u8>().cast_const(),
+            recv: base.wrapping_add(recv_at).cast(),
+        }
+    }
+
+    fn request<'a>(
+        self,
+        collective: Collective,
+        dtype: DType,
+        op: Option<ReduceOp>,
+        root: usize,
+        counts: Counts<'a>,
+    ) -> Request<'a> {
+        let op = op.unwrap_or(ReduceOp::Sum);
+        Request {
+            collective,
+            dtype,
+            op,
+            root,
+            counts,
+            send: self.send,
+            recv: self.recv,
+        }
+    }
+}

@@ -1,0 +1,750 @@
+//! What is asked of an algorithm: a collective, how many ranks, how many elements.
+//!
+//! A [`Problem`] that exists is a legal one. It knows nothing of element types, addresses or links.
+//! Blocks always lie in rank order and without gaps.
+//!
+//! | collective | `In` on rank r | `Out` on rank r | in place |
+//! |---|---|---|---|
+//! | `all_reduce` | count | count | `In` = `Out` |
+//! | `reduce` | count | count on the root, else nothing | root: `In` = `Out` |
+//! | `broadcast` | nothing | count; on the root it holds the data at the start | always |
+//! | `all_gather`, `_v` | block r | all blocks | `In` is block r of `Out` |
+//! | `reduce_scatter`, `_v` | all blocks | block r | `Out` is block r of `In`, the rest of `In` stays as it was |
+//! | `gather`, `_v` | block r | all blocks on the root, else nothing | root: `In` is block root of `Out` |
+//! | `scatter`, `_v` | all blocks on the root, else nothing | block r | root: `Out` is block root of `In` |
+//! | `all_to_all` | n blocks, block s for rank s | n blocks, block s from rank s | `In` = `Out` |
+//! | `all_to_all_v` | row r of the matrix | column r of the matrix | `In` = `Out`; row r = column r on every rank |
+//! | `barrier` | nothing | nothing | always |
+//!
+//! A broadcast has ONE buffer, called `Out`; a caller with a separate send buffer on the root
+//! copies it over first. A barrier has no elements; its message plans send single elements of
+//! scratch whose value does not matter.
+
+use crate::types::{Collective, MAX_WORLD_SIZE};
+
+/// Most elements one buffer may hold: products with element sizes and rank counts stay far inside
+/// 64 bits, and no machine has the memory.
+pub const MAX_ELEMENTS: usize = 1 << 48;
+
+/// Consecutive blocks, one a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Blocks {
+    /// Where block `i` starts; one entry more than there are blocks, the last is the end.
+    offsets: Vec<usize>,
+}
+
+impl Blocks {
+    /// `count` elements in `n` blocks whose lengths differ by one at most, the longer ones first.
+    ///
+    /// # Panics
+    /// If `n` is zero.
+    #[must_use]
+    pub fn even(count: usize, n: usize) -> Self {
+        assert!(n > 0, "elements are split over at least one rank");
+        let (short, longer) = (count / n, count % n);
+        Self {
+            offsets: (0..=n).map(|i| i * short + i.min(longer)).collect(),
+        }
+    }
+
+    /// Blocks of the given lengths.
+    ///
+    /// # Errors
+    /// [`ProblemError::TooManyElements`] where the sum exceeds [`MAX_ELEMENTS`].
+    pub fn of(lengths: &[usize]) -> Result<Self, ProblemError> {
+        let mut offsets = Vec::with_capacity(lengths.len() + 1);
+        let mut end = 0_usize;
+        offsets.push(0);
+        for length in lengths {
+            end = within_limit(end.checked_add(*length))?;
+            offsets.push(end);
+        }
+        Ok(Self { offsets })
+    }
+
+    /// Number of blocks.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// First element of block `i`; `i` may be the number of blocks.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    #[must_use]
+    pub fn start(&self, i: usize) -> usize {
+        self.offsets[i]
+    }
+
+    /// Length of block `i`.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    #[must_use]
+    pub fn len(&self, i: usize) -> usize {
+        self.between(i, i + 1)
+    }
+
+    /// Number of elements in the blocks from `first` up to, not including, `end`.
+    ///
+    /// # Panics
+    /// If there are no such blocks.
+    #[must_use]
+    pub fn between(&self, first: usize, end: usize) -> usize {
+        self.offsets[end] - self.offsets[first]
+    }
+
+    /// Number of elements in all blocks.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.offsets[self.count()]
+    }
+
+    /// Length of the longest block.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        (0..self.count()).map(|i| self.len(i)).max().unwrap_or(0)
+    }
+
+    /// Whether all blocks have no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total() == 0
+    }
+}
+
+/// Who sends how many elements to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    cells: Cells,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Cells {
+    /// Every cell, row by row; a row is a sender.
+    Full { n: usize, counts: Vec<usize> },
+    /// What one rank knows of a matrix: its own row and its own column.
+    Local {
+        rank: usize,
+        row: Vec<usize>,
+        column: Vec<usize>,
+    },
+    /// The same count everywhere.
+    Uniform { n: usize, count: usize },
+}
+
+impl Matrix {
+    /// The whole matrix of `n` ranks, row by row; row `s` says what rank `s` sends to each rank.
+    ///
+    /// # Errors
+    /// Where there are not exactly `n * n` counts, or a row or column has too many elements.
+    pub fn full(n: usize, counts: Vec<usize>) -> Result<Self, ProblemError> {
+        let n = ranks(n)?;
+        if Some(counts.len()) != n.checked_mul(n) {
+            return Err(ProblemError::MatrixShape {
+                n,
+                got: counts.len(),
+            });
+        }
+        let matrix = Self {
+            cells: Cells::Full { n, counts },
+        };
+        for rank in 0..n {
+            Blocks::of(&matrix.row(rank))?;
+            Blocks::of(&matrix.column(rank))?;
+        }
+        Ok(matrix)
+    }
+
+    /// The matrix in which each of `n` ranks sends `count` elements to each.
+    ///
+    /// # Errors
+    /// Where the number of ranks or of elements of a row is out of range.
+    pub fn uniform(n: usize, count: usize) -> Result<Self, ProblemError> {
+        let n = ranks(n)?;
+        within_limit(n.checked_mul(count))?;
+        Ok(Self {
+            cells: Cells::Uniform { n, count },
+        })
+    }
+
+    /// What `rank` knows: how many elements it sends to and receives from each rank. Only message
+    /// algorithms can do with that, and only the plan of this rank can be made from it.
+    ///
+    /// # Errors
+    /// Where the two lists differ in length, disagree on what the rank sends to itself, or have
+    /// too many elements.
+    pub fn local(
+        rank: usize,
+        send_counts: Vec<usize>,
+        recv_counts: Vec<usize>,
+    ) -> Result<Self, ProblemError> {
+        let n = ranks(send_counts.len())?;
+        if recv_counts.len() != n {
+            return Err(ProblemError::CountsLength {
+                sends: n,
+                receives: recv_counts.len(),
+            });
+        }
+        if rank >= n {
+            return Err(ProblemError::RankRange { rank, n });
+        }
+        if send_counts[rank] != recv_counts[rank] {
+            return Err(ProblemError::OwnBlock {
+                sends: send_counts[rank],
+                receives: recv_counts[rank],
+            });
+        }
+        Blocks::of(&send_counts)?;
+        Blocks::of(&recv_counts)?;
+        Ok(Self {
+            cells: Cells::Local {
+                rank,
+                row: send_counts,
+                column: recv_counts,
+            },
+        })
+    }
+
+    /// Number of ranks.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        match &self.cells {
+            Cells::Full { n, .. } | Cells::Uniform { n, .. } => *n,
+            Cells::Local { row, .. } => row.len(),
+        }
+    }
+
+    /// Whether every cell is known, not only those of one rank.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        !matches!(self.cells, Cells::Local { .. })
+    }
+
+    /// What `rank` sends to each rank.
+    ///
+    /// # Panics
+    /// If this is the local knowledge of another rank.
+    #[must_use]
+    pub fn row(&self, rank: usize) -> Vec<usize> {
+        match &self.cells {
+            Cells::Full { n, counts } => counts[rank * n..(rank + 1) * n].to_vec(),
+            Cells::Local { rank: own, row, .. } => {
+                assert_eq!(rank, *own, "a rank knows its own counts only");
+                row.clone()
+            }
+            Cells::Uniform { n, count } => vec![*count; *n],
+        }
+    }
+
+    /// What `rank` receives from each rank.
+    ///
+    /// # Panics
+    /// If this is the local knowledge of another rank.
+    #[must_use]
+    pub fn column(&self, rank: usize) -> Vec<usize> {
+        match &self.cells {
+            Cells::Full { n, counts } => (0..*n).map(|from| counts[from * n + rank]).collect(),
+            Cells::Local {
+                rank: own, column, ..
+            } => {
+                assert_eq!(rank, *own, "a rank knows its own counts only");
+                column.clone()
+            }
+            Cells::Uniform { n, count } => vec![*count; *n],
+        }
+    }
+
+    /// Where in the send buffer of `from` the block for `to` starts.
+    ///
+    /// # Panics
+    /// If this is the local knowledge of another rank.
+    #[must_use]
+    pub fn send_start(&self, from: usize, to: usize) -> usize {
+        match &self.cells {
+            Cells::Full { n, counts } => counts[from * n..from * n + to].iter().sum(),
+            Cells::Local { rank: own, row, .. } => {
+                assert_eq!(from, *own, "a rank knows its own counts only");
+                row[..to].iter().sum()
+            }
+            Cells::Uniform { count, .. } => count * to,
+        }
+    }
+
+    /// Whether `rank` receives from each rank as much as it sends there.
+    fn is_symmetric_on(&self, rank: usize) -> bool {
+        self.row(rank) == self.column(rank)
+    }
+}
+
+/// How the buffers of one rank lie in an in-place call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InPlace {
+    /// This rank has one buffer at most, so nothing changes.
+    Apart,
+    /// `In` starts at this element of `Out`.
+    InWithinOut(usize),
+    /// `Out` starts at this element of `In`.
+    OutWithinIn(usize),
+}
+
+/// One collective over one group: the input of every algorithm. See the module for the buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    collective: Collective,
+    n: usize,
+    root: usize,
+    shape: Shape,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Shape {
+    Blocks(Blocks),
+    Matrix(Matrix),
+    Whole(usize),
+}
+
+impl Problem {
+    /// `all_reduce` of `count` elements over `n` ranks.
+    ///
+    /// # Errors
+    /// Where the number of ranks or of elements is out of range; so for all constructors.
+    pub fn all_reduce(n: usize, count: usize) -> Result<Self, ProblemError> {
+        Self::whole(Collective::AllReduce, n, count, 0)
+    }
+
+    /// `reduce` of `count` elements to `root`.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`], and where `root` is no rank; so for all rooted collectives.
+    pub fn reduce(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
+        Self::whole(Collective::Reduce, n, count, root)
+    }
+
+    /// `broadcast` of `count` elements from `root`.
+    ///
+    /// # Errors
+    /// As [`Self::reduce`].
+    pub fn broadcast(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
+        Self::whole(Collective::Broadcast, n, count, root)
+    }
+
+    /// `barrier` of `n` ranks.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn barrier(n: usize) -> Result<Self, ProblemError> {
+        Self::whole(Collective::Barrier, n, 0, 0)
+    }
+
+    /// `all_gather` of one block of `count` elements from each rank.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn all_gather(n: usize, count: usize) -> Result<Self, ProblemError> {
+        Self::uniform(Collective::AllGather, n, count, 0)
+    }
+
+    /// `all_gather_v`: rank `i` gives `counts[i]` elements.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn all_gather_v(counts: &[usize]) -> Result<Self, ProblemError> {
+        Self::blocks_of(Collective::AllGatherV, counts, 0)
+    }
+
+    /// `reduce_scatter` of `n` blocks of `count` elements.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn reduce_scatter(n: usize, count: usize) -> Result<Self, ProblemError> {
+        Self::uniform(Collective::ReduceScatter, n, count, 0)
+    }
+
+    /// `reduce_scatter_v`: rank `i` gets `counts[i]` elements.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn reduce_scatter_v(counts: &[usize]) -> Result<Self, ProblemError> {
+        Self::blocks_of(Collective::ReduceScatterV, counts, 0)
+    }
+
+    /// `gather` of one block of `count` elements from each rank to `root`.
+    ///
+    /// # Errors
+    /// As [`Self::reduce`].
+    pub fn gather(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
+        Self::uniform(Collective::Gather, n, count, root)
+    }
+
+    /// `gather_v`: rank `i` gives `counts[i]` elements to `root`.
+    ///
+    /// # Errors
+    /// As [`Self::reduce`].
+    pub fn gather_v(counts: &[usize], root: usize) -> Result<Self, ProblemError> {
+        Self::blocks_of(Collective::GatherV, counts, root)
+    }
+
+    /// `scatter` of one block of `count` elements to each rank from `root`.
+    ///
+    /// # Errors
+    /// As [`Self::reduce`].
+    pub fn scatter(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
+        Self::uniform(Collective::Scatter, n, count, root)
+    }
+
+    /// `scatter_v`: rank `i` gets `counts[i]` elements from `root`.
+    ///
+    /// # Errors
+    /// As [`Self::reduce`].
+    pub fn scatter_v(counts: &[usize], root: usize) -> Result<Self, ProblemError> {
+        Self::blocks_of(Collective::ScatterV, counts, root)
+    }
+
+    /// `all_to_all` of blocks of `count` elements.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn all_to_all(n: usize, count: usize) -> Result<Self, ProblemError> {
+        Ok(Self {
+            collective: Collective::AllToAll,
+            n,
+            root: 0,
+            shape: Shape::Matrix(Matrix::uniform(n, count)?),
+        })
+    }
+
+    /// `all_to_all_v` of the blocks of `matrix`.
+    #[must_use]
+    pub fn all_to_all_v(matrix: Matrix) -> Self {
+        Self {
+            collective: Collective::AllToAllV,
+            n: matrix.n(),
+            root: 0,
+            shape: Shape::Matrix(matrix),
+        }
+    }
+
+    /// The collective.
+    #[must_use]
+    pub fn collective(&self) -> Collective {
+        self.collective
+    }
+
+    /// Number of ranks, at least one.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// The root, if the collective has one.
+    #[must_use]
+    pub fn root(&self) -> Option<usize> {
+        self.collective.is_rooted().then_some(self.root)
+    }
+
+    /// Elements of the send buffer of `rank`.
+    #[must_use]
+    pub fn in_len(&self, rank: usize) -> usize {
+        match &self.shape {
+            Shape::Whole(_) if self.collective == Collective::Broadcast => 0,
+            Shape::Whole(count) => *count,
+            Shape::Blocks(blocks) if self.gathers() => blocks.len(rank),
+            Shape::Blocks(blocks) if self.holds_all(rank) => blocks.total(),
+            Shape::Blocks(_) => 0,
+            Shape::Matrix(matrix) => matrix.row(rank).iter().sum(),
+        }
+    }
+
+    /// Elements of the receive buffer of `rank`.
+    #[must_use]
+    pub fn out_len(&self, rank: usize) -> usize {
+        match &self.shape {
+            Shape::Whole(_) if self.is_reduce() && rank != self.root => 0,
+            Shape::Whole(count) => *count,
+            Shape::Blocks(blocks) if !self.gathers() => blocks.len(rank),
+            Shape::Blocks(blocks) if self.holds_all(rank) => blocks.total(),
+            Shape::Blocks(_) => 0,
+            Shape::Matrix(matrix) => matrix.column(rank).iter().sum(),
+        }
+    }
+
+    /// The size by which an algorithm is selected: the elements of the largest buffer of any rank,
+    /// the same on every rank. None for `all_to_all_v`, where a rank knows its own counts only.
+    #[must_use]
+    pub fn elements(&self) -> Option<usize> {
+        match &self.shape {
+            Shape::Whole(count) => Some(*count),
+            Shape::Blocks(blocks) => Some(blocks.total()),
+            Shape::Matrix(_) if self.collective == Collective::AllToAllV => None,
+            Shape::Matrix(matrix) => Some(matrix.row(0).iter().sum()),
+        }
+    }
+
+    /// The blocks, for collectives that have one block a rank.
+    #[must_use]
+    pub fn blocks(&self) -> Option<&Blocks> {
+        match &self.shape {
+            Shape::Blocks(blocks) => Some(blocks),
+            Shape::Matrix(_) | Shape::Whole(_) => None,
+        }
+    }
+
+    /// Who sends how much to whom, for `all_to_all` and `all_to_all_v`.
+    #[must_use]
+    pub fn matrix(&self) -> Option<&Matrix> {
+        match &self.shape {
+            Shape::Matrix(matrix) => Some(matrix),
+            Shape::Blocks(_) | Shape::Whole(_) => None,
+        }
+    }
+
+    /// How the buffers of `rank` lie in an in-place call; None where the shape allows no such
+    /// call (an `all_to_all_v` in which this rank does not send and receive the same counts).
+    #[must_use]
+    pub fn in_place(&self, rank: usize) -> Option<InPlace> {
+        let within = match &self.shape {
+            Shape::Whole(_) if self.collective == Collective::AllReduce => InPlace::InWithinOut(0),
+            Shape::Whole(_) if self.is_reduce() && rank == self.root => InPlace::InWithinOut(0),
+            Shape::Whole(_) => InPlace::Apart,
+            Shape::Blocks(_) if !self.holds_all(rank) => InPlace::Apart,
+            Shape::Blocks(blocks) if self.gathers() => InPlace::InWithinOut(blocks.start(rank)),
+            Shape::Blocks(blocks) => InPlace::OutWithinIn(blocks.start(rank)),
+            Shape::Matrix(matrix) if matrix.is_symmetric_on(rank) => InPlace::InWithinOut(0),
+            Shape::Matrix(_) => return None,
+        };
+        Some(within)
+    }
+
+    /// Elements of the vector of a collective without blocks.
+    pub(super) fn whole_count(&self) -> usize {
+        match &self.shape {
+            Shape::Whole(count) => *count,
+            Shape::Blocks(_) | Shape::Matrix(_) => unreachable!("{} has blocks", self.collective),
+        }
+    }
+
+    /// The root of a rooted collective.
+    pub(super) fn the_root(&self) -> usize {
+        debug_assert!(
+            self.collective.is_rooted(),
+            "{} has no root",
+            self.collective
+        );
+        self.root
+    }
+
+    /// The blocks of a collective that is known to have some.
+    pub(super) fn the_blocks(&self) -> &Blocks {
+        self.blocks()
+            .expect("the collective has a block for each rank")
+    }
+
+    /// The matrix of a collective that is known to have one.
+    pub(super) fn the_matrix(&self) -> &Matrix {
+        self.matrix()
+            .expect("the collective has a matrix of counts")
+    }
+
+    fn is_reduce(&self) -> bool {
+        self.collective == Collective::Reduce
+    }
+
+    /// Whether blocks come together in `Out` (rather than being handed out from `In`).
+    fn gathers(&self) -> bool {
+        matches!(
+            self.collective,
+            Collective::AllGather
+                | Collective::AllGatherV
+                | Collective::Gather
+                | Collective::GatherV
+        )
+    }
+
+    /// Whether `rank` has the buffer that holds all blocks.
+    fn holds_all(&self, rank: usize) -> bool {
+        !self.collective.is_rooted() || rank == self.root
+    }
+
+    fn whole(
+        collective: Collective,
+        n: usize,
+        count: usize,
+        root: usize,
+    ) -> Result<Self, ProblemError> {
+        let n = ranks(n)?;
+        Ok(Self {
+            collective,
+            n,
+            root: root_of(root, n)?,
+            shape: Shape::Whole(within_limit(Some(count))?),
+        })
+    }
+
+    fn uniform(
+        collective: Collective,
+        n: usize,
+        count: usize,
+        root: usize,
+    ) -> Result<Self, ProblemError> {
+        let n = ranks(n)?;
+        let total = within_limit(n.checked_mul(count))?;
+        Ok(Self {
+            collective,
+            n,
+            root: root_of(root, n)?,
+            shape: Shape::Blocks(Blocks::even(total, n)),
+        })
+    }
+
+    fn blocks_of(
+        collective: Collective,
+        counts: &[usize],
+        root: usize,
+    ) -> Result<Self, ProblemError> {
+        let n = ranks(counts.len())?;
+        Ok(Self {
+            collective,
+            n,
+            root: root_of(root, n)?,
+            shape: Shape::Blocks(Blocks::of(counts)?),
+        })
+    }
+}
+
+/// What makes a problem illegal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// The two lists of an `all_to_all_v` call differ in length.
+    #[error("{sends} send counts but {receives} receive counts; each list has one count a rank")]
+    CountsLength {
+        /// Length of the list of send counts.
+        sends: usize,
+        /// Length of the list of receive counts.
+        receives: usize,
+    },
+    /// A matrix has the wrong number of cells.
+    #[error("a matrix of {n} ranks has {} counts, not {got}", n * n)]
+    MatrixShape {
+        /// Ranks.
+        n: usize,
+        /// Counts given.
+        got: usize,
+    },
+    /// A rank sends itself another number of elements than it receives from itself.
+    #[error("the rank sends itself {sends} elements but receives {receives} from itself")]
+    OwnBlock {
+        /// Sent to itself.
+        sends: usize,
+        /// Received from itself.
+        receives: usize,
+    },
+    /// A rank that is not in the group.
+    #[error("rank {rank} is not in a group of {n}; ranks are 0 to {}", n - 1)]
+    RankRange {
+        /// The rank.
+        rank: usize,
+        /// Ranks of the group.
+        n: usize,
+    },
+    /// No ranks, or absurdly many.
+    #[error("a group of {n} ranks; 1 to {MAX_WORLD_SIZE} are allowed")]
+    Ranks {
+        /// The number given.
+        n: usize,
+    },
+    /// A root that is not in the group.
+    #[error("root {root} is not in a group of {n}; ranks are 0 to {}", n - 1)]
+    RootRange {
+        /// The root.
+        root: usize,
+        /// Ranks of the group.
+        n: usize,
+    },
+    /// A buffer of more elements than any machine can hold.
+    #[error("a buffer has more than {MAX_ELEMENTS} elements")]
+    TooManyElements,
+}
+
+fn ranks(n: usize) -> Result<usize, ProblemError> {
+    if n == 0 || n > MAX_WORLD_SIZE as usize {
+        return Err(ProblemError::Ranks { n });
+    }
+    Ok(n)
+}
+
+fn root_of(root: usize, n: usize) -> Result<usize, ProblemError> {
+    if root >= n {
+        return Err(ProblemError::RootRange { root, n });
+    }
+    Ok(root)
+}
+
+fn within_limit(elements: Option<usize>) -> Result<usize, ProblemError> {
+    elements
+        .filter(|elements| *elements <= MAX_ELEMENTS)
+        .ok_or(ProblemError::TooManyElements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_blocks_cover_everything_and_differ_by_one_at_most() {
+        for n in 1..20 {
+            for count in 0..50 {
+                let blocks = Blocks::even(count, n);
+                assert_eq!((blocks.count(), blocks.total()), (n, count));
+                for i in 0..n {
+                    let len = blocks.len(i);
+                    assert!(len == count / n || len == count.div_ceil(n), "{n} {count}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_have_the_lengths_of_the_table() {
+        let problem = Problem::gather_v(&[3, 0, 2], 2).expect("legal");
+        assert_eq!([0, 1, 2].map(|rank| problem.in_len(rank)), [3, 0, 2]);
+        assert_eq!([0, 1, 2].map(|rank| problem.out_len(rank)), [0, 0, 5]);
+        let problem = Problem::reduce_scatter_v(&[3, 0, 2]).expect("legal");
+        assert_eq!([0, 1, 2].map(|rank| problem.in_len(rank)), [5, 5, 5]);
+        assert_eq!([0, 1, 2].map(|rank| problem.out_len(rank)), [3, 0, 2]);
+        let matrix = Matrix::full(2, vec![1, 2, 3, 4]).expect("legal");
+        let problem = Problem::all_to_all_v(matrix);
+        assert_eq!([0, 1].map(|rank| problem.in_len(rank)), [3, 7]);
+        assert_eq!([0, 1].map(|rank| problem.out_len(rank)), [4, 6]);
+        assert_eq!(problem.in_place(0), None);
+    }
+
+    #[test]
+    fn illegal_problems_are_refused_with_what_is_allowed() {
+        assert_eq!(Problem::barrier(0), Err(ProblemError::Ranks { n: 0 }));
+        let error = Problem::reduce(4, 1, 4).expect_err("no such root");
+        assert_eq!(error, ProblemError::RootRange { root: 4, n: 4 });
+        assert!(error.to_string().contains("0 to 3"), "{error}");
+        assert_eq!(
+            Problem::all_gather(3, usize::MAX / 2),
+            Err(ProblemError::TooManyElements)
+        );
+        assert_eq!(
+            Blocks::of(&[usize::MAX, 2]),
+            Err(ProblemError::TooManyElements)
+        );
+        assert_eq!(
+            Matrix::full(2, vec![0; 3]),
+            Err(ProblemError::MatrixShape { n: 2, got: 3 })
+        );
+        assert_eq!(
+            Matrix::local(0, vec![1, 2], vec![3, 4]),
+            Err(ProblemError::OwnBlock {
+                sends: 1,
+                receives: 3
+            })
+        );
+    }
+}

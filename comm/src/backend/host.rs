@@ -1,0 +1,245 @@
+//! The host engine of one communicator: chooses the way of each call and keeps what lasts.
+//!
+//! | group | size | way |
+//! |---|---|---|
+//! | one rank | any | a copy |
+//! | all ranks share memory | small | payloads ride in the entries (`local`) |
+//! | all ranks share memory | large | a direct plan over staging (`direct`) |
+//! | else, or where the user's table says so | any | a message plan over streams (`links`, `message`) |
+//!
+//! - HOST-1: a call that was refused before its entry takes no sequence number, so a rank that
+//!   corrects its arguments is still in step.
+#![expect(unsafe_code, reason = "erased buffers are copied by address")]
+
+use super::direct::{Run, Staging};
+use super::links::{Links, Message};
+use super::local::{Exchange, Local, Ride};
+use super::vigil::Vigil;
+use super::{Counts, Failure, Request};
+use crate::algo::{self, Algorithm};
+use crate::error::ErrorKind;
+use crate::kernel;
+use crate::transport::shm::slot::{DONE, PAYLOAD_MAX};
+use crate::types::Collective;
+use crate::world::{Island, Retired};
+
+/// What a communicator keeps between calls.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    seq: u64,
+    local: Option<Local>,
+    staging: Option<Staging>,
+    links: Links,
+    /// A call failed half-way: peers may still read, and nothing says when they stop.
+    broken: bool,
+}
+
+impl Host {
+    /// Number of the last call that took one.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The last call failed half-way.
+    pub(crate) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Sends and receives messages.
+    pub(crate) fn exchange(
+        &mut self,
+        vigil: &Vigil<'_>,
+        messages: &[Message],
+    ) -> Result<(), Failure> {
+        self.links.exchange(vigil, messages)
+    }
+
+    /// Carries a call out.
+    pub(crate) fn run(&mut self, vigil: &Vigil<'_>, request: &Request<'_>) -> Result<(), Failure> {
+        let n = vigil.group.len();
+        if n == 1 {
+            self.seq += 1;
+            alone(request);
+            return Ok(());
+        }
+        let Some(island) = vigil.world.island_of(vigil.group) else {
+            let algorithm = self.choose(vigil, request, algo::Links::Message)?;
+            self.seq += 1;
+            return self.links.run(vigil, request, algorithm, self.seq, false);
+        };
+        check_row(request)?;
+        if self.local.is_none() {
+            island.reclaim(vigil.world);
+            self.local = Some(Local::establish(vigil, island)?);
+        }
+        let result = self.run_local(vigil, request, island);
+        if result
+            .as_ref()
+            .map_or_else(|failure| failure.usable, |()| true)
+            && let Some(local) = &self.local
+        {
+            local.slot.advance(self.seq, DONE);
+        }
+        result
+    }
+
+    fn run_local(
+        &mut self,
+        vigil: &Vigil<'_>,
+        request: &Request<'_>,
+        island: &Island,
+    ) -> Result<(), Failure> {
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
+        let ride = local.ride(request);
+        let splits = matches!(request.counts, Counts::Splits { .. });
+        let chosen = match &vigil.world.table {
+            // The user's table may send even small calls over messages.
+            Some(_) => Some(self.choose(vigil, request, algo::Links::Direct)?),
+            None => None,
+        };
+        let by_message = chosen.is_some_and(|chosen| chosen.links == algo::Links::Message);
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
+        if by_message {
+            self.seq += 1;
+            local
+                .exchange(vigil, request, self.seq, Ride::Staged, 0)
+                .map_err(fatal_unless_judged)?;
+            let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
+            self.links.run(vigil, request, algorithm, self.seq, true)?;
+        } else if ride == Ride::Inline && !splits {
+            self.seq += 1;
+            let exchange = local
+                .exchange(vigil, request, self.seq, ride, 0)
+                .map_err(fatal_unless_judged)?;
+            exchange.finish(request, vigil.group.me);
+        } else {
+            let algorithm = match chosen {
+                Some(algorithm) => algorithm,
+                None => self.choose(vigil, request, algo::Links::Direct)?,
+            };
+            self.run_staged(vigil, request, island, ride, algorithm)?;
+        }
+        Ok(())
+    }
+
+    fn run_staged(
+        &mut self,
+        vigil: &Vigil<'_>,
+        request: &Request<'_>,
+        island: &Island,
+        ride: Ride,
+        algorithm: &'static Algorithm,
+    ) -> Result<(), Failure> {
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
+        let staging = match &mut self.staging {
+            Some(staging) => staging,
+            empty => empty.insert(Staging::take(&island.heap)?),
+        };
+        self.seq += 1;
+        let (seq, offset) = (self.seq, staging.offset());
+        let exchange = |local: &mut Local| -> Result<Exchange, Failure> {
+            local
+                .exchange(vigil, request, seq, ride, offset)
+                .map_err(fatal_unless_judged)
+        };
+        if matches!(request.counts, Counts::Splits { .. }) {
+            // Only the rows of all ranks tell how much there is to move.
+            let exchange = exchange(local)?;
+            if exchange.all_inline(request.dtype) {
+                exchange.finish(request, vigil.group.me);
+                return Ok(());
+            }
+            let run = Run::new(vigil, local, request, algorithm, seq, Some(&exchange));
+            return run.finish(staging, &exchange, false);
+        }
+        Run::new(vigil, local, request, algorithm, seq, None).expose_first(staging)?;
+        let exchange = exchange(local)?;
+        Run::new(vigil, local, request, algorithm, seq, None).finish(staging, &exchange, true)
+    }
+
+    fn choose(
+        &self,
+        vigil: &Vigil<'_>,
+        request: &Request<'_>,
+        links: algo::Links,
+    ) -> Result<&'static Algorithm, Failure> {
+        let n = vigil.group.len();
+        let largest = match request.counts {
+            Counts::Uniform(count) => match request.collective {
+                Collective::AllReduce | Collective::Broadcast | Collective::Reduce => count,
+                _ => count.saturating_mul(n),
+            },
+            Counts::Blocks(counts) => counts.iter().sum(),
+            Counts::Splits { .. } => 0,
+        };
+        let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
+        let selected = match &vigil.world.table {
+            Some(table) => table.select(request.collective, bytes, n, links),
+            None => algo::select(request.collective, bytes, n, links),
+        };
+        selected.map_err(|error| {
+            ErrorKind::Unsupported {
+                what: format!("{} of {bytes} bytes on {n} ranks", request.collective),
+                why: error.to_string(),
+            }
+            .into()
+        })
+    }
+
+    /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.
+    pub(crate) fn retire(&mut self, key: u64) -> Option<Retired> {
+        let rings = self.links.retire();
+        let local = self.local.take();
+        if local.is_none() && rings.is_empty() {
+            return None;
+        }
+        let staging = self.staging.take();
+        Some(Retired {
+            key,
+            seq: self.seq,
+            broken: self.broken,
+            local,
+            staging,
+            rings,
+        })
+    }
+}
+
+/// A mismatch leaves all ranks in step; anything else that ends an exchange does not.
+fn fatal_unless_judged(kind: ErrorKind) -> Failure {
+    Failure {
+        usable: matches!(kind, ErrorKind::Mismatch { .. }),
+        ..Failure::from(kind)
+    }
+}
+
+/// The row of counts must fit the entry.
+fn check_row(request: &Request<'_>) -> Result<(), ErrorKind> {
+    let row = request.row().len();
+    if row * size_of::<u64>() <= PAYLOAD_MAX {
+        return Ok(());
+    }
+    Err(ErrorKind::Unsupported {
+        what: format!("{} with {row} counts", request.collective),
+        why: format!(
+            "at most {} fit the exchange",
+            PAYLOAD_MAX / size_of::<u64>()
+        ),
+    })
+}
+
+/// A group of one: what it sends is what it receives.
+fn alone(request: &Request<'_>) {
+    let count = request.send_count(1, 0).min(request.recv_count(1, 0));
+    if !std::ptr::eq(request.send, request.recv) {
+        // SAFETY: both buffers hold `count` elements (checked by the collective layer) and are
+        // either the same memory or apart.
+        unsafe { kernel::copy(request.recv, request.send, count * request.dtype.size()) };
+    }
+}

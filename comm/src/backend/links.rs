@@ -1,0 +1,388 @@
+//! The streams of a group, and what runs over them: message plans and point-to-point messages.
+//!
+//! A stream is made when a call first needs it. Between ranks that share memory it is a ring in
+//! the heap of the rank with the lower index, which publishes it under a key that both sides
+//! derive; otherwise it is a TCP connection.
+//!
+//! - LINKS-1: point-to-point messages have streams of their own (a *plane*), so they neither wait
+//!   for nor disturb collectives of the same group.
+//! - LINKS-2: the lower side makes the stream and never waits for that; the upper side waits. So
+//!   waiting for streams goes down the ranks and cannot go round in a circle.
+#![expect(unsafe_code, reason = "message runs work on erased buffers")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::message::{
+    Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
+};
+use super::vigil::Vigil;
+use super::{Counts, Failure, Request, local};
+use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
+use crate::error::{ErrorKind, Field};
+use crate::sync::Deadline;
+use crate::transport::shm::slot::Entry;
+use crate::transport::{CallTag, Stream, TagField};
+use crate::types::Collective;
+
+mod open;
+mod point;
+
+pub(crate) use open::RingBlock;
+pub(crate) use point::Message;
+
+/// Plans that one communicator remembers. Programs call with few shapes, over and over.
+const PLANS_MAX: usize = 64;
+/// How long a broken link may wait for the control plane to say why it broke: the news of a death
+/// and the end of a connection travel by different ways.
+const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Which of a group's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plane {
+    Collective = 0,
+    PointToPoint = 1,
+}
+
+/// The streams of one communicator, made on first use.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    collective: Vec<Option<Box<dyn Stream>>>,
+    point: Vec<Option<Box<dyn Stream>>>,
+    rings: Vec<RingBlock>,
+    workspace: Workspace,
+    plans: HashMap<PlanKey, Arc<Plan>>,
+    counters: point::Counters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PlanKey {
+    collective: Collective,
+    algorithm: &'static str,
+    count: usize,
+    root: usize,
+    in_place: bool,
+}
+
+impl Links {
+    /// Runs a collective as a message plan. `checked` says that the ranks have compared their
+    /// calls already.
+    pub(crate) fn run(
+        &mut self,
+        vigil: &Vigil<'_>,
+        request: &Request<'_>,
+        algorithm: &'static Algorithm,
+        seq: u64,
+        checked: bool,
+    ) -> Result<(), Failure> {
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let plan = self
+            .plan(request, algorithm, n, me)
+            .map_err(|why| ErrorKind::Unsupported {
+                what: format!("{} by {}", request.collective, algorithm.name),
+                why,
+            })?;
+        self.open(vigil, Plane::Collective, peers_of(&plan))?;
+        let call = MessageCall {
+            rank: me,
+            ranks: n,
+            group: vigil.group.key,
+            seq,
+            tag: tag_of(request, algorithm, checked),
+            dtype: request.dtype,
+            op: request.collective.reduces().then_some(request.op),
+            checksum: vigil.world.checksum,
+        };
+        let buffers = Buffers {
+            send: request.send,
+            send_count: plan_send_count(request, n, me),
+            recv: request.recv,
+            recv_count: request.recv_count(n, me),
+        };
+        let workspace = std::mem::take(&mut self.workspace);
+        // SAFETY: the collective layer holds the borrows of both buffers until this call returns,
+        // and the run does not outlive it.
+        let run = unsafe { MessageRun::new(plan, call, buffers, workspace) };
+        let run = run.map_err(|error| translate(vigil, &error))?;
+        let (outcome, run) = drive(vigil, run, &mut self.collective);
+        let (round, of) = run.rounds();
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        self.workspace = run.into_workspace();
+        outcome.map_err(|kind| Failure {
+            kind,
+            round: Some((number(round + 1), number(of))),
+            // Streams may stand in the middle of a message: the group cannot go on over them.
+            usable: false,
+        })
+    }
+
+    fn plan(
+        &mut self,
+        request: &Request<'_>,
+        algorithm: &'static Algorithm,
+        n: usize,
+        me: usize,
+    ) -> Result<Arc<Plan>, String> {
+        let in_place = request.overlaps(n, me);
+        let key = match request.counts {
+            Counts::Uniform(count) => Some(PlanKey {
+                collective: request.collective,
+                algorithm: algorithm.name,
+                count,
+                root: request.root,
+                in_place,
+            }),
+            Counts::Blocks(_) | Counts::Splits { .. } => None,
+        };
+        if let Some(plan) = key.and_then(|key| self.plans.get(&key)) {
+            return Ok(Arc::clone(plan));
+        }
+        let problem = problem(request, n, me).map_err(|error| error.to_string())?;
+        let plan = algorithm
+            .plan(&problem, me, in_place)
+            .map_err(|error| error.to_string())?;
+        let plan = Arc::new(plan);
+        if let Some(key) = key {
+            if self.plans.len() >= PLANS_MAX {
+                self.plans.clear();
+            }
+            self.plans.insert(key, Arc::clone(&plan));
+        }
+        Ok(plan)
+    }
+}
+
+/// Polls a run to its end, waiting as the vigil waits.
+fn drive(
+    vigil: &Vigil<'_>,
+    run: MessageRun,
+    streams: &mut [Option<Box<dyn Stream>>],
+) -> (Result<(), ErrorKind>, MessageRun) {
+    let run = RefCell::new(run);
+    let outcome = Cell::new(Ok(Progress::Moved));
+    let mut ready = || {
+        outcome.set(run.borrow_mut().poll(streams));
+        outcome.get() != Ok(Progress::Blocked)
+    };
+    let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
+    let result = loop {
+        if let Err(kind) = vigil.wait(None, &mut ready, missing) {
+            break Err(kind);
+        }
+        match outcome.get() {
+            Ok(Progress::Done) => break Ok(()),
+            Ok(Progress::Blocked | Progress::Moved) => {}
+            Err(error) => break Err(explain(vigil, &error)),
+        }
+    };
+    (result, run.into_inner())
+}
+
+/// The peers that are waited for, those first from whom something is to come: who does not send is
+/// the likelier culprit.
+fn by_blame(waits: impl Iterator<Item = (Direction, usize)>) -> Vec<usize> {
+    let waits: Vec<(Direction, usize)> = waits.collect();
+    let mut peers: Vec<usize> = Vec::new();
+    for wanted in [Direction::Recv, Direction::Send] {
+        for (direction, peer) in &waits {
+            if *direction == wanted && !peers.contains(peer) {
+                peers.push(*peer);
+            }
+        }
+    }
+    peers
+}
+
+/// The error of a run in the words of the layers above. Where a link broke, the control plane
+/// knows better why: it is given a moment to say so.
+fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
+    let (MessageError::Link { peer, .. } | MessageError::PeerAborted { peer, .. }) = error else {
+        return translate(vigil, error);
+    };
+    let patience = NEWS_TIMEOUT.min(vigil.deadline.left());
+    let listening = Vigil {
+        deadline: Deadline::after(patience),
+        ..*vigil
+    };
+    match listening.wait(None, || false, || vec![*peer]) {
+        Err(ErrorKind::Stalled { .. }) | Ok(()) => translate(vigil, error),
+        Err(news) => news,
+    }
+}
+
+fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
+    let members = &vigil.group.members;
+    let mine = members[vigil.group.me];
+    let transport = |peer: usize| ErrorKind::Transport {
+        peer: members.get(peer).copied().unwrap_or(mine),
+        what: error.to_string(),
+    };
+    let differs = |peer: usize, field, mine_says: String, theirs: String| ErrorKind::Mismatch {
+        field,
+        rank: mine,
+        mine: mine_says,
+        peer: members[peer],
+        theirs,
+    };
+    match error {
+        MessageError::Mismatch {
+            peer,
+            field,
+            mine,
+            theirs,
+        } => differs(*peer, field_of(*field), describe(mine), describe(theirs)),
+        MessageError::Length {
+            peer, mine, theirs, ..
+        } => differs(
+            *peer,
+            Field::Splits,
+            format!("{mine} bytes expected from rank {}", members[*peer]),
+            format!("{theirs} bytes for rank {}", members[vigil.group.me]),
+        ),
+        MessageError::OutOfStep {
+            peer,
+            what: StepField::Seq,
+            mine,
+            theirs,
+        } => differs(
+            *peer,
+            Field::Sequence,
+            format!("call {mine}"),
+            format!("call {theirs}"),
+        ),
+        MessageError::Checksum { peer, .. } | MessageError::Frame { peer, .. } => {
+            ErrorKind::Malformed {
+                what: "message".to_owned(),
+                peer: members[*peer],
+                detail: error.to_string(),
+            }
+        }
+        MessageError::NoMemory { bytes } => ErrorKind::Resource {
+            what: "memory".to_owned(),
+            need: format!("{bytes} bytes of scratch"),
+            have: "less than that".to_owned(),
+        },
+        MessageError::Link { peer, .. }
+        | MessageError::NoLink { peer }
+        | MessageError::OutOfStep { peer, .. }
+        | MessageError::PeerAborted { peer, .. } => transport(*peer),
+        MessageError::Plan { .. } => transport(vigil.group.me),
+    }
+}
+
+fn field_of(field: TagField) -> Field {
+    match field {
+        TagField::Collective | TagField::Algo => Field::Collective,
+        TagField::Count => Field::Count,
+        TagField::CountHash => Field::Splits,
+        TagField::DType => Field::Dtype,
+        TagField::Op => Field::Op,
+        TagField::Root => Field::Root,
+    }
+}
+
+fn describe(tag: &CallTag) -> String {
+    let root = if tag.root == CallTag::NO_ROOT {
+        0
+    } else {
+        u64::from(tag.root) + 1
+    };
+    let call = u64::from(tag.collective)
+        | u64::from(tag.dtype) << 8
+        | u64::from(tag.op) << 16
+        | root << 32;
+    let text = local::describe(&Entry {
+        call,
+        count: tag.count,
+        ..Entry::default()
+    });
+    if tag.algo == 0 {
+        text
+    } else {
+        format!("{text} by algorithm {}", tag.algo)
+    }
+}
+
+/// What the ranks of a message plan compare.
+fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -> CallTag {
+    let place = crate::algo::ALGORITHMS
+        .iter()
+        .filter(|other| other.collectives.contains(&request.collective))
+        .position(|other| other.name == algorithm.name);
+    let hash = match request.counts {
+        Counts::Blocks(counts) if !checked => {
+            let mut hasher = crc32fast::Hasher::new();
+            counts
+                .iter()
+                .for_each(|count| hasher.update(&count.to_le_bytes()));
+            hasher.finalize()
+        }
+        _ => 0,
+    };
+    CallTag {
+        collective: request.collective as u8,
+        dtype: request.dtype as u8,
+        op: if request.collective.reduces() {
+            request.op as u8
+        } else {
+            0
+        },
+        algo: place
+            .and_then(|place| u8::try_from(place + 1).ok())
+            .unwrap_or(0),
+        root: match u32::try_from(request.root) {
+            Ok(root) if request.collective.is_rooted() => root,
+            _ => CallTag::NO_ROOT,
+        },
+        count: request.common_count(),
+        count_hash: hash,
+    }
+}
+
+fn peers_of(plan: &Plan) -> impl Iterator<Item = usize> + Clone {
+    plan.rounds
+        .iter()
+        .flat_map(|round| &round.steps)
+        .filter_map(|step| match step {
+            Step::Send { to, .. } => Some(*to),
+            Step::Recv { from, .. } | Step::RecvReduce { from, .. } => Some(*from),
+            Step::Copy { .. }
+            | Step::Expose { .. }
+            | Step::Pull { .. }
+            | Step::PullReduce { .. }
+            | Step::Reduce { .. } => None,
+        })
+}
+
+/// The send buffer as plans see it: a broadcast has none, its one buffer is `Out`.
+fn plan_send_count(request: &Request<'_>, n: usize, me: usize) -> usize {
+    if request.collective == Collective::Broadcast {
+        0
+    } else {
+        request.send_count(n, me)
+    }
+}
+
+fn problem(request: &Request<'_>, n: usize, me: usize) -> Result<Problem, ProblemError> {
+    let root = request.root;
+    match (request.collective, request.counts) {
+        (Collective::AllReduce, Counts::Uniform(count)) => Problem::all_reduce(n, count),
+        (Collective::Reduce, Counts::Uniform(count)) => Problem::reduce(n, count, root),
+        (Collective::Broadcast, Counts::Uniform(count)) => Problem::broadcast(n, count, root),
+        (Collective::AllGather, Counts::Uniform(count)) => Problem::all_gather(n, count),
+        (Collective::ReduceScatter, Counts::Uniform(count)) => Problem::reduce_scatter(n, count),
+        (Collective::AllToAll, Counts::Uniform(count)) => Problem::all_to_all(n, count),
+        (Collective::Gather, Counts::Uniform(count)) => Problem::gather(n, count, root),
+        (Collective::Scatter, Counts::Uniform(count)) => Problem::scatter(n, count, root),
+        (Collective::AllGatherV, Counts::Blocks(counts)) => Problem::all_gather_v(counts),
+        (Collective::ReduceScatterV, Counts::Blocks(counts)) => Problem::reduce_scatter_v(counts),
+        (Collective::GatherV, Counts::Blocks(counts)) => Problem::gather_v(counts, root),
+        (Collective::ScatterV, Counts::Blocks(counts)) => Problem::scatter_v(counts, root),
+        (Collective::AllToAllV, Counts::Splits { send, recv }) => Ok(Problem::all_to_all_v(
+            Matrix::local(me, send.to_vec(), recv.to_vec())?,
+        )),
+        _ => Problem::barrier(n),
+    }
+}

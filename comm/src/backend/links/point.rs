@@ -1,0 +1,200 @@
+//! Point-to-point messages: each is a message plan of one step, and those of one batch progress
+//! together.
+//!
+//! - POINT-1: messages from one rank to another arrive in the order of the calls. Of a batch, only
+//!   the first unfinished message of each peer and direction is polled.
+#![expect(unsafe_code, reason = "message runs work on erased buffers")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Links, Plane, by_blame, explain, translate};
+use crate::algo::{self, Plan, Round, Space, Span, Step};
+use crate::backend::Failure;
+use crate::backend::message::{
+    Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, Workspace,
+};
+use crate::backend::vigil::Vigil;
+use crate::kernel;
+use crate::transport::{CallTag, Stream};
+use crate::types::{Collective, DType};
+
+/// One message of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) direction: Direction,
+    /// Index of the other rank in the group; may be this rank.
+    pub(crate) peer: usize,
+    pub(crate) dtype: DType,
+    pub(crate) count: usize,
+    /// The buffer: read for `Send`, written for `Recv`.
+    pub(crate) buffer: *mut u8,
+}
+
+/// How many messages went each way between this rank and each peer.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(HashMap<(Direction, usize), u64>);
+
+impl Counters {
+    fn next(&mut self, direction: Direction, peer: usize) -> u64 {
+        let count = self.0.entry((direction, peer)).or_insert(0);
+        *count += 1;
+        *count
+    }
+}
+
+/// A message under way.
+struct Running {
+    message: Message,
+    run: MessageRun,
+    done: bool,
+}
+
+impl Links {
+    /// Carries out a batch: returns when all its messages are through. Messages of a rank to
+    /// itself are matched within the batch, in order (checked by the collective layer).
+    pub(crate) fn exchange(
+        &mut self,
+        vigil: &Vigil<'_>,
+        messages: &[Message],
+    ) -> Result<(), Failure> {
+        let me = vigil.group.me;
+        copy_to_self(messages, me);
+        let others = messages.iter().filter(|message| message.peer != me);
+        let peers = others.clone().map(|message| message.peer);
+        self.open(vigil, Plane::PointToPoint, peers)?;
+        let mut running = Vec::new();
+        for message in others {
+            let seq = self.counters.next(message.direction, message.peer);
+            let run = start(vigil, message, seq).map_err(|error| translate(vigil, &error))?;
+            running.push(Running {
+                message: *message,
+                run,
+                done: false,
+            });
+        }
+        let running = RefCell::new(running);
+        let failed = Cell::new(None);
+        let streams = self.plane(Plane::PointToPoint);
+        let ready = || {
+            let mut running = running.borrow_mut();
+            pass(&mut running, streams, &failed);
+            failed.get().is_some() || running.iter().all(|message| message.done)
+        };
+        let missing = || {
+            let running = running.borrow();
+            let open = running.iter().filter(|one| !one.done);
+            by_blame(open.map(|one| (one.message.direction, one.message.peer)))
+        };
+        let waited = vigil.wait(None, ready, missing);
+        let result = match failed.get() {
+            Some(error) => Err(explain(vigil, &error)),
+            None => waited,
+        };
+        result.map_err(|kind| Failure {
+            usable: false,
+            ..Failure::from(kind)
+        })
+    }
+}
+
+/// Polls every message that is first in its line, until nothing moves.
+fn pass(
+    running: &mut [Running],
+    streams: &mut [Option<Box<dyn Stream>>],
+    failed: &Cell<Option<MessageError>>,
+) {
+    let mut lines: Vec<(Direction, usize)> = Vec::with_capacity(running.len());
+    for one in running.iter_mut().filter(|one| !one.done) {
+        let line = (one.message.direction, one.message.peer);
+        if lines.contains(&line) {
+            continue;
+        }
+        loop {
+            match one.run.poll(streams) {
+                Ok(Progress::Done) => {
+                    one.done = true;
+                    break;
+                }
+                Ok(Progress::Moved) => {}
+                Ok(Progress::Blocked) => {
+                    lines.push(line);
+                    break;
+                }
+                Err(error) => {
+                    failed.set(Some(error));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, MessageError> {
+    // A message of no elements still says that it came: one element whose value does not matter.
+    let empty = message.count == 0;
+    let space = match (empty, message.direction) {
+        (true, _) => Space::Scratch,
+        (false, Direction::Send) => Space::In,
+        (false, Direction::Recv) => Space::Out,
+    };
+    let span = Span::new(space, 0, message.count.max(1));
+    let step = match message.direction {
+        Direction::Send => Step::Send {
+            to: message.peer,
+            src: span,
+        },
+        Direction::Recv => Step::Recv {
+            from: message.peer,
+            dst: span,
+        },
+    };
+    let plan = Plan {
+        rounds: vec![Round { steps: vec![step] }],
+        scratch: usize::from(empty),
+        in_place: true,
+        links: algo::Links::Message,
+    };
+    let call = MessageCall {
+        rank: vigil.group.me,
+        ranks: vigil.group.len(),
+        group: vigil.group.key,
+        seq,
+        tag: CallTag {
+            collective: Collective::SendRecvBatch as u8,
+            dtype: message.dtype as u8,
+            op: 0,
+            algo: 0,
+            root: CallTag::NO_ROOT,
+            count: message.count as u64,
+            count_hash: 0,
+        },
+        dtype: message.dtype,
+        op: None,
+        checksum: vigil.world.checksum,
+    };
+    let sends = message.direction == Direction::Send;
+    let buffers = Buffers {
+        send: message.buffer.cast_const(),
+        send_count: if sends { message.count } else { 0 },
+        recv: message.buffer,
+        recv_count: if sends { 0 } else { message.count },
+    };
+    // SAFETY: the collective layer holds the borrow of the buffer until the batch returns.
+    unsafe { MessageRun::new(Arc::new(plan), call, buffers, Workspace::default()) }
+}
+
+fn copy_to_self(messages: &[Message], me: usize) {
+    let own = |direction| {
+        messages
+            .iter()
+            .filter(move |one| one.peer == me && one.direction == direction)
+    };
+    for (send, recv) in own(Direction::Send).zip(own(Direction::Recv)) {
+        let bytes = send.count * send.dtype.size();
+        // SAFETY: the collective layer checked that both have this many elements of one type and
+        // are different buffers.
+        unsafe { kernel::copy(recv.buffer, send.buffer.cast_const(), bytes) };
+    }
+}

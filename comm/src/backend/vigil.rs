@@ -1,0 +1,90 @@
+//! Waiting with open eyes: for peers' progress, until the deadline, and not a moment longer than
+//! the fate of the peers allows.
+
+use crate::error::ErrorKind;
+use crate::group::Identity;
+use crate::sync::Deadline;
+use crate::transport::shm::wait::{self, Bell, Interrupted};
+use crate::types::Rank;
+use crate::world::WorldInner;
+
+/// One call's way of waiting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vigil<'a> {
+    pub(crate) world: &'a WorldInner,
+    pub(crate) group: &'a Identity,
+    pub(crate) deadline: Deadline,
+}
+
+impl Vigil<'_> {
+    /// Waits until `ready`. `missing` names the peers (indices) that this wait is for: they are
+    /// blamed if the deadline passes, and the wait ends early if one of them is gone.
+    pub(crate) fn wait(
+        &self,
+        bell: Option<Bell<'_>>,
+        mut ready: impl FnMut() -> bool,
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), ErrorKind> {
+        let status = &self.world.status;
+        // As long as nothing ever happened nobody needs to look; after that each wait looks once,
+        // since the peers it waits for may have gone before it began.
+        let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
+        loop {
+            let word = status.epoch_word();
+            let waited = wait::until(self.world.pace, self.deadline, word, seen, bell, &mut ready);
+            match waited {
+                Ok(()) => return Ok(()),
+                Err(Interrupted::Deadline) => return Err(self.stalled(&missing())),
+                Err(Interrupted::Epoch) => {
+                    seen = status.epoch();
+                    if let Err(kind) = self.look(&missing()) {
+                        // What a peer did before it went counts.
+                        return if ready() { Ok(()) } else { Err(kind) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the fate of the group or of these peers ends the call.
+    pub(crate) fn look(&self, missing: &[usize]) -> Result<(), ErrorKind> {
+        let status = &self.world.status;
+        if let Some(notice) = status.notice(self.group.key) {
+            return Err(match notice.kind {
+                // All ranks report one mismatch in the same words.
+                ErrorKind::Mismatch { .. } => notice.kind,
+                kind => ErrorKind::PeerAborted {
+                    origin: Rank(notice.origin),
+                    reason: kind.to_string(),
+                    cause: Box::new(kind),
+                },
+            });
+        }
+        for peer in missing {
+            let rank = self.group.members[*peer];
+            if let Some(gone) = status.gone(rank) {
+                return Err(ErrorKind::PeerClosed {
+                    peer: rank,
+                    how: gone.how,
+                    orderly: gone.orderly,
+                });
+            }
+        }
+        match status.cut_off() {
+            Some(why) => Err(ErrorKind::Orphaned { why }),
+            None => Ok(()),
+        }
+    }
+
+    /// The error of a wait whose time is up.
+    pub(crate) fn stalled(&self, missing: &[usize]) -> ErrorKind {
+        let waited = self.deadline.elapsed().as_millis();
+        ErrorKind::Stalled {
+            waiting_for: missing
+                .iter()
+                .map(|peer| self.group.members[*peer])
+                .collect(),
+            waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
+        }
+    }
+}

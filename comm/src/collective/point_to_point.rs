@@ -1,0 +1,139 @@
+//! `send`, `recv` and batches of them.
+
+use std::marker::PhantomData;
+
+use super::{Call, Communicator};
+use crate::backend::links::Message;
+use crate::backend::message::Direction;
+use crate::buffer::Element;
+use crate::error::CommError;
+use crate::types::{Collective, DType};
+
+/// One message of a batch.
+#[derive(Debug)]
+pub struct PointToPoint<'a> {
+    message: Message,
+    buffer: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> PointToPoint<'a> {
+    /// A message to the member with index `peer`.
+    #[must_use]
+    pub fn send<T: Element>(sendbuf: &'a [T], peer: usize) -> Self {
+        let start = sendbuf.as_ptr().cast::<u8>().cast_mut();
+        Self::new(Direction::Send, peer, T::DTYPE, sendbuf.len(), start)
+    }
+
+    /// A message from the member with index `peer`.
+    #[must_use]
+    pub fn recv<T: Element>(recvbuf: &'a mut [T], peer: usize) -> Self {
+        let start = recvbuf.as_mut_ptr().cast();
+        Self::new(Direction::Recv, peer, T::DTYPE, recvbuf.len(), start)
+    }
+
+    fn new(direction: Direction, peer: usize, dtype: DType, count: usize, buffer: *mut u8) -> Self {
+        let message = Message {
+            direction,
+            peer,
+            dtype,
+            count,
+            buffer,
+        };
+        Self {
+            message,
+            buffer: PhantomData,
+        }
+    }
+}
+
+/// Most messages of one batch: bounds what one call allocates.
+pub const BATCH_MAX: usize = 65_536;
+
+impl Communicator {
+    /// Sends a message to the member with index `peer`, which must receive it with the same
+    /// element type and count.
+    ///
+    /// Messages between two ranks arrive in the order of the calls. The call returns when
+    /// `sendbuf` may be reused: for a short message that can be before the peer receives it, for a
+    /// long one it is not. Sending to oneself is possible only in a batch with its receive.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a peer outside the group or this rank itself.
+    ///
+    /// **Source**: MPI-4 section 3.2 (`MPI_Send`), `HcclSend`, `ncclSend`.
+    pub fn send<T: Element>(&self, sendbuf: &[T], peer: usize) -> Result<(), CommError> {
+        let call = Call::new::<T>(Collective::Send, sendbuf.len());
+        self.batch(call, &[PointToPoint::send(sendbuf, peer)])
+    }
+
+    /// Receives a message from the member with index `peer`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a peer outside the group or this rank itself; `Mismatch` where the
+    /// message has another type or count, after which the group cannot be used for messages or
+    /// anything else.
+    ///
+    /// **Source**: MPI-4 section 3.2 (`MPI_Recv`), `HcclRecv`, `ncclRecv`.
+    pub fn recv<T: Element>(&self, recvbuf: &mut [T], peer: usize) -> Result<(), CommError> {
+        let call = Call::new::<T>(Collective::Recv, recvbuf.len());
+        self.batch(call, &[PointToPoint::recv(recvbuf, peer)])
+    }
+
+    /// Sends and receives several messages at once; returns when all are through.
+    ///
+    /// All progress together, so ranks may send to and receive from each other in any order
+    /// without blocking each other. Messages to this rank itself are matched with the receives
+    /// from itself in the same batch, in order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a peer outside the group, more than [`BATCH_MAX`] messages, or
+    /// messages to itself without a receive that fits.
+    ///
+    /// **Source**: `HcclBatchSendRecv`, `ncclGroupStart`/`ncclGroupEnd`.
+    pub fn batch_send_recv(&self, messages: &[PointToPoint<'_>]) -> Result<(), CommError> {
+        self.batch(Call::bare(Collective::SendRecvBatch), messages)
+    }
+
+    fn batch(&self, call: Call, messages: &[PointToPoint<'_>]) -> Result<(), CommError> {
+        if messages.len() > BATCH_MAX {
+            let (got, want) = (messages.len(), format!("at most {BATCH_MAX} messages"));
+            return Err(self.refuse(call, "the batch", format!("{got} messages"), want));
+        }
+        for message in messages {
+            self.check_index(call, "peer", message.message.peer)?;
+        }
+        self.check_own(call, messages)?;
+        let messages: Vec<Message> = messages.iter().map(|one| one.message).collect();
+        self.guarded(call, |host, vigil| host.exchange(vigil, &messages))
+    }
+
+    /// Messages to this rank itself must come in fitting pairs.
+    fn check_own(&self, call: Call, messages: &[PointToPoint<'_>]) -> Result<(), CommError> {
+        let me = self.rank();
+        let own = |direction| {
+            messages
+                .iter()
+                .map(|one| one.message)
+                .filter(move |one| one.peer == me && one.direction == direction)
+                .map(|one| (one.dtype, one.count))
+        };
+        let (sends, recvs) = (own(Direction::Send), own(Direction::Recv));
+        if sends.clone().eq(recvs.clone()) {
+            return Ok(());
+        }
+        let show = |messages: &mut dyn Iterator<Item = (DType, usize)>| {
+            let list: Vec<String> = messages.map(|(t, count)| format!("{t}[{count}]")).collect();
+            if list.is_empty() {
+                "none".to_owned()
+            } else {
+                list.join(", ")
+            }
+        };
+        let got = format!("{} to itself", show(&mut { sends }));
+        let want = format!(
+            "what it receives from itself in the same batch, {}",
+            show(&mut { recvs })
+        );
+        Err(self.refuse(call, "what this rank sends", got, want))
+    }
+}

@@ -1,0 +1,253 @@
+//! Asynchronous calls.
+//!
+//! Each communicator has one worker thread, made with the first asynchronous call. It runs what it
+//! is given in order; blocking calls wait for it, so the order of calls on the communicator is the
+//! order in which the program made them. Buffers move into the call and come back with its result:
+//! nobody can touch them in between.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam::channel::{Sender, unbounded};
+
+use super::{Communicator, lock};
+use crate::buffer::Element;
+use crate::error::CommError;
+use crate::sync::Deadline;
+use crate::types::ReduceOp;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The worker of a communicator, and the calls that it has still to do.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    queue: OnceLock<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    jobs: Sender<Job>,
+    pending: Arc<Pending>,
+    thread: thread::ThreadId,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    count: Mutex<usize>,
+    empty: Condvar,
+}
+
+impl Worker {
+    /// Waits until the asynchronous calls made before are done; `false` where the deadline passes
+    /// first. The worker itself never waits.
+    pub(super) fn wait_turn(&self, deadline: Deadline) -> bool {
+        let Some(queue) = self.queue.get() else {
+            return true;
+        };
+        if thread::current().id() == queue.thread {
+            return true;
+        }
+        let count = lock(&queue.pending.count);
+        let busy = |count: &mut usize| *count > 0;
+        let (_count, timeout) = queue
+            .pending
+            .empty
+            .wait_timeout_while(count, deadline.left(), busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        !timeout.timed_out()
+    }
+
+    fn submit(&self, job: Job) {
+        let queue = self.queue.get_or_init(start);
+        *lock(&queue.pending.count) += 1;
+        let pending = Arc::clone(&queue.pending);
+        let job: Job = Box::new(move || {
+            // Jobs catch their own panics, see `start`.
+            job();
+            let mut count = lock(&pending.count);
+            *count -= 1;
+            if *count == 0 {
+                pending.empty.notify_all();
+            }
+        });
+        // The worker lives as long as this sender, so the job is taken.
+        let _ = queue.jobs.send(job);
+    }
+}
+
+fn start() -> Queue {
+    let (jobs, inbox) = unbounded::<Job>();
+    let body = move || inbox.iter().for_each(|job| job());
+    // Detached: it ends when the communicator, and with it the sender, is dropped.
+    let thread = thread::spawn(body).thread().id();
+    Queue {
+        jobs,
+        pending: Arc::default(),
+        thread,
+    }
+}
+
+/// An asynchronous call: a promise of `T`.
+///
+/// Dropping it does not cancel the call; the call runs to its end, or to its deadline.
+pub struct Work<T> {
+    state: Arc<State<T>>,
+}
+
+struct State<T> {
+    /// `Err` holds the panic of the closure, which is passed on to who waits.
+    result: Mutex<Option<thread::Result<Result<T, CommError>>>>,
+    done: Condvar,
+}
+
+impl<T> fmt::Debug for Work<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work")
+            .field("done", &self.is_done())
+            .finish()
+    }
+}
+
+impl<T> Work<T> {
+    /// Whether the call has ended, well or not.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        lock(&self.state.result).is_some()
+    }
+
+    /// Waits for the end of the call, which its own deadline bounds.
+    ///
+    /// # Errors
+    /// The error of the call.
+    ///
+    /// # Panics
+    /// With the panic of the closure that was started.
+    pub fn wait(self) -> Result<T, CommError> {
+        let mut result = lock(&self.state.result);
+        loop {
+            if let Some(result) = result.take() {
+                return result.unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            result = self
+                .state
+                .done
+                .wait(result)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits at most `timeout`; gives the work back where it is not done by then.
+    ///
+    /// # Errors
+    /// `Err(self)` where the time is up.
+    ///
+    /// # Panics
+    /// As [`Work::wait`].
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, CommError>, Self> {
+        let result = lock(&self.state.result);
+        let (mut result, _) = self
+            .state
+            .done
+            .wait_timeout_while(result, timeout, |result| result.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let taken = result.take();
+        drop(result);
+        match taken {
+            Some(result) => Ok(result.unwrap_or_else(|panic| resume_unwind(panic))),
+            None => Err(self),
+        }
+    }
+}
+
+impl Communicator {
+    /// Runs `calls` on this communicator's worker thread, after all calls made before.
+    ///
+    /// Buffers move into the closure and come back in its result. All ranks start the same calls
+    /// in the same order. The closure must not wait for other work of this communicator.
+    ///
+    /// ```
+    /// use muster_comm::types::ReduceOp;
+    /// use muster_comm::world::World;
+    ///
+    /// World::threads(2, |world| {
+    ///     let (tp, dp) = (world.everyone()?, world.everyone()?);
+    ///     let tensor = vec![1.0_f32; 1000];
+    ///     let sum = tp.start(move |tp| {
+    ///         let mut tensor = tensor;
+    ///         tp.all_reduce_in_place(&mut tensor, ReduceOp::Sum)?;
+    ///         Ok(tensor)
+    ///     });
+    ///     dp.barrier()?; // meanwhile, on another group
+    ///     assert_eq!(sum.wait()?[0], 2.0);
+    ///     Ok::<_, muster_comm::error::CommError>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start<T: Send + 'static>(
+        &self,
+        calls: impl FnOnce(&Self) -> Result<T, CommError> + Send + 'static,
+    ) -> Work<T> {
+        let state = Arc::new(State {
+            result: Mutex::new(None),
+            done: Condvar::new(),
+        });
+        let (ours, comm) = (Arc::clone(&state), self.clone());
+        self.inner.worker.submit(Box::new(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| calls(&comm)));
+            // Before the result is known, so that who has it may destroy the group.
+            drop(comm);
+            *lock(&ours.result) = Some(result);
+            ours.done.notify_all();
+        }));
+        Work { state }
+    }
+
+    /// [`Communicator::all_reduce_in_place`] without waiting; the buffer comes back with the result.
+    pub fn all_reduce_async<T: Element>(&self, buffer: Vec<T>, op: ReduceOp) -> Work<Vec<T>> {
+        self.start(move |comm| {
+            let mut buffer = buffer;
+            comm.all_reduce_in_place(&mut buffer, op).map(|()| buffer)
+        })
+    }
+
+    /// [`Communicator::all_gather`] without waiting; gives all blocks.
+    pub fn all_gather_async<T: Element>(&self, sendbuf: Vec<T>) -> Work<Vec<T>> {
+        self.start(move |comm| {
+            let mut all = vec![T::zeroed(); sendbuf.len() * comm.size()];
+            comm.all_gather(&sendbuf, &mut all).map(|()| all)
+        })
+    }
+
+    /// [`Communicator::reduce_scatter`] without waiting; gives this rank's block.
+    pub fn reduce_scatter_async<T: Element>(&self, sendbuf: Vec<T>, op: ReduceOp) -> Work<Vec<T>> {
+        self.start(move |comm| {
+            let mut block = vec![T::zeroed(); sendbuf.len() / comm.size()];
+            comm.reduce_scatter(&sendbuf, &mut block, op)
+                .map(|()| block)
+        })
+    }
+
+    /// [`Communicator::all_to_all`] without waiting; gives what was received.
+    pub fn all_to_all_async<T: Element>(&self, sendbuf: Vec<T>) -> Work<Vec<T>> {
+        self.start(move |comm| {
+            let mut received = vec![T::zeroed(); sendbuf.len()];
+            comm.all_to_all(&sendbuf, &mut received).map(|()| received)
+        })
+    }
+
+    /// [`Communicator::broadcast`] without waiting; the buffer comes back with the root's data.
+    pub fn broadcast_async<T: Element>(&self, buffer: Vec<T>, root: usize) -> Work<Vec<T>> {
+        self.start(move |comm| {
+            let mut buffer = buffer;
+            comm.broadcast(&mut buffer, root).map(|()| buffer)
+        })
+    }
+
+    /// [`Communicator::barrier`] without waiting.
+    pub fn barrier_async(&self) -> Work<()> {
+        self.start(Self::barrier)
+    }
+}

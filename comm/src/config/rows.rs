@@ -1,0 +1,157 @@
+//! The table of variables that muster reads for itself: one self-describing row each.
+//!
+//! What launchers set is not here; each contract in [`crate::launch`] names its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::parse::{self, AlgoSource, IfName, TransportChoice};
+use crate::rendezvous::Endpoint;
+
+/// What can be said of a variable without knowing its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Name in the environment.
+    pub name: &'static str,
+    /// What holds where it is not set.
+    pub default: &'static str,
+    /// What may be written there.
+    pub allowed: &'static str,
+    /// What it does, one sentence.
+    pub meaning: &'static str,
+    /// Whether a text parses.
+    pub accepts: fn(&str) -> bool,
+}
+
+/// A variable together with the type it holds; read with [`super::Environment::read`].
+#[derive(Clone, Copy, Debug)]
+pub struct Row<T> {
+    pub(super) variable: Variable,
+    pub(super) parse: fn(&str) -> Option<T>,
+}
+
+impl<T> Row<T> {
+    /// The row without its type.
+    #[must_use]
+    pub const fn variable(&self) -> Variable {
+        self.variable
+    }
+}
+
+/// Declares the rows and the list of all of them, so that none can be missing from the list.
+macro_rules! table {
+    ($($row:ident: $type:ty = $name:literal, $parse:path, default $default:literal, allowed $allowed:literal, $meaning:literal;)*) => {
+        $(
+            #[doc = concat!("`", $name, "`: ", $meaning)]
+            pub const $row: Row<$type> = Row {
+                variable: Variable {
+                    name: $name,
+                    default: $default,
+                    allowed: $allowed,
+                    meaning: $meaning,
+                    accepts: |text| $parse(text).is_some(),
+                },
+                parse: $parse,
+            };
+        )*
+
+        /// Every variable that muster reads for itself, in the order of the documentation.
+        #[must_use]
+        pub fn rows() -> Vec<Variable> {
+            vec![$($row.variable()),*]
+        }
+    };
+}
+
+table! {
+    RANK: u32 = "MUSTER_RANK", parse::number,
+        default "from the launcher", allowed "a whole number from 0, less than the world size",
+        "Rank of this process; with MUSTER_WORLD_SIZE it outranks every launcher.";
+    WORLD_SIZE: u32 = "MUSTER_WORLD_SIZE", parse::world_size,
+        default "from the launcher", allowed "a whole number from 1 to 16777216",
+        "Number of ranks.";
+    LOCAL_RANK: u32 = "MUSTER_LOCAL_RANK", parse::number,
+        default "from the launcher", allowed "a whole number from 0, less than the local world size",
+        "Number of this rank among those of its host.";
+    LOCAL_WORLD_SIZE: u32 = "MUSTER_LOCAL_WORLD_SIZE", parse::world_size,
+        default "from the launcher", allowed "a whole number from 1 to the world size",
+        "Number of ranks on this host.";
+    NODE_RANK: u32 = "MUSTER_NODE_RANK", parse::number,
+        default "from the launcher", allowed "a whole number from 0, less than the number of nodes",
+        "Number of this host.";
+    NNODES: u32 = "MUSTER_NNODES", parse::positive,
+        default "from the launcher", allowed "a whole number from 1",
+        "Number of hosts.";
+    RENDEZVOUS: Endpoint = "MUSTER_RENDEZVOUS", parse::endpoint,
+        default "derived, see docs/launch.md", allowed "HOST:PORT or tcp://HOST:PORT, an IPv6 address in brackets",
+        "Where the ranks meet: an address of rank 0's host and a free port.";
+    JOB_ID: String = "MUSTER_JOB_ID", parse::job_id,
+        default "from the launcher", allowed "1 to 128 printable ASCII characters without spaces",
+        "Name of the job: ranks of another job are turned away.";
+    ATTEMPT: u32 = "MUSTER_ATTEMPT", parse::number,
+        default "from the launcher, else 0", allowed "a whole number from 0",
+        "Which start of the job this is: ranks of another attempt are turned away.";
+    SECRET_FD: i32 = "MUSTER_SECRET_FD", parse::descriptor,
+        default "none", allowed "a descriptor number: 0, or above 2",
+        "Inherited descriptor (pipe or file) from which the job secret is read.";
+    SECRET_FILE: PathBuf = "MUSTER_SECRET_FILE", parse::absolute_path,
+        default "a per-user file, see docs/launch.md", allowed "an absolute path",
+        "File that holds the job secret; must be ours and readable by nobody else.";
+    LAUNCHER_PID: u32 = "MUSTER_LAUNCHER_PID", parse::positive,
+        default "none", allowed "a process id",
+        "Process whose death ends this rank; set by muster for the ranks that it starts.";
+    DEADLINE_S: Duration = "MUSTER_DEADLINE_S", parse::deadline,
+        default "the command's own (verify: 30)", allowed "seconds, more than 0, up to 86400, decimals allowed",
+        "Longest time that one operation may wait.";
+    TRANSPORT: TransportChoice = "MUSTER_TRANSPORT", parse::transport,
+        default "auto", allowed "auto, shm or tcp",
+        "What carries bytes between ranks; auto is shared memory within a host and TCP between hosts.";
+    ALGO: AlgoSource = "MUSTER_ALGO", parse::algo,
+        default "the built-in table", allowed "lines of a selection table, or @FILE with such lines",
+        "Overrides which algorithm serves which collective and size.";
+    REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
+        default "chosen by world size", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
+        "Size of the shared memory region of each rank.";
+    SEED: u64 = "MUSTER_SEED", parse::seed,
+        default "random, printed", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
+        "Seed of everything random, to replay a run.";
+    IFNAME: IfName = "MUSTER_IFNAME", IfName::parse,
+        default "by route", allowed "names or beginnings of names of interfaces: eth  =eth0  ^docker,lo  ^=eth1",
+        "Network interfaces to use, in the syntax of HCCL_SOCKET_IFNAME.";
+    NO_COLOR: bool = "NO_COLOR", parse::present,
+        default "colours on a terminal", allowed "any text",
+        "Switches colours off.";
+    HOME: PathBuf = "HOME", parse::absolute_path,
+        default "none", allowed "an absolute path",
+        "Parent of .cache/muster, where the per-user secret lies when the session has no runtime directory or the job spans hosts.";
+    XDG_RUNTIME_DIR: PathBuf = "XDG_RUNTIME_DIR", parse::absolute_path,
+        default "none", allowed "an absolute path",
+        "Parent of muster/, where the per-user secret lies when all ranks are on one host.";
+    HCCL_SO_PATH: PathBuf = "HCCL_SO_PATH", parse::path,
+        default "none", allowed "a path",
+        "The vendor's collective library; tried before every other place.";
+    ASCEND_HOME_PATH: PathBuf = "ASCEND_HOME_PATH", parse::path,
+        default "none", allowed "a path",
+        "Root of the Ascend toolkit; its lib64 is searched.";
+    ASCEND_TOOLKIT_HOME: PathBuf = "ASCEND_TOOLKIT_HOME", parse::path,
+        default "none", allowed "a path",
+        "Root of the Ascend toolkit; its lib64 is searched after ASCEND_HOME_PATH.";
+    LD_LIBRARY_PATH: String = "LD_LIBRARY_PATH", parse::text,
+        default "none", allowed "any text",
+        "Read by the loader, not by muster; shown when the vendor library is not found.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_rows_are_filled_in() {
+        let rows = rows();
+        for (position, row) in rows.iter().enumerate() {
+            assert!(rows[..position].iter().all(|other| other.name != row.name));
+            assert!(!row.default.is_empty() && !row.allowed.is_empty());
+            assert!(row.meaning.ends_with('.'), "{}", row.name);
+        }
+    }
+}

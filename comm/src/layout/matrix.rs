@@ -1,0 +1,598 @@
+//! Matrices: a layout written in a few letters, `tp2ep4@8`.
+//!
+//! A matrix is axes with sizes, in any sequence, and optionally `@` and the world size. Case does
+//! not matter; `tp2xep4`, `tp=2,ep=4` and `TP2-EP4` are the same matrix. Without a world size it
+//! is the smallest legal one, so `tp3ep4` stands for 12 ranks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::closest;
+
+use super::axis::Param;
+use super::error::{LayoutError, did_you_mean};
+use super::presets::Preset;
+use super::{Layout, LayoutBuilder, order};
+
+/// Longest matrix that is read. The longest sensible one has some thirty characters.
+pub const MAX_MATRIX_CHARS: usize = 96;
+
+/// The axes of a matrix, in the sequence of its canonical name.
+const AXES: [Param; 6] = [
+    Param::Tp,
+    Param::Cp,
+    Param::Pp,
+    Param::Dp,
+    Param::Ep,
+    Param::Etp,
+];
+
+/// What people write for an axis that has another name here.
+const ALIASES: [(&str, &str); 9] = [
+    ("data", "dp"),
+    ("expert", "ep"),
+    ("mp", "tp"),
+    ("pipeline", "pp"),
+    ("seq", "cp"),
+    ("sp", "cp"),
+    ("tensor", "tp"),
+    ("world", "@"),
+    ("ws", "@"),
+];
+
+/// Sizes of the axes and a world, legal in Megatron's default order.
+///
+/// Travels and is stored as its canonical name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Matrix {
+    world: u32,
+    /// By place in [`AXES`]; dp and etp only if they were written.
+    sizes: [Option<u32>; AXES.len()],
+}
+
+impl Matrix {
+    /// Number of ranks.
+    #[must_use]
+    pub fn world_size(&self) -> u32 {
+        self.world
+    }
+
+    /// A builder with the sizes of the matrix, for another order or an etp of one's own.
+    #[must_use]
+    pub fn builder(&self) -> LayoutBuilder {
+        let sizes = self.sizes.map(|size| size.map(i64::from));
+        builder(self.world.into(), &sizes)
+    }
+
+    /// The layout in Megatron's default order.
+    ///
+    /// # Errors
+    /// None: a matrix that exists was found legal when it was read.
+    pub fn layout(&self) -> Result<Layout, LayoutError> {
+        self.builder().build()
+    }
+
+    /// The name for tables: `TP2xEP4@8`, or `single rank`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        if self.world == 1 {
+            return "single rank".to_owned();
+        }
+        let words: Vec<_> = self.words().map(|word| word.to_uppercase()).collect();
+        format!("{}@{}", words.join("x"), self.world)
+    }
+
+    fn words(&self) -> impl Iterator<Item = String> + '_ {
+        let written = AXES
+            .iter()
+            .zip(self.sizes)
+            .filter_map(|(axis, size)| size.map(|size| format!("{axis}{size}")));
+        let all_one = self.sizes.iter().all(Option::is_none);
+        written.chain(all_one.then(|| "tp1".to_owned()))
+    }
+}
+
+/// The canonical name: `tp2ep4@8`. Reading it yields the same matrix.
+impl fmt::Display for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: String = self.words().collect();
+        f.pad(&format!("{words}@{}", self.world))
+    }
+}
+
+impl From<Matrix> for String {
+    fn from(matrix: Matrix) -> Self {
+        matrix.to_string()
+    }
+}
+
+impl TryFrom<String> for Matrix {
+    type Error = MatrixError;
+
+    fn try_from(name: String) -> Result<Self, MatrixError> {
+        name.parse()
+    }
+}
+
+/// The matrices that `muster verify` proves if it is not told otherwise.
+pub const DEFAULT_MATRICES: [&str; 9] = [
+    "tp1@1",
+    "tp2@2",
+    "tp8@8",
+    "tp2ep4@8",
+    "tp2cp2ep2@8",
+    "tp2pp2dp2@8",
+    "tp3ep4@12",
+    "tp2ep8@16",
+    "ep16@16",
+];
+
+/// [`DEFAULT_MATRICES`], read.
+///
+/// # Errors
+/// None: a test reads them all.
+pub fn default_matrices() -> Result<Vec<Matrix>, MatrixError> {
+    DEFAULT_MATRICES.iter().map(|name| name.parse()).collect()
+}
+
+/// Why a matrix could not be read, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("matrix \"{input}\"{}: {fault}", at(*position))]
+pub struct MatrixError {
+    /// What was given, shortened.
+    pub input: String,
+    /// Which character, counted from 1; 0 for the matrix as a whole.
+    pub position: usize,
+    /// What is wrong there.
+    pub fault: MatrixFault,
+}
+
+/// What is wrong with a matrix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MatrixFault {
+    /// An axis stands twice.
+    #[error("{axis} stands twice; each of tp, cp, pp, dp, ep, etp at most once")]
+    AxisTwice {
+        /// The axis.
+        axis: Param,
+    },
+    /// Nothing was given.
+    #[error("nothing there; a matrix is like tp2ep4 or tp2ep4@8")]
+    Empty,
+    /// The sizes make no legal layout.
+    #[error("{0}")]
+    Illegal(Box<LayoutError>),
+    /// A preset where a matrix belongs.
+    #[error("that is a preset, not a matrix; write --preset {0}")]
+    IsPreset(&'static str),
+    /// A number without an axis before it.
+    #[error("the size {size} has no axis before it; write the axis first, as in tp2ep4")]
+    SizeFirst {
+        /// The number.
+        size: String,
+    },
+    /// An axis without a size.
+    #[error("{axis} needs a size, as in {axis}2")]
+    SizeMissing {
+        /// The axis.
+        axis: Param,
+    },
+    /// A number that no computer holds.
+    #[error("{size} is too large for a size")]
+    SizeTooLarge {
+        /// The number, shortened.
+        size: String,
+    },
+    /// Too many characters.
+    #[error("{length} characters; at most {MAX_MATRIX_CHARS} are read")]
+    TooLong {
+        /// Number of characters.
+        length: usize,
+    },
+    /// A character that no matrix has.
+    #[error("unexpected character {found:?}; a matrix is like tp2ep4@8")]
+    Unexpected {
+        /// The character.
+        found: char,
+    },
+    /// A word that is no axis.
+    #[error("unknown axis \"{word}\"; axes: tp, cp, pp, dp, ep, etp{}", did_you_mean(suggestion.as_deref()))]
+    UnknownAxis {
+        /// The word.
+        word: String,
+        /// The whole matrix as it may have been meant.
+        suggestion: Option<String>,
+    },
+    /// An `@` without a number, or with something after the number.
+    #[error("\"@\" comes last, followed by the number of ranks, as in tp2ep4@8")]
+    World,
+}
+
+impl FromStr for Matrix {
+    type Err = MatrixError;
+
+    fn from_str(input: &str) -> Result<Self, MatrixError> {
+        Reader::new(input)
+            .read()
+            .map_err(|(position, fault)| MatrixError {
+                input: order::shown(input),
+                position,
+                fault,
+            })
+    }
+}
+
+type Fault = (usize, MatrixFault);
+
+struct Reader {
+    chars: Vec<char>,
+    at: usize,
+}
+
+impl Reader {
+    fn new(input: &str) -> Self {
+        let chars = input.trim().chars().map(|c| c.to_ascii_lowercase());
+        Self {
+            chars: chars.collect(),
+            at: 0,
+        }
+    }
+
+    fn read(mut self) -> Result<Matrix, Fault> {
+        let length = self.chars.len();
+        if length > MAX_MATRIX_CHARS {
+            return Err((0, MatrixFault::TooLong { length }));
+        }
+        if let Some(matrix) = self.whole_word()? {
+            return Ok(matrix);
+        }
+        let mut sizes = [None; AXES.len()];
+        let mut world = None;
+        self.skip_separators();
+        while let Some(next) = self.peek() {
+            if next == '@' {
+                world = Some(self.world()?);
+                break;
+            }
+            let position = self.at + 1;
+            let (place, size) = self.item()?;
+            if sizes[place].replace(size).is_some() {
+                return Err((position, MatrixFault::AxisTwice { axis: AXES[place] }));
+            }
+            self.skip_separators();
+        }
+        finish(world, sizes).map_err(|error| (0, MatrixFault::Illegal(Box::new(error))))
+    }
+
+    /// The inputs that are not a list of axes: nothing, `single`, the name of a preset.
+    fn whole_word(&self) -> Result<Option<Matrix>, Fault> {
+        let text: String = self.chars.iter().collect();
+        match text.as_str() {
+            "" => return Err((0, MatrixFault::Empty)),
+            "single" | "single-rank" | "single rank" => {
+                return Ok(Some(Matrix {
+                    world: 1,
+                    sizes: [None; AXES.len()],
+                }));
+            }
+            _ => {}
+        }
+        match Preset::find(&text) {
+            Ok(preset) => Err((0, MatrixFault::IsPreset(preset.name))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// An axis and its size: its place in [`AXES`], and the number.
+    fn item(&mut self) -> Result<(usize, i64), Fault> {
+        let begin = self.at;
+        let word = self.take(|c| c.is_ascii_alphabetic());
+        if word.is_empty() {
+            return Err((begin + 1, self.not_an_axis()));
+        }
+        let Some(place) = AXES.iter().position(|axis| axis.name() == word) else {
+            let suggestion = self.suggestion(begin, &word);
+            return Err((begin + 1, MatrixFault::UnknownAxis { word, suggestion }));
+        };
+        self.take(|c| c == ' ');
+        if self.peek() == Some('=') {
+            self.at += 1;
+        }
+        self.take(|c| c == ' ');
+        let position = self.at + 1;
+        let size = self.number()?;
+        let missing = MatrixFault::SizeMissing { axis: AXES[place] };
+        Ok((place, size.ok_or((position, missing))?))
+    }
+
+    fn world(&mut self) -> Result<i64, Fault> {
+        self.at += 1;
+        let position = self.at + 1;
+        let world = self.number()?.ok_or((position, MatrixFault::World))?;
+        if self.at < self.chars.len() {
+            return Err((self.at + 1, MatrixFault::World));
+        }
+        Ok(world)
+    }
+
+    fn number(&mut self) -> Result<Option<i64>, Fault> {
+        let position = self.at + 1;
+        // A sign is read so that the layout can say what it thinks of a negative size.
+        let sign = if self.peek() == Some('-') { "-" } else { "" };
+        self.at += sign.len();
+        let digits = self.take(|c| c.is_ascii_digit());
+        if digits.is_empty() {
+            return Ok(None);
+        }
+        let size = format!("{sign}{digits}");
+        let number = size.parse().map_err(|_| {
+            let size = order::shown(&size);
+            (position, MatrixFault::SizeTooLarge { size })
+        })?;
+        Ok(Some(number))
+    }
+
+    fn not_an_axis(&mut self) -> MatrixFault {
+        let size = self.take(|c| c.is_ascii_digit());
+        match self.peek() {
+            _ if !size.is_empty() => MatrixFault::SizeFirst { size },
+            Some(found) => MatrixFault::Unexpected { found },
+            None => MatrixFault::Empty,
+        }
+    }
+
+    /// The whole matrix with the unknown word replaced by the axis it may stand for.
+    fn suggestion(&self, begin: usize, word: &str) -> Option<String> {
+        let reversed: String = word.chars().rev().collect();
+        let names = || AXES.iter().map(|axis| axis.name());
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == word);
+        let meant = names()
+            .find(|name| *name == reversed)
+            .or_else(|| alias.map(|(_, name)| *name))
+            .or_else(|| closest(word, names()))?;
+        let before: String = self.chars[..begin].iter().collect();
+        let after: String = self.chars[self.at..].iter().collect();
+        Some(format!("{before}{meant}{after}"))
+    }
+
+    fn skip_separators(&mut self) {
+        self.take(|c| matches!(c, 'x' | '×' | ',' | '*' | '-' | '_' | '+' | ' '));
+    }
+
+    fn take(&mut self, wanted: impl Fn(char) -> bool) -> String {
+        let begin = self.at;
+        while self.peek().is_some_and(&wanted) {
+            self.at += 1;
+        }
+        self.chars[begin..self.at].iter().collect()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+}
+
+fn finish(world: Option<i64>, sizes: [Option<i64>; AXES.len()]) -> Result<Matrix, LayoutError> {
+    let world = world.map_or_else(|| smallest_world(&sizes), Ok)?;
+    let dims = builder(world, &sizes).build()?.dims();
+    let etp = sizes[5].map(|_| dims.etp);
+    let dp = sizes[3].map(|_| dims.dp);
+    let above_one = |size: u32| Some(size).filter(|size| *size > 1);
+    Ok(Matrix {
+        world: dims.world,
+        sizes: [
+            above_one(dims.tp),
+            above_one(dims.cp),
+            above_one(dims.pp),
+            dp,
+            above_one(dims.ep),
+            etp,
+        ],
+    })
+}
+
+fn builder(world: i64, sizes: &[Option<i64>; AXES.len()]) -> LayoutBuilder {
+    let [tp, cp, pp, dp, ep, etp] = *sizes;
+    let mut builder = Layout::builder()
+        .world(world)
+        .tp(tp.unwrap_or(1))
+        .cp(cp.unwrap_or(1))
+        .pp(pp.unwrap_or(1))
+        .ep(ep.unwrap_or(1));
+    if let Some(dp) = dp {
+        builder = builder.dp(dp);
+    }
+    if let Some(etp) = etp {
+        builder = builder.etp(etp);
+    }
+    builder
+}
+
+/// The smallest world that both parts divide; with dp given, the world that it makes.
+fn smallest_world(sizes: &[Option<i64>; AXES.len()]) -> Result<i64, LayoutError> {
+    for (param, size) in AXES.into_iter().zip(sizes) {
+        super::grid::positive(param, size.unwrap_or(1))?;
+    }
+    let [tp, cp, pp, dp, ep, etp] = sizes.map(|size| size.unwrap_or(1).unsigned_abs());
+    let etp = sizes[5].map_or(tp, |_| etp);
+    let dense = product(&[tp, cp, pp, dp])?;
+    let expert = product(&[etp, ep, pp])?;
+    let world = if sizes[3].is_some() {
+        dense
+    } else {
+        product(&[dense / common_divisor(dense, expert), expert])?
+    };
+    i64::try_from(world).map_err(|_| LayoutError::WorldTooLarge { got: world })
+}
+
+fn product(sizes: &[u64]) -> Result<u64, LayoutError> {
+    let product = sizes
+        .iter()
+        .try_fold(1_u64, |all, size| all.checked_mul(*size));
+    product.ok_or(LayoutError::WorldTooLarge { got: u64::MAX })
+}
+
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn at(position: usize) -> String {
+    if position == 0 {
+        String::new()
+    } else {
+        format!(", character {position}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(input: &str) -> String {
+        let matrix: Matrix = input
+            .parse()
+            .unwrap_or_else(|error| panic!("{input}: {error}"));
+        matrix.to_string()
+    }
+
+    fn message(input: &str) -> String {
+        input.parse::<Matrix>().expect_err(input).to_string()
+    }
+
+    #[test]
+    fn the_world_is_the_smallest_legal_one_unless_it_is_given() {
+        for (input, want) in [
+            ("tp2", "tp2@2"),
+            ("tp8", "tp8@8"),
+            ("tp2ep4", "tp2ep4@8"),
+            ("tp3ep4", "tp3ep4@12"),
+            ("tp2cp2ep2", "tp2cp2ep2@4"),
+            ("tp2cp2ep2@8", "tp2cp2ep2@8"),
+            ("tp2pp2dp2", "tp2pp2dp2@8"),
+            ("ep16", "ep16@16"),
+            ("tp2ep4etp1", "tp2ep4etp1@4"),
+            ("tp4ep2@16", "tp4ep2@16"),
+            ("cp2ep3", "cp2ep3@6"),
+            ("single", "tp1@1"),
+            ("tp1", "tp1@1"),
+            ("tp1@4", "tp1@4"),
+        ] {
+            assert_eq!(name(input), want, "{input}");
+        }
+    }
+
+    #[test]
+    fn spelling_and_sequence_do_not_matter() {
+        for input in [
+            "tp2ep4",
+            "TP2EP4",
+            "Tp2xEp4",
+            "tp=2,ep=4",
+            "tp = 2, ep = 4",
+            "ep4tp2",
+            "TP2-EP4",
+            "tp2_ep4",
+            "tp2*ep4",
+            "tp2×ep4",
+            " tp2 ep4 ",
+            "tp2ep4@8",
+            "tp2cp1ep4pp1@8",
+        ] {
+            assert_eq!(name(input), "tp2ep4@8", "{input}");
+        }
+    }
+
+    #[test]
+    fn a_canonical_name_reads_back_as_the_same_matrix() {
+        for input in DEFAULT_MATRICES {
+            assert_eq!(name(input), input);
+        }
+        assert_eq!(default_matrices().unwrap().len(), DEFAULT_MATRICES.len());
+    }
+
+    #[test]
+    fn tables_show_the_words_that_users_know() {
+        let titles: Vec<_> = default_matrices()
+            .unwrap()
+            .iter()
+            .map(Matrix::title)
+            .collect();
+        assert_eq!(titles[0], "single rank");
+        assert_eq!(titles[3], "TP2xEP4@8");
+        assert_eq!(titles[5], "TP2xPP2xDP2@8");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_place_and_what_is_allowed() {
+        for (input, want) in [
+            (
+                "",
+                "matrix \"\": nothing there; a matrix is like tp2ep4 or tp2ep4@8",
+            ),
+            (
+                "tp2pe4",
+                "matrix \"tp2pe4\", character 4: unknown axis \"pe\"; axes: tp, cp, pp, dp, ep, \
+                 etp; did you mean \"tp2ep4\"?",
+            ),
+            (
+                "sp8",
+                "matrix \"sp8\", character 1: unknown axis \"sp\"; axes: tp, cp, pp, dp, ep, etp; \
+                 did you mean \"cp8\"?",
+            ),
+            (
+                "tp",
+                "matrix \"tp\", character 3: tp needs a size, as in tp2",
+            ),
+            (
+                "tp2ep",
+                "matrix \"tp2ep\", character 6: ep needs a size, as in ep2",
+            ),
+            (
+                "2tp",
+                "matrix \"2tp\", character 1: the size 2 has no axis before it; write the axis \
+                 first, as in tp2ep4",
+            ),
+            (
+                "tp2tp4",
+                "matrix \"tp2tp4\", character 4: tp stands twice; each of tp, cp, pp, dp, ep, etp \
+                 at most once",
+            ),
+            (
+                "tp2@",
+                "matrix \"tp2@\", character 5: \"@\" comes last, followed by the number of ranks, \
+                 as in tp2ep4@8",
+            ),
+            (
+                "tp3@8",
+                "matrix \"tp3@8\": tp=3 does not divide 8: world_size 8 divided by cp=1 * pp=1 is \
+                 8; legal tp: 1, 2, 4, 8",
+            ),
+            ("tp0", "matrix \"tp0\": tp=0: every size must be at least 1"),
+            (
+                "tp-2",
+                "matrix \"tp-2\": tp=-2: every size must be at least 1",
+            ),
+            (
+                "relax-4",
+                "matrix \"relax-4\": that is a preset, not a matrix; write --preset relax-4",
+            ),
+            (
+                "tp2dp2@8",
+                "matrix \"tp2dp2@8\": dp=2 contradicts the other sizes: world_size 8 divided by \
+                 tp*cp*pp = 2 leaves dp=4",
+            ),
+        ] {
+            assert_eq!(message(input), want);
+        }
+        assert!(message(&"tp2".repeat(99)).contains("at most 96 are read"));
+        assert!(message("tp99999999999999999999").contains("too large"));
+        assert!(message("tp9999999999ep9999999999").contains("above the limit"));
+    }
+}

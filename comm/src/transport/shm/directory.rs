@@ -1,0 +1,144 @@
+//! The directory of a region: how peers find what its owner has published.
+//!
+//! An entry is a key (a hash that all members of a group derive alike), the arena offset of the
+//! block, and a note (a hash of the group's name, so that groups of one name with other members
+//! can be told apart from groups that were never made). Only the owner writes its directory.
+//!
+//! - DIR-1: an entry's offset and note are written before its key is (Release), and the key is
+//!   cleared before the block is reused; so who sees the key (Acquire) sees the block initialised.
+
+use super::arena::{Arena, DIRECTORY_ENTRIES, ENTRY_BYTES};
+use crate::sync::Ordering;
+use crate::types::index;
+
+/// A key lies within this many entries from where its hash points, or nowhere: bounds both the
+/// owner's search for a free place and a peer's search for a key.
+const PROBE_MAX: usize = 128;
+
+/// An entry as a peer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Offset of the block in the arena: unchecked, as the peer wrote it.
+    pub offset: usize,
+    /// The note.
+    pub note: u64,
+}
+
+/// Publishes a block of the heap of region `local` under `key`. To be called by the owner only,
+/// one thread at a time.
+///
+/// Returns the place of the entry for [`withdraw`], or `None` where every place is taken.
+#[must_use]
+pub fn publish(arena: &Arena, local: usize, key: u64, note: u64, offset: usize) -> Option<usize> {
+    debug_assert_ne!(key, 0, "zero marks a free place");
+    let place = probe(key).find(|place| {
+        // Relaxed: only this process writes here.
+        arena.word(at(arena, local, *place)).load(Ordering::Relaxed) == 0
+    })?;
+    let entry = at(arena, local, place);
+    // Relaxed twice: published by the Release below.
+    arena
+        .word(entry + 8)
+        .store(offset as u64, Ordering::Relaxed);
+    arena.word(entry + 16).store(note, Ordering::Relaxed);
+    // SYNC: pairs with the Acquire in `find`; DIR-1.
+    arena.word(entry).store(key, Ordering::Release);
+    Some(place)
+}
+
+/// Takes an entry back. The block may be reused once no peer can still hold its offset.
+pub fn withdraw(arena: &Arena, local: usize, place: usize) {
+    // SYNC: pairs with the Acquire in `find`: who no longer sees the key knows that the owner had
+    // finished with the block.
+    arena
+        .word(at(arena, local, place))
+        .store(0, Ordering::Release);
+}
+
+/// Looks for `key` in the directory of region `local`.
+#[must_use]
+pub fn find(arena: &Arena, local: usize, key: u64) -> Option<Found> {
+    probe(key).find_map(|place| {
+        let entry = at(arena, local, place);
+        // SYNC: pairs with the Release in `publish`; DIR-1.
+        (arena.word(entry).load(Ordering::Acquire) == key).then(|| read(arena, entry))
+    })
+}
+
+/// Looks for an entry of region `local` with this note, whatever its key.
+#[must_use]
+pub fn find_note(arena: &Arena, local: usize, note: u64) -> Option<Found> {
+    (0..DIRECTORY_ENTRIES).find_map(|place| {
+        let entry = at(arena, local, place);
+        // SYNC: pairs with the Release in `publish`; DIR-1.
+        if arena.word(entry).load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let found = read(arena, entry);
+        (found.note == note).then_some(found)
+    })
+}
+
+fn read(arena: &Arena, entry: usize) -> Found {
+    // Relaxed twice: ordered by the Acquire load of the key that led here.
+    Found {
+        offset: index(arena.word(entry + 8).load(Ordering::Relaxed)),
+        note: arena.word(entry + 16).load(Ordering::Relaxed),
+    }
+}
+
+fn probe(key: u64) -> impl Iterator<Item = usize> {
+    (0..PROBE_MAX).map(move |step| (index(key) % DIRECTORY_ENTRIES + step) % DIRECTORY_ENTRIES)
+}
+
+fn at(arena: &Arena, local: usize, place: usize) -> usize {
+    arena.directory_offset(local) + place * ENTRY_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::shm::arena::HEAP_BYTES_MIN;
+
+    #[test]
+    fn what_was_published_is_found_until_it_is_withdrawn() {
+        let arena = Arena::create(2, HEAP_BYTES_MIN).unwrap();
+        let place = publish(&arena, 1, 77, 5, 4096).unwrap();
+        assert_eq!(
+            find(&arena, 1, 77),
+            Some(Found {
+                offset: 4096,
+                note: 5
+            })
+        );
+        assert_eq!(find(&arena, 0, 77), None);
+        assert_eq!(
+            find_note(&arena, 1, 5),
+            Some(Found {
+                offset: 4096,
+                note: 5
+            })
+        );
+        withdraw(&arena, 1, place);
+        assert_eq!(find(&arena, 1, 77), None);
+        assert_eq!(find_note(&arena, 1, 5), None);
+    }
+
+    #[test]
+    fn keys_with_one_hash_get_places_of_their_own_until_none_is_left() {
+        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
+        let key = |i: u64| 3 + i * DIRECTORY_ENTRIES as u64;
+        let probe_max = PROBE_MAX as u64;
+        for i in 0..probe_max {
+            assert!(publish(&arena, 0, key(i), i, 64).is_some(), "{i}");
+        }
+        assert_eq!(publish(&arena, 0, key(probe_max), 0, 64), None);
+        assert_eq!(
+            find(&arena, 0, key(100)),
+            Some(Found {
+                offset: 64,
+                note: 100
+            })
+        );
+    }
+}

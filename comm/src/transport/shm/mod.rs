@@ -1,0 +1,23 @@
+//! Shared memory between the ranks of one host.
+//!
+//! One memfd, the *arena*, holds a region for every rank of the host (an *island*). A region is
+//! written mostly by its owner: a directory of what it has published, and a heap from which slots,
+//! staging, message rings and users' buffers are taken. The file has no name, so nothing ever lies
+//! in a directory, and the kernel frees it when the last rank is gone, however it went.
+//!
+//! - `arena`: the mapping and its layout. - `directory`: how a peer finds what a rank published.
+//! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
+//! - `wait`: how a rank waits for memory to change.
+//!
+//! Invariants:
+//! - SHM-1: what lies in a region is never borrowed as a Rust reference to plain data, only through
+//!   raw pointers and atomics; offsets and lengths read from it are checked before they are used.
+//! - SHM-2: only the owner of a region takes and returns its heap memory, so the allocator's books
+//!   are private to its process.
+//! - SHM-3: a block is returned to the heap only when no peer can still read it (see `slot`).
+
+pub mod arena;
+pub mod directory;
+pub mod heap;
+pub mod slot;
+pub mod wait;

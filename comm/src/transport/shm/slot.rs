@@ -1,0 +1,418 @@
+//! A slot: one rank's side of one group in shared memory.
+//!
+//! It holds two *entries*, used in turn by the parity of the sequence number (what the call is,
+//! where its buffer lies, and a small payload), and one *progress* word.
+//!
+//! - SLOT-1: a rank publishes entry `s` once; every member waits for the entries `s` of all others
+//!   before its call `s` ends. So when a rank publishes entry `s + 2` over entry `s`, all members
+//!   have ended call `s` and none reads entry `s` any more.
+//! - SLOT-2: progress only grows. Progress `(s, t)` says that the owner has done ticks `0..=t` of
+//!   call `s`: what those ticks expose may be read, and what earlier ticks read may be overwritten.
+//! - SLOT-3: progress `(s, DONE)` says that the owner reads nothing of call `s` any more. A slot
+//!   and its staging return to the heap once every member is done with the last call, or has
+//!   withdrawn its own slot (which it does only after it is done).
+
+use std::sync::Arc;
+
+use super::arena::Arena;
+use super::directory;
+use super::heap::{Block, Heap, HeapFull};
+use super::wait::Bell;
+use crate::sync::Ordering;
+use crate::types::index;
+
+/// Payload that rides in the entry itself.
+pub const PAYLOAD_MAX: usize = 16 << 10;
+/// Bits of the progress word that count ticks within a call.
+const TICK_BITS: u32 = 24;
+/// The tick that ends a call: none is counted that far.
+pub const DONE: u32 = (1 << TICK_BITS) - 1;
+
+/// Words of an entry that describe the call; see [`Entry`].
+const ENTRY_WORDS: usize = 9;
+
+// Offsets within a slot.
+const KEY: usize = 0;
+const MEMBER_COUNT: usize = 8;
+const PROGRESS: usize = 128;
+const SLEEPERS: usize = 136;
+const BELL: usize = 140;
+const ENTRIES: usize = 256;
+// Offsets within an entry. The first payload bytes share the cache lines of the sequence number:
+// a tiny message costs one transfer.
+const SEQ: usize = 0;
+const WORDS: usize = 8;
+const PAYLOAD: usize = WORDS + ENTRY_WORDS * 8;
+const ENTRY_STRIDE: usize = (PAYLOAD + PAYLOAD_MAX).next_multiple_of(128);
+/// Where the member list begins.
+const MEMBERS: usize = ENTRIES + 2 * ENTRY_STRIDE;
+
+/// What a rank says about its call. Travels as plain words; the reader checks what it uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The call: collective, element type, reduction, flags and root, packed by the backend.
+    pub call: u64,
+    /// Elements, as the collective counts them.
+    pub count: u64,
+    /// Hash of the lengths that all ranks of a `_v` collective must agree on.
+    pub splits: u64,
+    /// Bytes of payload in the entry.
+    pub payload_len: u64,
+    /// Arena offset of the staging block, 0 for none.
+    pub staging: u64,
+    /// Arena offset of the send buffer where it lies in the region, else 0.
+    pub send: u64,
+    /// Arena offset of the receive buffer where it lies in the region, else 0.
+    pub recv: u64,
+    /// Bytes behind `staging`, `send` and `recv` that peers may touch.
+    pub window: u64,
+    /// Hash of the place in the program that made the call, 0 where unknown.
+    pub site: u64,
+}
+
+impl Entry {
+    fn words(&self) -> [u64; ENTRY_WORDS] {
+        [
+            self.call,
+            self.count,
+            self.splits,
+            self.payload_len,
+            self.staging,
+            self.send,
+            self.recv,
+            self.window,
+            self.site,
+        ]
+    }
+
+    fn from_words(words: [u64; ENTRY_WORDS]) -> Self {
+        let [
+            call,
+            count,
+            splits,
+            payload_len,
+            staging,
+            send,
+            recv,
+            window,
+            site,
+        ] = words;
+        Self {
+            call,
+            count,
+            splits,
+            payload_len,
+            staging,
+            send,
+            recv,
+            window,
+            site,
+        }
+    }
+}
+
+/// Progress as one word that only grows.
+#[must_use]
+pub fn progress(seq: u64, tick: u32) -> u64 {
+    debug_assert!(tick <= DONE, "tick {tick}");
+    (seq << TICK_BITS) | u64::from(tick)
+}
+
+/// The owner's handle.
+#[derive(Debug)]
+pub struct Slot {
+    arena: Arc<Arena>,
+    local: usize,
+    place: usize,
+    block: Block,
+}
+
+/// A slot could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// No memory left in the region.
+    #[error(transparent)]
+    Heap(#[from] HeapFull),
+    /// The directory is full.
+    #[error(
+        "too many groups in use at once: the directory of {} entries has no free place",
+        super::arena::DIRECTORY_ENTRIES
+    )]
+    Directory,
+}
+
+impl Slot {
+    /// Makes and publishes this rank's slot of the group `key`. `note` is the hash of the group's
+    /// name, `members` its world ranks in order (kept for peers that expected others).
+    ///
+    /// # Errors
+    /// Not enough room in the region.
+    pub fn create(
+        heap: &Arc<Heap>,
+        arena: &Arc<Arena>,
+        local: usize,
+        key: u64,
+        note: u64,
+        members: &[u32],
+    ) -> Result<Self, SlotError> {
+        let block = heap.take(MEMBERS + members.len().div_ceil(2) * 8)?;
+        let base = block.offset();
+        // Relaxed throughout: published by the Release in `directory::publish`. All words are
+        // written, since the block may have served another group before.
+        for word in (0..ENTRIES).step_by(8) {
+            arena.word(base + word).store(0, Ordering::Relaxed);
+        }
+        for parity in 0..2 {
+            arena
+                .word(base + ENTRIES + parity * ENTRY_STRIDE + SEQ)
+                .store(0, Ordering::Relaxed);
+        }
+        arena.word(base + KEY).store(key, Ordering::Relaxed);
+        arena
+            .word(base + MEMBER_COUNT)
+            .store(members.len() as u64, Ordering::Relaxed);
+        for (i, pair) in members.chunks(2).enumerate() {
+            let word = u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
+            arena
+                .word(base + MEMBERS + i * 8)
+                .store(word, Ordering::Relaxed);
+        }
+        let place =
+            directory::publish(arena, local, key, note, base).ok_or(SlotError::Directory)?;
+        Ok(Self {
+            arena: Arc::clone(arena),
+            local,
+            place,
+            block,
+        })
+    }
+
+    /// Where the payload of call `seq` goes, [`PAYLOAD_MAX`] bytes, before the entry is published.
+    #[must_use]
+    pub fn payload(&self, seq: u64) -> *mut u8 {
+        self.arena.at(self.entry_offset(seq) + PAYLOAD, PAYLOAD_MAX)
+    }
+
+    /// Publishes entry `seq`, payload included.
+    pub fn publish(&self, seq: u64, entry: &Entry) {
+        let base = self.entry_offset(seq);
+        for (i, word) in entry.words().into_iter().enumerate() {
+            // Relaxed: published by the Release below.
+            self.arena
+                .word(base + WORDS + i * 8)
+                .store(word, Ordering::Relaxed);
+        }
+        // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees the sequence number sees
+        // the words, the payload, and everything staged before.
+        self.arena.word(base + SEQ).store(seq, Ordering::Release);
+        self.bell().ring();
+    }
+
+    /// Publishes progress.
+    pub fn advance(&self, seq: u64, tick: u32) {
+        // SYNC: pairs with the Acquire in `PeerSlot::reached`; SLOT-2.
+        self.arena
+            .word(self.block.offset() + PROGRESS)
+            .store(progress(seq, tick), Ordering::Release);
+        self.bell().ring();
+    }
+
+    fn bell(&self) -> Bell<'_> {
+        bell(&self.arena, self.block.offset())
+    }
+
+    fn entry_offset(&self, seq: u64) -> usize {
+        entry_offset(self.block.offset(), seq)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Dropped only when SLOT-3 allows it, or when the process gives the arena up altogether.
+        directory::withdraw(&self.arena, self.local, self.place);
+    }
+}
+
+/// A peer's slot. Copies freely; valid while the peer's side of the group exists (SLOT-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerSlot {
+    offset: usize,
+    local: usize,
+}
+
+/// A peer's directory points where no slot can lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its shared region points to offset {offset}, where no slot can lie")]
+pub struct BadSlot {
+    /// What the directory said.
+    pub offset: usize,
+}
+
+impl PeerSlot {
+    /// Looks for the slot of the group `key` in region `local`.
+    ///
+    /// # Errors
+    /// [`BadSlot`] where the directory is damaged.
+    pub fn find(arena: &Arena, local: usize, key: u64) -> Result<Option<Self>, BadSlot> {
+        match directory::find(arena, local, key) {
+            Some(found) => Self::checked(arena, local, found.offset).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Members of the group of this name (`note`) that region `local` has under another key.
+    #[must_use]
+    pub fn members_by_note(arena: &Arena, local: usize, note: u64) -> Option<Vec<u32>> {
+        let found = directory::find_note(arena, local, note)?;
+        let slot = Self::checked(arena, local, found.offset).ok()?;
+        // Relaxed: written before the directory entry that led here, and constant.
+        let count = index(
+            arena
+                .word(slot.offset + MEMBER_COUNT)
+                .load(Ordering::Relaxed),
+        );
+        let words = count.div_ceil(2);
+        if words > super::arena::ISLAND_MAX
+            || !arena.heap_holds(local, slot.offset + MEMBERS, words * 8)
+        {
+            return None;
+        }
+        let mut members = Vec::with_capacity(count);
+        for i in 0..words {
+            let word = arena
+                .word(slot.offset + MEMBERS + i * 8)
+                .load(Ordering::Relaxed);
+            #[expect(clippy::cast_possible_truncation, reason = "two ranks lie in one word")]
+            members.extend([word as u32, (word >> 32) as u32]);
+        }
+        members.truncate(count);
+        Some(members)
+    }
+
+    fn checked(arena: &Arena, local: usize, offset: usize) -> Result<Self, BadSlot> {
+        let sound = offset.is_multiple_of(super::heap::BLOCK_ALIGN)
+            && arena.heap_holds(local, offset, MEMBERS);
+        if sound {
+            Ok(Self { offset, local })
+        } else {
+            Err(BadSlot { offset })
+        }
+    }
+
+    /// The region that the slot lies in.
+    #[must_use]
+    pub fn local(&self) -> usize {
+        self.local
+    }
+
+    /// Sequence number of the last entry published with the parity of `seq`.
+    #[must_use]
+    pub fn entered(&self, arena: &Arena, seq: u64) -> u64 {
+        // SYNC: pairs with the Release in `Slot::publish`.
+        arena
+            .word(entry_offset(self.offset, seq) + SEQ)
+            .load(Ordering::Acquire)
+    }
+
+    /// Entry `seq`, which has been published (see [`PeerSlot::entered`]).
+    #[must_use]
+    pub fn entry(&self, arena: &Arena, seq: u64) -> Entry {
+        let base = entry_offset(self.offset, seq) + WORDS;
+        // Relaxed: ordered by the Acquire in `entered`.
+        Entry::from_words(std::array::from_fn(|i| {
+            arena.word(base + i * 8).load(Ordering::Relaxed)
+        }))
+    }
+
+    /// The payload of entry `seq`: [`PAYLOAD_MAX`] bytes that must not be read before the entry was
+    /// seen.
+    #[must_use]
+    pub fn payload(&self, arena: &Arena, seq: u64) -> *const u8 {
+        arena.at(entry_offset(self.offset, seq) + PAYLOAD, PAYLOAD_MAX)
+    }
+
+    /// The peer's progress.
+    #[must_use]
+    pub fn reached(&self, arena: &Arena) -> u64 {
+        // SYNC: pairs with the Release in `Slot::advance`.
+        arena.word(self.offset + PROGRESS).load(Ordering::Acquire)
+    }
+
+    /// What to sleep on until this peer publishes something.
+    #[must_use]
+    pub fn bell<'a>(&self, arena: &'a Arena) -> Bell<'a> {
+        bell(arena, self.offset)
+    }
+}
+
+fn bell(arena: &Arena, slot: usize) -> Bell<'_> {
+    Bell {
+        sleepers: arena.word32(slot + SLEEPERS),
+        bell: arena.word32(slot + BELL),
+    }
+}
+
+fn entry_offset(slot: usize, seq: u64) -> usize {
+    slot + ENTRIES + index(seq % 2) * ENTRY_STRIDE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::shm::arena::HEAP_BYTES_MIN;
+
+    #[test]
+    fn a_peer_sees_the_entry_that_was_published_and_its_members() {
+        let arena = Arc::new(Arena::create(2, HEAP_BYTES_MIN).unwrap());
+        let heap = Arc::new(Heap::new(Arc::clone(&arena), 1));
+        let slot = Slot::create(&heap, &arena, 1, 99, 5, &[4, 7, 9]).unwrap();
+        let peer = PeerSlot::find(&arena, 1, 99).unwrap().unwrap();
+        assert_eq!(peer.entered(&arena, 1), 0);
+        let entry = Entry {
+            call: 1,
+            count: 2,
+            splits: 3,
+            site: 9,
+            ..Entry::default()
+        };
+        slot.publish(1, &entry);
+        assert_eq!(peer.entered(&arena, 1), 1);
+        assert_eq!(peer.entry(&arena, 1), entry);
+        slot.advance(1, DONE);
+        assert_eq!(peer.reached(&arena), progress(1, DONE));
+        assert!(peer.reached(&arena) < progress(2, 0));
+        assert_eq!(PeerSlot::members_by_note(&arena, 1, 5), Some(vec![4, 7, 9]));
+        drop(slot);
+        assert_eq!(PeerSlot::find(&arena, 1, 99), Ok(None));
+    }
+
+    #[test]
+    fn a_reused_block_shows_nothing_of_its_former_group() {
+        let arena = Arc::new(Arena::create(1, HEAP_BYTES_MIN).unwrap());
+        let heap = Arc::new(Heap::new(Arc::clone(&arena), 0));
+        let slot = Slot::create(&heap, &arena, 0, 1, 1, &[0]).unwrap();
+        slot.publish(1, &Entry::default());
+        slot.publish(2, &Entry::default());
+        slot.advance(2, DONE);
+        drop(slot);
+        let _slot = Slot::create(&heap, &arena, 0, 2, 2, &[0]).unwrap();
+        let peer = PeerSlot::find(&arena, 0, 2).unwrap().unwrap();
+        assert_eq!((peer.entered(&arena, 1), peer.entered(&arena, 2)), (0, 0));
+        assert_eq!(peer.reached(&arena), 0);
+    }
+
+    #[test]
+    fn a_directory_entry_outside_the_heap_is_refused() {
+        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
+        for offset in [
+            0,
+            8,
+            usize::MAX / 256 * 128,
+            arena.heap_offset(0) + HEAP_BYTES_MIN - 128,
+        ] {
+            let place = directory::publish(&arena, 0, 42, 0, offset).unwrap();
+            assert_eq!(PeerSlot::find(&arena, 0, 42), Err(BadSlot { offset }));
+            directory::withdraw(&arena, 0, place);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! How a rank waits for shared memory to change.
+//!
+//! Three gears. *Spin* while every local rank has a processor of its own: a change arrives within
+//! tens of nanoseconds. *Yield* when ranks share processors: the rank that is waited for may need
+//! this one (a yield costs 1.5 to 2 us on the machines we measured, a futex wake-up across virtual
+//! processors up to 60 us). *Sleep* on a futex after that, so that a rank that waits long burns
+//! nothing; sleeps are cut short, so a wake-up that is missed costs a millisecond and no more.
+
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering};
+
+/// Polls without yielding while ranks have processors of their own: about 100 us, above which a
+/// yield is noise.
+const SPINS_ALONE: u32 = 4000;
+/// Yields before the first sleep: some milliseconds.
+const YIELDS: u32 = 2000;
+/// Longest single sleep: bounds the cost of a missed wake-up, and the time to notice a disturbance.
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// The clock is read once in this many polls.
+const CLOCK_EVERY: u32 = 32;
+
+/// Which gears a process uses, chosen once at bring-up.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    spins: u32,
+}
+
+impl Pace {
+    /// The pace for `local_ranks` ranks on the processors that this process may use.
+    #[must_use]
+    pub fn for_ranks(local_ranks: usize) -> Self {
+        Self {
+            spins: if local_ranks <= processors() {
+                SPINS_ALONE
+            } else {
+                0
+            },
+        }
+    }
+}
+
+/// Processors in the affinity mask of this process (a container's limit, not the machine's count).
+#[must_use]
+pub fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |mask| mask.count() as usize)
+}
+
+/// What a waiter sleeps on: the waker increments `bell` if `sleepers` is set.
+#[derive(Clone, Copy, Debug)]
+pub struct Bell<'a> {
+    /// Set by those about to sleep.
+    pub sleepers: &'a AtomicU32,
+    /// Incremented to wake them.
+    pub bell: &'a AtomicU32,
+}
+
+impl Bell<'_> {
+    /// Wakes whoever sleeps. Costs one load where nobody does.
+    ///
+    /// The load is not fenced against the store that sleepers wait for, so a wake-up can be missed;
+    /// [`SLEEP_MAX`] bounds what that costs, and the fence would cost every operation.
+    pub fn ring(&self) {
+        // Relaxed: see above.
+        if self.sleepers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // Relaxed: the flag orders nothing; a sleeper re-checks its condition after waking.
+        self.sleepers.store(0, Ordering::Relaxed);
+        // Relaxed: the futex call compares the value itself.
+        self.bell.fetch_add(1, Ordering::Relaxed);
+        // Best effort by design; an error leaves the sleepers to their time-out.
+        let _ = futex::wake(self.bell, futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    fn sleep(&self, ready: &mut dyn FnMut() -> bool, left: Duration) -> bool {
+        // Relaxed: the futex call compares the value again.
+        let seen = self.bell.load(Ordering::Relaxed);
+        // Relaxed: a waker that misses this costs one time-out, see `ring`.
+        self.sleepers.store(1, Ordering::Relaxed);
+        if ready() {
+            return true;
+        }
+        let timeout = rustix::time::Timespec::try_from(left.min(SLEEP_MAX)).ok();
+        // Every outcome means the same: look again.
+        let _ = futex::wait(self.bell, futex::Flags::empty(), seen, timeout.as_ref());
+        ready()
+    }
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupted {
+    /// The deadline passed.
+    Deadline,
+    /// The world's epoch changed: a rank went down, or somebody gave a group up. The caller looks
+    /// whether that concerns it and may wait on.
+    Epoch,
+}
+
+/// Waits until `ready` says so.
+///
+/// # Errors
+/// The deadline passed, or `epoch` is no longer `seen`.
+pub fn until(
+    pace: Pace,
+    deadline: Deadline,
+    epoch: &AtomicU64,
+    seen: u64,
+    bell: Option<Bell<'_>>,
+    mut ready: impl FnMut() -> bool,
+) -> Result<(), Interrupted> {
+    for _ in 0..=pace.spins {
+        if ready() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    let mut polls: u32 = 0;
+    loop {
+        // SYNC: pairs with the Release in `Status::disturb`; what it announces is then visible.
+        if epoch.load(Ordering::Acquire) != seen {
+            return if ready() {
+                Ok(())
+            } else {
+                Err(Interrupted::Epoch)
+            };
+        }
+        if polls.is_multiple_of(CLOCK_EVERY) && deadline.passed() {
+            return if ready() {
+                Ok(())
+            } else {
+                Err(Interrupted::Deadline)
+            };
+        }
+        polls = polls.saturating_add(1);
+        if polls < YIELDS {
+            rustix::thread::sched_yield();
+        } else {
+            // From here on every poll may sleep, so the clock is read each time.
+            polls = YIELDS.next_multiple_of(CLOCK_EVERY);
+            match bell {
+                Some(bell) if bell.sleep(&mut ready, deadline.left()) => return Ok(()),
+                Some(_) => {}
+                None => crate::sync::Clock::pause(deadline.left().min(SLEEP_MAX)),
+            }
+        }
+        if ready() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quick() -> Deadline {
+        Deadline::after(Duration::from_millis(30))
+    }
+
+    #[test]
+    fn a_wait_for_nothing_ends_at_the_deadline() {
+        let epoch = AtomicU64::new(0);
+        let pace = Pace { spins: 0 };
+        let ended = until(pace, quick(), &epoch, 0, None, || false);
+        assert_eq!(ended, Err(Interrupted::Deadline));
+    }
+
+    #[test]
+    fn a_disturbance_ends_the_wait_long_before_the_deadline() {
+        let epoch = AtomicU64::new(0);
+        let deadline = Deadline::after(Duration::from_secs(3600));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                crate::sync::Clock::pause(Duration::from_millis(20));
+                epoch.store(1, Ordering::Release);
+            });
+            let ended = until(Pace { spins: 10 }, deadline, &epoch, 0, None, || false);
+            assert_eq!(ended, Err(Interrupted::Epoch));
+        });
+    }
+
+    #[test]
+    fn a_sleeper_sees_the_change_even_if_its_bell_is_never_rung() {
+        let (sleepers, bell) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (epoch, value) = (AtomicU64::new(0), AtomicU64::new(0));
+        let deadline = Deadline::after(Duration::from_secs(3600));
+        for ring in [false, true] {
+            value.store(0, Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    crate::sync::Clock::pause(Duration::from_millis(40));
+                    value.store(1, Ordering::Release);
+                    if ring {
+                        Bell {
+                            sleepers: &sleepers,
+                            bell: &bell,
+                        }
+                        .ring();
+                    }
+                });
+                let bell = Some(Bell {
+                    sleepers: &sleepers,
+                    bell: &bell,
+                });
+                let ready = || value.load(Ordering::Acquire) == 1;
+                assert_eq!(
+                    until(Pace { spins: 0 }, deadline, &epoch, 0, bell, ready),
+                    Ok(())
+                );
+            });
+        }
+    }
+}

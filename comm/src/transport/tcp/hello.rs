@@ -1,0 +1,366 @@
+//! The handshake: which link this is to be, and a proof of the job's secret from both sides.
+//!
+//! ```text
+//! connector                                  acceptor
+//!   hello: magic, version, link, nonce  ->
+//!                                       <-   answer: status, nonce, MAC("accept", hello, nonce)
+//!   proof: MAC("connect", hello, nonce) ->
+//!                                       <-   verdict: status
+//! ```
+//!
+//! All messages have a fixed length. The MACs are keyed with a key that is derived from the secret
+//! for this purpose only, so that no proof made elsewhere fits here.
+//!
+//! - HELLO-1: neither side acts on anything but the format of what it reads until the other side
+//!   has proved the secret under a nonce of this side's own making.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{TcpError, TcpLink};
+use crate::sync::{Clock, Deadline};
+
+/// Bytes of a job's secret.
+pub const SECRET_BYTES: usize = 32;
+
+/// "muHi" in a dump of a little-endian wire.
+const MAGIC: u32 = u32::from_le_bytes(*b"muHi");
+/// Changes with the meaning of any field.
+const VERSION: u16 = 1;
+/// Names what the derived key is for.
+const KEY_CONTEXT: &str = "muster 2026 tcp link handshake v1";
+
+pub(super) const HELLO_BYTES: usize = size_of::<Hello>();
+pub(super) const PROOF_BYTES: usize = 32;
+const NONCE_BYTES: usize = 32;
+/// Status, nonce and proof of the acceptor.
+pub(super) const ANSWER_BYTES: usize = STATUS_BYTES + NONCE_BYTES + PROOF_BYTES;
+const STATUS_BYTES: usize = 4;
+/// The verdict that lets the connector in.
+pub(super) const CONSENT: [u8; STATUS_BYTES] = [0; STATUS_BYTES];
+
+/// Attempts after the first, when a listener drops the connection: some three seconds in all. A
+/// listener that still does so then is none of ours.
+const RETRIES_MAX: u32 = 40;
+/// Pause before the first of them; each is longer by this.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Which link two ranks make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkName {
+    /// The key that all ranks of the group derive.
+    pub group: u64,
+    /// Which of several links between the same two ranks of the group.
+    pub plane: u8,
+    /// World rank of the connector.
+    pub from: u32,
+    /// World rank of the acceptor.
+    pub to: u32,
+}
+
+/// The first message, as it lies on the wire: every number little endian.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Hello {
+    magic: u32,
+    version: u16,
+    plane: u8,
+    zero: u8,
+    group: u64,
+    from: u32,
+    to: u32,
+    nonce: [u8; NONCE_BYTES],
+}
+
+const _: () = assert!(HELLO_BYTES == 56);
+
+/// The key of all MACs of a job's handshakes.
+#[derive(Clone)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    pub(super) fn new(secret: &[u8; SECRET_BYTES]) -> Self {
+        Self(blake3::derive_key(KEY_CONTEXT, secret))
+    }
+
+    /// What `role` proves with. Comparing two of these takes the same time wherever they differ.
+    pub(super) fn mac(
+        &self,
+        role: Role,
+        hello: &[u8; HELLO_BYTES],
+        nonce: &[u8; NONCE_BYTES],
+    ) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(role.label());
+        hasher.update(hello);
+        hasher.update(nonce);
+        hasher.finalize()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+/// Who proves: a proof of one side is none of the other's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    Acceptor,
+    Connector,
+}
+
+impl Role {
+    /// Labels of one length, so that no two inputs of the MAC read alike.
+    const fn label(self) -> &'static [u8; 8] {
+        match self {
+            Self::Acceptor => b"accept: ",
+            Self::Connector => b"connect:",
+        }
+    }
+}
+
+/// Why an acceptor wants no link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It holds as many links as it may that its rank has not taken.
+    Full,
+    /// The connector does not know the job's secret: it belongs to another job.
+    Job,
+    /// It is another rank than the one that was meant.
+    Rank,
+    /// It speaks another version.
+    Version,
+}
+
+impl Refusal {
+    const ALL: [Self; 4] = [Self::Full, Self::Job, Self::Rank, Self::Version];
+
+    /// The number on the wire; 0 is consent.
+    pub(super) const fn code(self) -> u32 {
+        match self {
+            Self::Full => 1,
+            Self::Job => 2,
+            Self::Rank => 3,
+            Self::Version => 4,
+        }
+    }
+
+    fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "too many links wait to be taken there",
+            Self::Job => "it belongs to a job with another secret",
+            Self::Rank => "another rank listens there",
+            Self::Version => "it speaks another version",
+        })
+    }
+}
+
+/// What an acceptor reads from a hello.
+pub(super) fn parse(bytes: &[u8; HELLO_BYTES], me: u32) -> Result<LinkName, Option<Refusal>> {
+    let hello: Hello = bytemuck::pod_read_unaligned(bytes);
+    if u32::from_le(hello.magic) != MAGIC {
+        // No rank of ours: no answer.
+        return Err(None);
+    }
+    if u16::from_le(hello.version) != VERSION || hello.zero != 0 {
+        return Err(Some(Refusal::Version));
+    }
+    let name = LinkName {
+        group: u64::from_le(hello.group),
+        plane: hello.plane,
+        from: u32::from_le(hello.from),
+        to: u32::from_le(hello.to),
+    };
+    if name.to != me || name.from == me {
+        return Err(Some(Refusal::Rank));
+    }
+    Ok(name)
+}
+
+/// The acceptor's answer to a hello that it can serve, and the nonce in it.
+pub(super) fn answer(
+    key: &Key,
+    hello: &[u8; HELLO_BYTES],
+) -> io::Result<([u8; ANSWER_BYTES], [u8; NONCE_BYTES])> {
+    let nonce = nonce()?;
+    let mut bytes = [0; ANSWER_BYTES];
+    bytes[STATUS_BYTES..STATUS_BYTES + NONCE_BYTES].copy_from_slice(&nonce);
+    let mac = key.mac(Role::Acceptor, hello, &nonce);
+    bytes[STATUS_BYTES + NONCE_BYTES..].copy_from_slice(mac.as_bytes());
+    Ok((bytes, nonce))
+}
+
+/// The acceptor's answer to a hello that it cannot serve: as long as the other, so that the
+/// connector reads one length.
+pub(super) fn refuse(reason: Refusal) -> [u8; ANSWER_BYTES] {
+    let mut bytes = [0; ANSWER_BYTES];
+    bytes[..STATUS_BYTES].copy_from_slice(&reason.code().to_le_bytes());
+    bytes
+}
+
+fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
+    let mut nonce = [0; NONCE_BYTES];
+    let len = rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())?;
+    // The system never cuts requests of up to 256 bytes short.
+    if len == NONCE_BYTES {
+        Ok(nonce)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Makes a link to the rank that listens at `addr`.
+///
+/// # Errors
+/// [`TcpError`]: nobody there, somebody else, a refusal, or the deadline.
+pub fn connect(
+    addr: SocketAddr,
+    name: LinkName,
+    secret: &[u8; SECRET_BYTES],
+    deadline: Deadline,
+) -> Result<TcpLink, TcpError> {
+    let key = Key::new(secret);
+    let late = TcpError::TimedOut {
+        what: "connecting to a peer",
+        budget: deadline.budget(),
+    };
+    for retry in 1.. {
+        match attempt(addr, name, &key, deadline) {
+            Ok(link) => return Ok(link),
+            // A listener under a flood of strangers drops whom it knows least.
+            Err(Failure::Dropped(error)) => {
+                if retry > RETRIES_MAX {
+                    return Err(TcpError::Connect { addr, error });
+                }
+                Clock::pause(
+                    (RETRY_PAUSE * retry)
+                        .min(RETRY_PAUSE_MAX)
+                        .min(deadline.left()),
+                );
+            }
+            Err(Failure::Late) => return Err(late),
+            Err(Failure::Final(error)) => return Err(error),
+        }
+    }
+    Err(late)
+}
+
+/// How an attempt failed.
+enum Failure {
+    /// The connection ended within the handshake.
+    Dropped(io::ErrorKind),
+    /// The time is up.
+    Late,
+    Final(TcpError),
+}
+
+fn attempt(
+    addr: SocketAddr,
+    name: LinkName,
+    key: &Key,
+    deadline: Deadline,
+) -> Result<TcpLink, Failure> {
+    let io_failure = |error: io::Error| {
+        let error = error.kind();
+        if matches!(error, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
+            Failure::Late
+        } else if matches!(
+            error,
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+        ) {
+            Failure::Dropped(error)
+        } else {
+            Failure::Final(TcpError::Connect { addr, error })
+        }
+    };
+    let left = deadline.left();
+    if left.is_zero() {
+        return Err(Failure::Late);
+    }
+    let mut socket = TcpStream::connect_timeout(&addr, left).map_err(io_failure)?;
+    socket.set_nodelay(true).map_err(io_failure)?;
+    let hello = Hello {
+        magic: MAGIC.to_le(),
+        version: VERSION.to_le(),
+        plane: name.plane,
+        zero: 0,
+        group: name.group.to_le(),
+        from: name.from.to_le(),
+        to: name.to.to_le(),
+        nonce: nonce().map_err(io_failure)?,
+    };
+    let hello: [u8; HELLO_BYTES] = bytemuck::cast(hello);
+    send_by(&mut socket, &hello, deadline).map_err(io_failure)?;
+    let mut answer = [0; ANSWER_BYTES];
+    read_by(&mut socket, &mut answer, deadline).map_err(io_failure)?;
+    let (status, rest) = answer.split_at(STATUS_BYTES);
+    consent(addr, status)?;
+    let (nonce, proof) = rest.split_at(NONCE_BYTES);
+    let nonce: [u8; NONCE_BYTES] = bytemuck::pod_read_unaligned(nonce);
+    let proof: [u8; PROOF_BYTES] = bytemuck::pod_read_unaligned(proof);
+    if key.mac(Role::Acceptor, &hello, &nonce) != proof {
+        return Err(Failure::Final(TcpError::Impostor { addr }));
+    }
+    let proof = key.mac(Role::Connector, &hello, &nonce);
+    send_by(&mut socket, proof.as_bytes(), deadline).map_err(io_failure)?;
+    let mut verdict = [0; STATUS_BYTES];
+    read_by(&mut socket, &mut verdict, deadline).map_err(io_failure)?;
+    consent(addr, &verdict)?;
+    TcpLink::new(socket).map_err(io_failure)
+}
+
+/// Whether a status says yes.
+fn consent(addr: SocketAddr, status: &[u8]) -> Result<(), Failure> {
+    let code = u32::from_le_bytes(bytemuck::pod_read_unaligned(status));
+    if code == 0 {
+        return Ok(());
+    }
+    Err(Failure::Final(
+        Refusal::from_code(code).map_or(TcpError::Impostor { addr }, |reason| TcpError::Refused {
+            addr,
+            reason,
+        }),
+    ))
+}
+
+/// Shortest time-out that is set on a socket: zero would mean none.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+fn send_by(socket: &mut TcpStream, bytes: &[u8], deadline: Deadline) -> io::Result<()> {
+    socket.set_write_timeout(Some(deadline.left().max(WAIT_MIN)))?;
+    socket.write_all(bytes)
+}
+
+fn read_by(socket: &mut TcpStream, mut bytes: &mut [u8], deadline: Deadline) -> io::Result<()> {
+    while !bytes.is_empty() {
+        if deadline.passed() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // Set anew for each piece, so that a peer that drips cannot stretch the time.
+        socket.set_read_timeout(Some(deadline.left().max(WAIT_MIN)))?;
+        match socket.read(bytes) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => bytes = &mut bytes[len..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! How the ranks of one host come to share an arena.
+//!
+//! Candidates for one island have the same host identity: boot id and the namespaces that decide
+//! whether a unix socket and a memory descriptor reach. The lowest of them makes the arena and
+//! hands its descriptor, over an abstract unix socket, to each candidate that proves the job's
+//! secret. Whoever cannot be reached that way is an island of its own: locality is what was shown
+//! to work, never what an environment variable claims.
+//!
+//! - ISLAND-1: nothing here has a name in a file system, so SIGKILL at any moment leaves nothing.
+//! - ISLAND-2: the socket's name is random and its answer is given only after the keyed proof, so
+//!   neither guessing nor listening in gets an arena.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::sync::Deadline;
+use crate::transport::shm::arena::Arena;
+
+/// A peer that connected and says nothing for this long loses its connection.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections that may fail their proof before the leader stops listening: somebody is trying.
+const FAILED_PROOFS_MAX: u32 = 1000;
+const NONCE_BYTES: usize = 32;
+const MAC_BYTES: usize = 32;
+
+/// Key of the island's handshake, derived from the job's secret.
+#[derive(Clone)]
+pub(crate) struct IslandKey([u8; 32]);
+
+impl IslandKey {
+    pub(crate) fn derive(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(
+            "muster 2026 island handshake v1",
+            secret,
+        ))
+    }
+
+    fn mac(&self, role: u8, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&[role]);
+        for part in parts {
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+}
+
+/// What decides whether two processes may share an arena: equal strings are candidates.
+pub(crate) fn host_identity() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = |kind: &str| {
+        std::fs::read_link(format!("/proc/self/ns/{kind}"))
+            .map(|link| link.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    let uid = rustix::process::getuid().as_raw();
+    format!(
+        "{} {} {} uid:{uid}",
+        boot.trim(),
+        namespace("net"),
+        namespace("user")
+    )
+}
+
+/// A random name in the abstract name space.
+pub(crate) fn socket_name() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    random(&mut bytes)?;
+    Ok(format!(
+        "muster-{}",
+        blake3::Hash::from(widen(bytes)).to_hex().split_at(32).0
+    ))
+}
+
+fn widen(bytes: [u8; 16]) -> [u8; 32] {
+    let mut wide = [0; 32];
+    wide[..16].copy_from_slice(&bytes);
+    wide
+}
+
+fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(())
+}
+
+/// Listens under an abstract name.
+pub(crate) fn listen(name: &str) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// Hands the arena to `expected` peers; returns how many got it before the deadline.
+pub(crate) fn hand_out(
+    listener: &UnixListener,
+    arena: &Arena,
+    key: &IslandKey,
+    expected: usize,
+    deadline: Deadline,
+) -> io::Result<usize> {
+    listener.set_nonblocking(true)?;
+    let (mut served, mut failed) = (0, 0);
+    while served < expected && failed < FAILED_PROOFS_MAX && !deadline.passed() {
+        match listener.accept() {
+            Ok((stream, _)) => match serve(&stream, arena, key) {
+                Ok(()) => served += 1,
+                Err(_) => failed += 1,
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_readable(listener, deadline)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(served)
+}
+
+fn wait_readable(listener: &UnixListener, deadline: Deadline) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let timeout = rustix::time::Timespec::try_from(deadline.left())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Both sides prove the secret; then the descriptor goes over.
+fn serve(mut stream: &UnixStream, arena: &Arena, key: &IslandKey) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PROOF_TIMEOUT))?;
+    stream.set_write_timeout(Some(PROOF_TIMEOUT))?;
+    let mut mine = [0; NONCE_BYTES];
+    random(&mut mine)?;
+    stream.write_all(&mine)?;
+    let mut answer = [0; NONCE_BYTES + MAC_BYTES];
+    stream.read_exact(&mut answer)?;
+    let (theirs, proof) = answer.split_at(NONCE_BYTES);
+    check_proof(proof, key.mac(b'j', &[&mine, theirs]))?;
+    let reply = key.mac(b'l', &[theirs, &mine]);
+    let descriptors = [arena.file()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("no room for one descriptor"));
+    }
+    let sent = sendmsg(
+        stream,
+        &[IoSlice::new(&reply)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent == reply.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+fn check_proof(proof: &[u8], expected: [u8; MAC_BYTES]) -> io::Result<()> {
+    let proof: [u8; MAC_BYTES] = proof
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    // blake3::Hash compares in constant time.
+    if blake3::Hash::from(proof) == blake3::Hash::from(expected) {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the peer does not know the secret",
+        ))
+    }
+}
+
+/// Fetches the arena's descriptor from the island's leader.
+pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Result<OwnedFd> {
+    let address = SocketAddr::from_abstract_name(name)?;
+    let mut stream = UnixStream::connect_addr(&address)?;
+    let patience = deadline.left().max(Duration::from_millis(1));
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    let mut theirs = [0; NONCE_BYTES];
+    stream.read_exact(&mut theirs)?;
+    let mut answer = [0; NONCE_BYTES + MAC_BYTES];
+    random(&mut answer[..NONCE_BYTES])?;
+    let mine: [u8; NONCE_BYTES] = answer[..NONCE_BYTES]
+        .try_into()
+        .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
+    answer[NONCE_BYTES..].copy_from_slice(&key.mac(b'j', &[&theirs, &mine]));
+    stream.write_all(&answer)?;
+    let mut reply = [0; MAC_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let received = recvmsg(
+        &stream,
+        &mut [IoSliceMut::new(&mut reply)],
+        &mut control,
+        flags,
+    )?;
+    if received.bytes != reply.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    check_proof(&reply, key.mac(b'l', &[&mine, &theirs]))?;
+    control
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        })
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no descriptor came along"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::shm::arena::HEAP_BYTES_MIN;
+
+    #[test]
+    fn who_knows_the_secret_gets_the_arena_and_nobody_else() {
+        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
+        let name = socket_name().unwrap();
+        let listener = listen(&name).unwrap();
+        let deadline = Deadline::after(Duration::from_secs(20));
+        let key = IslandKey::derive(&[7; 32]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let wrong = IslandKey::derive(&[8; 32]);
+                assert!(fetch(&name, &wrong, deadline).is_err());
+                let mut garbage =
+                    UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap())
+                        .unwrap();
+                garbage.write_all(&[0xff; 200]).unwrap();
+                let file = fetch(&name, &key, deadline).unwrap();
+                assert!(Arena::attach(file, 1).is_ok());
+            });
+            assert_eq!(hand_out(&listener, &arena, &key, 1, deadline).unwrap(), 1);
+        });
+    }
+}

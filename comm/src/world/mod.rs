@@ -1,0 +1,177 @@
+//! The world: all ranks of a job, as one rank sees it.
+//!
+//! Bring-up (`join`, or [`World::threads`] for ranks that are threads), the islands of shared
+//! memory, and the making of groups. Creating a group sends nothing: its key is a hash of what its
+//! members know, and its slot and links are made when it is first used.
+
+mod control;
+mod env;
+mod island;
+mod join;
+mod net;
+mod retire;
+mod status;
+mod threads;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+pub(crate) use control::Control;
+pub use env::FromEnvError;
+pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+pub(crate) use net::Net;
+pub(crate) use retire::Retired;
+pub(crate) use status::{Notice, Status};
+
+use crate::algo;
+use crate::backend::links::Plane;
+use crate::backend::vigil::Vigil;
+use crate::collective::Communicator;
+use crate::error::{CommError, ErrorKind};
+use crate::group::Identity;
+use crate::rendezvous::Coordinator;
+use crate::transport::Stream;
+use crate::transport::shm::arena::Arena;
+use crate::transport::shm::heap::Heap;
+use crate::transport::shm::wait::Pace;
+use crate::types::Rank;
+
+/// Longest name of a group, in bytes: it is hashed, shown in messages and sent in notices.
+pub const GROUP_NAME_MAX: usize = 256;
+/// Deadline of every call unless the world or the communicator says otherwise.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// All ranks of a job, seen from one of them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct World {
+    inner: Arc<WorldInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorldInner {
+    pub(crate) rank: Rank,
+    pub(crate) size: usize,
+    pub(crate) job: u64,
+    pub(crate) island: Option<Island>,
+    /// Links to ranks that share no memory with this one; `None` where there are none.
+    pub(crate) net: Option<Net>,
+    pub(crate) control: Box<dyn Control>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) deadline: Duration,
+    pub(crate) pace: Pace,
+    /// The user's rules for choosing algorithms, in front of the built-in ones.
+    pub(crate) table: Option<algo::Table>,
+    /// Whether messages carry a checksum.
+    pub(crate) checksum: bool,
+    /// How often a group of each name was made here: part of the key, so that a group that is
+    /// destroyed and made again never meets messages of its former life.
+    made: Mutex<HashMap<String, u64>>,
+    /// The rendezvous, where this rank serves it.
+    coordinator: OnceLock<Coordinator>,
+}
+
+/// The ranks that share this process's arena.
+#[derive(Debug)]
+pub(crate) struct Island {
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) heap: Arc<Heap>,
+    /// Index of this rank's region.
+    pub(crate) local: usize,
+    /// Index of every world rank's region, `None` for ranks elsewhere.
+    pub(crate) locals: Vec<Option<usize>>,
+    /// What destroyed groups held and peers may still read.
+    pub(crate) retired: Mutex<Vec<Retired>>,
+}
+
+impl World {
+    /// This rank.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.inner.rank
+    }
+
+    /// Number of ranks.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    /// A communicator for the ranks `members`, in this order; this rank must be among them.
+    ///
+    /// Costs no communication: all members make the same call (for one name in the same order), and
+    /// the first collective brings them together. `name` appears in every message about the group.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
+    /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
+    pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
+        let generation = {
+            let mut made = self
+                .inner
+                .made
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let generation = made.entry(name.to_owned()).or_insert(0);
+            *generation += 1;
+            *generation
+        };
+        Communicator::new(Arc::clone(&self.inner), name, members, generation)
+    }
+
+    /// The communicator of all ranks.
+    ///
+    /// # Errors
+    /// As [`World::group`]; none in practice.
+    pub fn everyone(&self) -> Result<Communicator, CommError> {
+        let members: Vec<Rank> = (0..self.inner.size).map(Rank::from_index).collect();
+        self.group("world", &members)
+    }
+
+    /// Keeps the rendezvous that this rank serves for as long as the world.
+    pub(crate) fn keep(&self, coordinator: Coordinator) {
+        // Called once, by the bring-up that started it.
+        let _ = self.inner.coordinator.set(coordinator);
+    }
+
+    /// Hands bytes to whoever runs the job (the launcher, or rank 0's process where another
+    /// engine launched the ranks).
+    ///
+    /// # Errors
+    /// In words, where the control plane is lost or the ranks are threads.
+    pub fn report(&self, bytes: &[u8]) -> Result<(), String> {
+        self.inner.control.report(bytes)
+    }
+
+    /// Says goodbye: peers that still wait for this rank are told that it left, and nobody takes
+    /// its end for a failure. Dropping the last clone of a world without this counts as a failure,
+    /// so that a rank that returns early by mistake is noticed.
+    pub fn leave(&self) {
+        self.inner.control.leave();
+    }
+}
+
+impl WorldInner {
+    /// The island, if all members of a group lie on it.
+    pub(crate) fn island_of(&self, group: &Identity) -> Option<&Island> {
+        let island = self.island.as_ref()?;
+        let here = |rank: &Rank| island.locals[rank.index()].is_some();
+        group.members.iter().all(here).then_some(island)
+    }
+
+    /// A stream to a rank that shares no memory with this one.
+    pub(crate) fn open_remote(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Box<dyn Stream>, ErrorKind> {
+        match &self.net {
+            Some(net) => net.open(vigil, plane, peer),
+            None => Err(ErrorKind::Unsupported {
+                what: format!("a link to rank {}", vigil.group.members[peer]),
+                why: "this world has shared memory only".to_owned(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Links to ranks that share no memory with this one.
+
+use std::net::SocketAddr;
+
+use crate::backend::links::Plane;
+use crate::backend::vigil::Vigil;
+use crate::error::ErrorKind;
+use crate::transport::Stream;
+use crate::transport::tcp::{LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, connect};
+
+/// Where the others are, and the door through which they come.
+
+pub(crate) struct Net {
+    pub(crate) listener: Listener,
+    /// Where each world rank listens.
+    pub(crate) addresses: Vec<Option<SocketAddr>>,
+    pub(crate) secret: [u8; SECRET_BYTES],
+}
+
+impl Net {
+    /// Makes the stream to a member: the lower index connects, the upper one waits for it.
+    pub(crate) fn open(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Box<dyn Stream>, ErrorKind> {
+        let group = vigil.group;
+        let (mine, theirs) = (group.members[group.me], group.members[peer]);
+        if peer < group.me {
+            return self.take(vigil, plane, peer);
+        }
+        let Some(address) = self.addresses[theirs.index()] else {
+            let what = "it does not listen for links".to_owned();
+            return Err(ErrorKind::Transport { peer: theirs, what });
+        };
+        let name = LinkName {
+            group: group.key,
+            plane: plane as u8,
+            from: mine.0,
+            to: theirs.0,
+        };
+        match connect(address, name, &self.secret, vigil.deadline) {
+            Ok(link) => Ok(Box::new(link)),
+            Err(TcpError::TimedOut { .. }) => Err(vigil.stalled(&[peer])),
+            // A peer that is gone does not listen: say that rather than how the connection failed.
+            Err(error) => Err(vigil
+                .look(&[peer])
+                .err()
+                .unwrap_or_else(|| ErrorKind::Transport {
+                    peer: theirs,
+                    what: error.to_string(),
+                })),
+        }
+    }
+
+    fn take(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Box<dyn Stream>, ErrorKind> {
+        let peer_rank = vigil.group.members[peer].0;
+        let key = ParkedKey {
+            group: vigil.group.key,
+            plane: plane as u8,
+            peer: peer_rank,
+        };
+        let mut link = None;
+        let ready = || {
+            link = self.listener.try_take(key);
+            link.is_some()
+        };
+        vigil.wait(None, ready, || vec![peer])?;
+        match link {
+            Some(link) => Ok(Box::new(link)),
+            None => Err(vigil.stalled(&[peer])),
+        }
+    }
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the secret.
+        f.debug_struct("Net")
+            .field("listener", &self.listener)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! Ranks as threads of one process: for tests, for embedding, and for examples.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use super::control::{Hub, Seat};
+use super::status::Gone;
+use super::{DEADLINE_DEFAULT, Island, World, WorldInner};
+use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
+use crate::transport::shm::heap::Heap;
+use crate::transport::shm::wait::Pace;
+use crate::types::Rank;
+
+impl World {
+    /// Runs `body` on `world_size` threads, each as one rank, and returns what they returned, in
+    /// rank order. The ranks share memory exactly as processes of one host do.
+    ///
+    /// A rank that panics counts as gone: the others' calls end with an error that names it, and
+    /// the panic is passed on when all have ended.
+    ///
+    /// # Errors
+    /// Where the shared memory cannot be made.
+    ///
+    /// # Panics
+    /// With the panic of the lowest rank that panicked.
+    pub fn threads<T: Send>(
+        world_size: usize,
+        body: impl Fn(Self) -> T + Sync,
+    ) -> Result<Vec<T>, ArenaError> {
+        let worlds = Self::seats(world_size)?;
+        let results = thread::scope(|scope| {
+            let threads: Vec<_> = worlds
+                .into_iter()
+                .map(|(world, hub)| {
+                    let body = &body;
+                    scope.spawn(move || {
+                        let _leaving = Leaving {
+                            hub,
+                            rank: world.rank(),
+                        };
+                        body(world)
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect::<Vec<_>>()
+        });
+        let mut values = Vec::with_capacity(world_size);
+        for result in results {
+            match result {
+                Ok(value) => values.push(value),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(values)
+    }
+
+    fn seats(world_size: usize) -> Result<Vec<(Self, Arc<Hub>)>, ArenaError> {
+        let arena = Arc::new(Arena::create(world_size, HEAP_BYTES_DEFAULT)?);
+        let hub = Hub::new(world_size);
+        let locals: Vec<_> = (0..world_size).map(Some).collect();
+        let seat = |local: usize| {
+            let rank = Rank::from_index(local);
+            let island = Island {
+                arena: Arc::clone(&arena),
+                heap: Arc::new(Heap::new(Arc::clone(&arena), local)),
+                local,
+                locals: locals.clone(),
+                retired: Mutex::default(),
+            };
+            let inner = WorldInner {
+                rank,
+                size: world_size,
+                job: 0,
+                island: Some(island),
+                net: None,
+                control: Box::new(Seat {
+                    hub: Arc::clone(&hub),
+                    rank,
+                }),
+                status: hub.status(rank),
+                deadline: DEADLINE_DEFAULT,
+                pace: Pace::for_ranks(world_size),
+                table: None,
+                checksum: false,
+                made: Mutex::default(),
+                coordinator: OnceLock::new(),
+            };
+            (
+                Self {
+                    inner: Arc::new(inner),
+                },
+                Arc::clone(&hub),
+            )
+        };
+        Ok((0..world_size).map(seat).collect())
+    }
+}
+
+/// Tells the others when a thread ends, and how.
+struct Leaving {
+    hub: Arc<Hub>,
+    rank: Rank,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let panicked = thread::panicking();
+        let how = if panicked {
+            "panicked"
+        } else {
+            "left the world"
+        };
+        self.hub.set_gone(
+            self.rank,
+            &Gone {
+                how: how.to_owned(),
+                orderly: !panicked,
+            },
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Bring-up over the real control plane: ranks join by rendezvous, share memory or talk by TCP.
+
+use std::time::Duration;
+
+use muster_comm::error::{CommError, ErrorKind};
+use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
+use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::world::{BringUpError, JoinOptions, Transport, World};
+
+/// Runs `body` on `n` ranks that each joined on their own, as processes do.
+fn joined<T: Send>(
+    n: u32,
+    transport: Transport,
+    body: impl Fn(World) -> T + Sync,
+) -> Vec<Result<T, BringUpError>> {
+    let secret = Secret::random().unwrap();
+    let coordinator =
+        Coordinator::start(CoordinatorOptions::new(secret.clone(), "test", n)).unwrap();
+    let endpoint: muster_comm::rendezvous::Endpoint = coordinator.address().into();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..n)
+            .map(|rank| {
+                let mut options = JoinOptions::new(
+                    endpoint.clone(),
+                    secret.clone(),
+                    i64::from(rank),
+                    i64::from(n),
+                );
+                options.job_id = "test".to_owned();
+                options.transport = transport;
+                options.deadline = Duration::from_secs(20);
+                let body = &body;
+                scope.spawn(move || {
+                    let world = World::join(options)?;
+                    let value = body(world.clone());
+                    world.leave();
+                    Ok(value)
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn exercise(world: &World) -> Result<(), CommError> {
+    let everyone = world.everyone()?;
+    let n = everyone.size();
+    for count in [0, 1, 7, 1000, 300_000] {
+        let mine: Vec<u64> = (0..count).map(|i| i + world.rank().0 as u64).collect();
+        let mut sum = vec![0; mine.len()];
+        everyone.all_reduce(&mine, &mut sum, ReduceOp::Sum)?;
+        let ranks: u64 = (0..n as u64).sum();
+        assert!(
+            (0..count).all(|i| sum[i as usize] == i * n as u64 + ranks),
+            "{count} elements"
+        );
+    }
+    let objects =
+        everyone.all_gather_object(&(world.rank().0, "x".repeat(world.rank().index())))?;
+    for (rank, (number, text)) in objects.iter().enumerate() {
+        assert_eq!((*number as usize, text.len()), (rank, rank));
+    }
+    if n > 1 {
+        let odd_even: Vec<Rank> = (0..n as u32)
+            .map(Rank)
+            .filter(|rank| rank.0 % 2 == world.rank().0 % 2)
+            .collect();
+        let half = world.group("parity", &odd_even)?;
+        let mut all = vec![0_i32; half.size()];
+        half.all_gather(&[world.rank().0 as i32], &mut all)?;
+        assert_eq!(
+            all,
+            odd_even
+                .iter()
+                .map(|rank| rank.0 as i32)
+                .collect::<Vec<_>>()
+        );
+    }
+    everyone.barrier()
+}
+
+#[test]
+fn ranks_that_join_share_memory_and_compute_the_right_sums() {
+    for n in [1, 2, 5, 8] {
+        for result in joined(n, Transport::Auto, |world| exercise(&world)) {
+            result.unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn ranks_that_are_told_to_use_tcp_compute_the_right_sums() {
+    for n in [1, 2, 5, 8] {
+        for result in joined(n, Transport::Tcp, |world| exercise(&world)) {
+            result.unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_early_is_named_by_those_who_wait_for_it() {
+    for transport in [Transport::Auto, Transport::Tcp] {
+        let results = joined(3, transport, |world| {
+            let everyone = world.everyone()?;
+            everyone.barrier()?;
+            if world.rank() == Rank(1) {
+                Ok(())
+            } else {
+                everyone.barrier()
+            }
+        });
+        for (rank, result) in results.into_iter().enumerate() {
+            let result = result.unwrap();
+            if rank == 1 {
+                assert!(result.is_ok());
+                continue;
+            }
+            let error = result.expect_err("rank 1 never comes");
+            let named = match error.kind() {
+                ErrorKind::PeerClosed { peer, .. } => *peer == Rank(1),
+                ErrorKind::PeerAborted { cause, .. } => {
+                    matches!(**cause, ErrorKind::PeerClosed { peer, .. } if peer == Rank(1))
+                }
+                _ => false,
+            };
+            assert!(named, "{transport:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! Which questions are asked of which group, in which order.
+//!
+//! Every rank and the launcher make this list from the same job, so a result needs no more than its
+//! number to be understood, and a number without a result is a missing one.
+//!
+//! CASES-1: the list depends on nothing but the groups and the selection.
+//! CASES-2: a rank that works through the cases it is a member of, in order, waits for nobody who
+//! waits for it: kinds come one after the other, and within a kind a rank is in one group at most.
+
+use muster_comm::types::{Collective, DType};
+use serde::{Deserialize, Serialize};
+
+/// The groups of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindGroups {
+    /// Name of the kind: `tp`, `dp-cp`, …
+    pub kind: String,
+    /// World ranks of each group.
+    pub groups: Vec<Vec<u32>>,
+}
+
+/// The kind that stands for all ranks of the matrix.
+pub const WORLD_KIND: &str = "world";
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// One collective with one element type and count, against the reference; in and out of place
+    /// where it can be both, and with several reductions where it reduces.
+    Collective {
+        /// The call.
+        collective: Collective,
+        /// Element type.
+        dtype: DType,
+        /// Elements, as the call counts them.
+        count: usize,
+    },
+    /// Groups of several kinds at work at the same time, from a thread each.
+    InFlight,
+    /// All groups destroyed and made again, without growth.
+    Lifecycle,
+    /// Every member names the same members in the same order, each for itself.
+    Membership,
+    /// One object collective with objects of one shape.
+    Object {
+        /// The call.
+        collective: Collective,
+        /// What the objects are like.
+        shape: ObjectShape,
+    },
+}
+
+/// What the objects of a check are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectShape {
+    /// Nothing in them.
+    Empty,
+    /// Hundreds of KiB on some ranks, little on others.
+    LargeUneven,
+    /// A small record.
+    Small,
+}
+
+impl ObjectShape {
+    /// Every shape.
+    pub const ALL: [Self; 3] = [Self::Empty, Self::Small, Self::LargeUneven];
+
+    /// About how many elements an object of this shape has, for the report.
+    #[must_use]
+    pub const fn count(self, index: usize) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Small => 4,
+            // Every third member has a large one, of a size of its own.
+            Self::LargeUneven => {
+                if index.is_multiple_of(3) {
+                    40_000 + 1000 * (index % 7)
+                } else {
+                    index % 5
+                }
+            }
+        }
+    }
+}
+
+/// A question to one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Index of the kind.
+    pub kind: usize,
+    /// Index of the group within the kind.
+    pub group: usize,
+    /// The question.
+    pub question: Question,
+}
+
+/// What the user chose to look at; empty lists stand for the default choice.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// Element types.
+    pub dtypes: &'a [DType],
+    /// Numbers of elements.
+    pub counts: &'a [usize],
+}
+
+/// All groups of a matrix and all questions to them.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// The kinds in the order in which they are worked through; the last one is [`WORLD_KIND`].
+    pub kinds: Vec<KindGroups>,
+    /// The cases, by number.
+    pub cases: Vec<Case>,
+}
+
+/// Calls that move or reduce numbers, in the order in which they are checked.
+const NUMERIC: [Collective; 16] = [
+    Collective::Barrier,
+    Collective::AllReduce,
+    Collective::ReduceScatter,
+    Collective::ReduceScatterV,
+    Collective::AllGather,
+    Collective::AllGatherV,
+    Collective::AllToAll,
+    Collective::AllToAllV,
+    Collective::Broadcast,
+    Collective::Reduce,
+    Collective::Gather,
+    Collective::GatherV,
+    Collective::Scatter,
+    Collective::ScatterV,
+    Collective::Send,
+    Collective::SendRecvBatch,
+];
+
+/// Calls that carry objects.
+const OBJECTS: [Collective; 4] = [
+    Collective::AllGatherObject,
+    Collective::GatherObject,
+    Collective::BroadcastObject,
+    Collective::ScatterObject,
+];
+
+/// Elements of the sweep over all element types.
+const COUNT_TYPICAL: usize = 1000;
+/// Bytes of a buffer that is larger than any piece the library moves at once.
+const BYTES_LARGE: usize = 5 << 18;
+/// Element type of the sweep over counts.
+const DTYPE_TYPICAL: DType = DType::F32;
+
+impl Catalogue {
+    /// The catalogue of a matrix.
+    #[must_use]
+    pub fn new(mut kinds: Vec<KindGroups>, world_size: u32, selection: Selection<'_>) -> Self {
+        kinds.push(KindGroups {
+            kind: WORLD_KIND.to_owned(),
+            groups: vec![(0..world_size).collect()],
+        });
+        let mut cases = Vec::new();
+        for (kind, groups) in kinds.iter().enumerate() {
+            let known = kinds[..kind]
+                .iter()
+                .any(|earlier| earlier.groups == groups.groups);
+            for (group, members) in groups.groups.iter().enumerate() {
+                let depth = match members.len() {
+                    0 | 1 => Depth::Alone,
+                    _ if known => Depth::Again,
+                    _ => Depth::Full,
+                };
+                let with_objects = matches!(groups.kind.as_str(), "dp" | "dp-cp");
+                let mut questions = questions(members.len(), depth, with_objects, selection);
+                if groups.kind == WORLD_KIND {
+                    questions = vec![
+                        Question::Membership,
+                        Question::InFlight,
+                        Question::Lifecycle,
+                    ];
+                }
+                cases.extend(questions.into_iter().map(|question| Case {
+                    kind,
+                    group,
+                    question,
+                }));
+            }
+        }
+        Self { kinds, cases }
+    }
+
+    /// The members of a case's group.
+    #[must_use]
+    pub fn members(&self, case: &Case) -> &[u32] {
+        &self.kinds[case.kind].groups[case.group]
+    }
+
+    /// The numbers of the cases that a rank takes part in, ascending.
+    pub fn of_rank(&self, rank: u32) -> impl Iterator<Item = usize> {
+        self.cases
+            .iter()
+            .enumerate()
+            .filter(move |(_, case)| self.members(case).contains(&rank))
+            .map(|(number, _)| number)
+    }
+}
+
+/// How much is asked of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// The same ranks as a group of an earlier kind: the group is another one, the paths are not.
+    Again,
+    /// A single member: nothing moves.
+    Alone,
+    /// Everything.
+    Full,
+}
+
+fn questions(
+    members: usize,
+    depth: Depth,
+    with_objects: bool,
+    selection: Selection<'_>,
+) -> Vec<Question> {
+    let mut questions = vec![Question::Membership];
+    for collective in NUMERIC {
+        if collective == Collective::Barrier {
+            let (dtype, count) = (DTYPE_TYPICAL, 0);
+            questions.push(Question::Collective {
+                collective,
+                dtype,
+                count,
+            });
+            continue;
+        }
+        for (dtype, count) in shapes(collective, members, depth, selection) {
+            questions.push(Question::Collective {
+                collective,
+                dtype,
+                count,
+            });
+        }
+    }
+    if with_objects || depth == Depth::Full {
+        for collective in OBJECTS {
+            for shape in ObjectShape::ALL {
+                questions.push(Question::Object { collective, shape });
+            }
+        }
+    }
+    questions
+}
+
+/// The element types and counts that a collective is checked with.
+fn shapes(
+    collective: Collective,
+    members: usize,
+    depth: Depth,
+    selection: Selection<'_>,
+) -> Vec<(DType, usize)> {
+    if !selection.dtypes.is_empty() || !selection.counts.is_empty() {
+        let dtypes = or_default(selection.dtypes, &[DTYPE_TYPICAL]);
+        let counts = or_default(selection.counts, &[COUNT_TYPICAL]);
+        return dtypes
+            .iter()
+            .flat_map(|dtype| counts.iter().map(|count| (*dtype, *count)))
+            .collect();
+    }
+    match depth {
+        Depth::Alone => vec![(DTYPE_TYPICAL, COUNT_TYPICAL)],
+        Depth::Again => vec![
+            (DTYPE_TYPICAL, COUNT_TYPICAL + 1),
+            (DType::Bf16, COUNT_TYPICAL),
+        ],
+        Depth::Full => {
+            let large = BYTES_LARGE / DTYPE_TYPICAL.size();
+            // What is counted a block is large when all blocks are.
+            let large = if counts_blocks(collective) {
+                large / members + 1
+            } else {
+                large + 1
+            };
+            let mut counts = vec![0, 1, members - 1, members + 1];
+            if is_checked_large(collective) {
+                counts.push(large);
+            }
+            counts.dedup();
+            let sweep = counts.into_iter().map(|count| (DTYPE_TYPICAL, count));
+            sweep
+                .chain(DType::ALL.map(|dtype| (dtype, COUNT_TYPICAL)))
+                .collect()
+        }
+    }
+}
+
+fn or_default<'a, T>(chosen: &'a [T], default: &'a [T]) -> &'a [T] {
+    if chosen.is_empty() { default } else { chosen }
+}
+
+/// Whether the call is checked with a large buffer too: one of each way that data takes, because
+/// sixteen ranks on two processors compute every expected buffer sixteen times.
+fn is_checked_large(collective: Collective) -> bool {
+    matches!(
+        collective,
+        Collective::AllGather
+            | Collective::AllReduce
+            | Collective::AllToAllV
+            | Collective::Broadcast
+            | Collective::ReduceScatter
+            | Collective::Send
+    )
+}
+
+/// Whether the count of a call is that of one block of several.
+fn counts_blocks(collective: Collective) -> bool {
+    matches!(
+        collective,
+        Collective::AllGather
+            | Collective::AllGatherV
+            | Collective::AllToAll
+            | Collective::AllToAllV
+            | Collective::Gather
+            | Collective::GatherV
+            | Collective::ReduceScatter
+            | Collective::ReduceScatterV
+            | Collective::Scatter
+            | Collective::ScatterV
+    )
+}
+
+impl Question {
+    /// The word for the check in reports.
+    #[must_use]
+    pub const fn check(&self) -> &'static str {
+        match self {
+            Self::Collective { .. } => "collective",
+            Self::InFlight => "in_flight",
+            Self::Lifecycle => "lifecycle",
+            Self::Membership => "membership",
+            Self::Object { .. } => "object",
+        }
+    }
+
+    /// The call that is checked, if the check is about one.
+    #[must_use]
+    pub const fn collective(&self) -> Option<Collective> {
+        match self {
+            Self::Collective { collective, .. } | Self::Object { collective, .. } => {
+                Some(*collective)
+            }
+            Self::InFlight | Self::Lifecycle | Self::Membership => None,
+        }
+    }
+
+    /// Element type, where there is one.
+    #[must_use]
+    pub const fn dtype(&self) -> Option<DType> {
+        match self {
+            Self::Collective {
+                collective: Collective::Barrier,
+                ..
+            }
+            | Self::InFlight
+            | Self::Lifecycle
+            | Self::Membership
+            | Self::Object { .. } => None,
+            Self::Collective { dtype, .. } => Some(*dtype),
+        }
+    }
+
+    /// Number of elements, where there are any.
+    #[must_use]
+    pub const fn count(&self) -> Option<usize> {
+        match self {
+            Self::Collective {
+                collective: Collective::Barrier,
+                ..
+            }
+            | Self::InFlight
+            | Self::Lifecycle
+            | Self::Membership => None,
+            Self::Collective { count, .. } => Some(*count),
+            Self::Object { shape, .. } => Some(shape.count(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str, groups: &[&[u32]]) -> KindGroups {
+        KindGroups {
+            kind: name.to_owned(),
+            groups: groups.iter().map(|group| group.to_vec()).collect(),
+        }
+    }
+
+    fn four_ranks() -> Catalogue {
+        let kinds = vec![
+            kind("dp", &[&[0, 2], &[1, 3]]),
+            kind("tp", &[&[0, 1], &[2, 3]]),
+            kind("ep", &[&[0, 2], &[1, 3]]),
+            kind("cp", &[&[0], &[1], &[2], &[3]]),
+            kind("pos_embd", &[&[0, 1]]),
+        ];
+        Catalogue::new(
+            kinds,
+            4,
+            Selection {
+                dtypes: &[],
+                counts: &[],
+            },
+        )
+    }
+
+    #[test]
+    fn every_group_is_asked_for_its_membership_and_every_collective() {
+        let catalogue = four_ranks();
+        for (index, kind) in catalogue.kinds.iter().enumerate() {
+            for group in 0..kind.groups.len() {
+                let questions: Vec<Question> = catalogue
+                    .cases
+                    .iter()
+                    .filter(|case| case.kind == index && case.group == group)
+                    .map(|case| case.question)
+                    .collect();
+                assert!(questions.contains(&Question::Membership), "{}", kind.kind);
+                if kind.kind == WORLD_KIND {
+                    continue;
+                }
+                for collective in NUMERIC {
+                    assert!(
+                        questions
+                            .iter()
+                            .any(|question| question.collective() == Some(collective)),
+                        "{} lacks {collective}",
+                        kind.kind
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn object_gathers_are_asked_of_data_parallel_groups() {
+        let catalogue = four_ranks();
+        for collective in OBJECTS {
+            assert!(catalogue.cases.iter().any(|case| {
+                catalogue.kinds[case.kind].kind == "dp"
+                    && case.question.collective() == Some(collective)
+            }));
+        }
+    }
+
+    #[test]
+    fn every_element_type_and_the_awkward_counts_are_covered_once_a_partition() {
+        let catalogue = four_ranks();
+        let of_kind = |name: &str| -> Vec<(DType, usize)> {
+            catalogue
+                .cases
+                .iter()
+                .filter(|case| catalogue.kinds[case.kind].kind == name && case.group == 0)
+                .filter(|case| case.question.collective() == Some(Collective::AllReduce))
+                .filter_map(|case| Some((case.question.dtype()?, case.question.count()?)))
+                .collect()
+        };
+        let full = of_kind("dp");
+        for dtype in DType::ALL {
+            assert!(full.contains(&(dtype, COUNT_TYPICAL)), "{dtype}");
+        }
+        for count in [0, 1, 3, BYTES_LARGE / 4 + 1] {
+            assert!(full.contains(&(DType::F32, count)), "{count} in {full:?}");
+        }
+        assert_eq!(of_kind("tp").len(), full.len());
+        assert_eq!(of_kind("ep").len(), 2, "the ranks of dp were seen already");
+        assert_eq!(of_kind("cp").len(), 1);
+    }
+
+    #[test]
+    fn a_choice_of_the_user_is_taken_literally() {
+        let kinds = vec![
+            kind("tp", &[&[0, 1]]),
+            kind("dp", &[&[0, 1]]),
+            kind("cp", &[&[0], &[1]]),
+        ];
+        let selection = Selection {
+            dtypes: &[DType::I8, DType::F64],
+            counts: &[3, 5],
+        };
+        let catalogue = Catalogue::new(kinds, 2, selection);
+        for index in 0..3 {
+            let asked: Vec<_> = catalogue
+                .cases
+                .iter()
+                .filter(|case| case.kind == index && case.group == 0)
+                .filter(|case| case.question.collective() == Some(Collective::AllToAll))
+                .map(|case| (case.question.dtype(), case.question.count()))
+                .collect();
+            let expected = [
+                (DType::I8, 3),
+                (DType::I8, 5),
+                (DType::F64, 3),
+                (DType::F64, 5),
+            ];
+            assert_eq!(
+                asked,
+                expected.map(|(dtype, count)| (Some(dtype), Some(count)))
+            );
+        }
+    }
+
+    #[test]
+    fn a_rank_takes_part_in_the_cases_of_its_own_groups_only() {
+        let catalogue = four_ranks();
+        for rank in 0..4 {
+            for number in catalogue.of_rank(rank) {
+                assert!(catalogue.members(&catalogue.cases[number]).contains(&rank));
+            }
+        }
+        let of_three = catalogue.of_rank(3).count();
+        let of_one = catalogue.of_rank(1).count();
+        assert!(
+            of_three < of_one,
+            "rank 3 is in no pos_embd group: {of_three} {of_one}"
+        );
+    }
+}

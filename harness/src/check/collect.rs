@@ -1,0 +1,520 @@
+//! The launcher's side: what the ranks of one matrix said, merged into the cases of a report.
+//!
+//! COLLECT-1: a case passes only if every member of its group said so. Silence is a failure.
+//! COLLECT-2: no message of a rank can make the launcher panic, or count for another rank.
+
+use muster_comm::types::Collective;
+
+use crate::check::cases::Catalogue;
+use crate::check::message::{Failed, MessageError, RankMessage, Wrong};
+use crate::report::model::{self, Detail, GroupCount, listed};
+
+/// What is known of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankState {
+    /// When it was through its first barrier, in microseconds of its own.
+    pub joined_us: Option<u64>,
+    /// Whether it did all its cases.
+    pub done: bool,
+    /// Why it could not go on.
+    pub failed: Option<Failed>,
+    /// The place of `failed` among those of all ranks, in the order of arrival.
+    pub failed_order: usize,
+    /// What was wrong with its messages, if anything.
+    pub garbled: Option<String>,
+}
+
+/// What is known of one case.
+#[derive(Clone, Debug, Default)]
+struct CaseState {
+    /// Members that answered, as indices into the group, ascending.
+    answered: Vec<u32>,
+    elapsed_us: u64,
+    wrong: Vec<(u32, Wrong)>,
+    probes: Vec<Probe>,
+}
+
+/// What came of a case when one member of the group stayed away.
+#[derive(Clone, Debug)]
+struct Probe {
+    absent: u32,
+    answers: usize,
+    wrong: bool,
+}
+
+/// Everything that the ranks of one matrix said.
+#[derive(Debug)]
+pub struct Collector {
+    catalogue: Catalogue,
+    cases: Vec<CaseState>,
+    ranks: Vec<RankState>,
+    failures: usize,
+    answers: usize,
+    answers_expected: usize,
+}
+
+impl Collector {
+    /// For a matrix of `world_size` ranks.
+    #[must_use]
+    pub fn new(catalogue: Catalogue, world_size: u32) -> Self {
+        let answers_expected = catalogue
+            .cases
+            .iter()
+            .map(|case| catalogue.members(case).len())
+            .sum();
+        Self {
+            cases: vec![CaseState::default(); catalogue.cases.len()],
+            ranks: (0..world_size).map(|_| RankState::default()).collect(),
+            catalogue,
+            failures: 0,
+            answers: 0,
+            answers_expected,
+        }
+    }
+
+    /// What is known of each rank.
+    #[must_use]
+    pub fn ranks(&self) -> &[RankState] {
+        &self.ranks
+    }
+
+    /// Answers that came, and answers that are expected in all.
+    #[must_use]
+    pub fn progress(&self) -> (usize, usize) {
+        (self.answers, self.answers_expected)
+    }
+
+    /// Whether every rank has done all its cases.
+    #[must_use]
+    pub fn all_done(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.done)
+    }
+
+    /// The ranks that have neither finished nor said why they cannot.
+    #[must_use]
+    pub fn silent(&self) -> Vec<u32> {
+        (0..)
+            .zip(&self.ranks)
+            .filter(|(_, rank)| !rank.done && rank.failed.is_none())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Takes in a message of a rank.
+    pub fn take(&mut self, rank: u32, bytes: &[u8]) {
+        let message = RankMessage::decode(bytes);
+        let Some(state) = self.ranks.get_mut(rank as usize) else {
+            // The control plane knows no such rank, so nobody can have sent this.
+            return;
+        };
+        match message {
+            Ok(RankMessage::Joined { elapsed_us }) => state.joined_us = Some(elapsed_us),
+            Ok(RankMessage::Done) => state.done = true,
+            Ok(RankMessage::Failed(failed)) => {
+                if state.failed.is_none() {
+                    state.failed_order = self.failures;
+                    state.failed = Some(failed);
+                    self.failures += 1;
+                }
+            }
+            Ok(RankMessage::Results(results)) => {
+                for result in results {
+                    let (case, elapsed_us) = (result.case, result.elapsed_us);
+                    self.answer(rank, case, elapsed_us, result.wrong);
+                }
+            }
+            Ok(RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            }) => self.probed(rank, case, absent, wrong),
+            Err(error) => garble(state, &error),
+        }
+    }
+
+    fn answer(&mut self, rank: u32, number: u32, elapsed_us: u64, wrong: Option<Wrong>) {
+        if !self.is_member(rank, number) {
+            if let Some(state) = self.ranks.get_mut(rank as usize) {
+                state.garbled = Some(format!(
+                    "it reported case {number}, in which it has no part"
+                ));
+            }
+            return;
+        }
+        let Some(case) = self.cases.get_mut(number as usize) else {
+            return;
+        };
+        let Err(place) = case.answered.binary_search(&rank) else {
+            // The second answer to one question is not believed, unless it is a complaint.
+            case.wrong.extend(wrong.map(|wrong| (rank, wrong)));
+            return;
+        };
+        case.answered.insert(place, rank);
+        case.elapsed_us = case.elapsed_us.max(elapsed_us);
+        case.wrong.extend(wrong.map(|wrong| (rank, wrong)));
+        self.answers += 1;
+    }
+
+    fn probed(&mut self, rank: u32, number: u32, absent: u32, wrong: bool) {
+        if !self.is_member(rank, number) || !self.is_member(absent, number) || rank == absent {
+            return;
+        }
+        let Some(case) = self.cases.get_mut(number as usize) else {
+            return;
+        };
+        match case.probes.iter_mut().find(|probe| probe.absent == absent) {
+            Some(probe) => {
+                probe.answers += 1;
+                probe.wrong |= wrong;
+            }
+            None => case.probes.push(Probe {
+                absent,
+                answers: 1,
+                wrong,
+            }),
+        }
+    }
+
+    /// The members without whom a case of this group came out right, where it stayed wrong without
+    /// others. An element of a sum is the work of all, so only this tells whose is false.
+    fn probed_culprits(&self, kind: usize, group: usize) -> Vec<u32> {
+        let mut culprits = Vec::new();
+        for (case, state) in self.catalogue.cases.iter().zip(&self.cases) {
+            if case.kind != kind
+                || case.group != group
+                || !state.probes.iter().any(|probe| probe.wrong)
+            {
+                continue;
+            }
+            let others = self.catalogue.members(case).len() - 1;
+            let cured = state
+                .probes
+                .iter()
+                .filter(|probe| !probe.wrong && probe.answers == others);
+            culprits.extend(cured.map(|probe| probe.absent));
+        }
+        culprits.sort_unstable();
+        culprits.dedup();
+        culprits
+    }
+
+    fn is_member(&self, rank: u32, number: u32) -> bool {
+        self.catalogue
+            .cases
+            .get(number as usize)
+            .is_some_and(|case| self.catalogue.members(case).contains(&rank))
+    }
+
+    /// Number of groups by kind, without the world itself.
+    #[must_use]
+    pub fn group_counts(&self) -> Vec<GroupCount> {
+        let kinds = &self.catalogue.kinds;
+        kinds[..kinds.len() - 1]
+            .iter()
+            .map(|kind| GroupCount {
+                kind: kind.kind.clone(),
+                count: u32::try_from(kind.groups.len()).unwrap_or(u32::MAX),
+            })
+            .collect()
+    }
+
+    /// The cases of the report. What nobody or not everybody answered has failed (COLLECT-1).
+    #[must_use]
+    pub fn report(&self, matrix: &str, world_size: u32) -> Vec<model::Case> {
+        self.catalogue
+            .cases
+            .iter()
+            .zip(&self.cases)
+            .map(|(case, state)| {
+                let members = self.catalogue.members(case);
+                let question = &case.question;
+                let mut detail = detail(members, state);
+                if let Some(detail) = &mut detail
+                    && detail.blamed.is_empty()
+                    && question.collective().is_some_and(Collective::reduces)
+                {
+                    detail.blamed = self.probed_culprits(case.kind, case.group);
+                }
+                model::Case {
+                    matrix: matrix.to_owned(),
+                    world_size,
+                    group: self.catalogue.kinds[case.kind].kind.clone(),
+                    ranks: members.to_vec(),
+                    check: question.check().to_owned(),
+                    collective: question.collective().map(|call| call.name().to_owned()),
+                    dtype: question.dtype().map(|dtype| dtype.name().to_owned()),
+                    count: question.count().map(|count| count as u64),
+                    passed: detail.is_none(),
+                    elapsed_us: state.elapsed_us,
+                    detail,
+                }
+            })
+            .collect()
+    }
+
+    /// The first case of a rank that it has not answered.
+    #[must_use]
+    pub fn next_case(&self, rank: u32) -> Option<u32> {
+        self.catalogue
+            .of_rank(rank)
+            .find(|number| self.cases[*number].answered.binary_search(&rank).is_err())
+            .and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// What a case is about, for messages: `all_reduce f32[1000] on group tp [0, 1]`.
+    #[must_use]
+    pub fn describe(&self, number: u32) -> Option<String> {
+        let case = self.catalogue.cases.get(number as usize)?;
+        let question = &case.question;
+        let what = question
+            .collective()
+            .map_or_else(|| question.check(), |call| call.name());
+        let shape = match (question.dtype(), question.count()) {
+            (Some(dtype), Some(count)) => format!(" {dtype}[{count}]"),
+            (None, Some(count)) => format!("[{count}]"),
+            (Some(_) | None, None) => String::new(),
+        };
+        Some(format!(
+            "{what}{shape} on group {} [{}]",
+            self.catalogue.kinds[case.kind].kind,
+            listed(self.catalogue.members(case))
+        ))
+    }
+}
+
+fn garble(state: &mut RankState, error: &MessageError) {
+    state.garbled = Some(error.to_string());
+}
+
+/// What was wrong with a case, or `None` if every member said that it was right.
+fn detail(members: &[u32], state: &CaseState) -> Option<Detail> {
+    if let Some((rank, wrong)) = state.wrong.iter().min_by_key(|(rank, _)| *rank) {
+        let mut seen_by_all: Vec<u32> = state.wrong.iter().map(|(rank, _)| *rank).collect();
+        seen_by_all.sort_unstable();
+        seen_by_all.dedup();
+        return Some(Detail {
+            blamed: blamed(state),
+            seen_by: *rank,
+            seen_by_all,
+            first_wrong: wrong.element,
+            expected: (!wrong.expected.is_empty()).then(|| wrong.expected.clone()),
+            got: (!wrong.got.is_empty()).then(|| wrong.got.clone()),
+            wrong: None,
+            text: wrong.text.clone(),
+        });
+    }
+    let missing: Vec<u32> = members
+        .iter()
+        .copied()
+        .filter(|member| state.answered.binary_search(member).is_err())
+        .collect();
+    let first = missing.first()?;
+    Some(Detail {
+        blamed: Vec::new(),
+        seen_by: *first,
+        seen_by_all: missing.clone(),
+        first_wrong: None,
+        expected: None,
+        got: None,
+        wrong: None,
+        text: format!("no result from rank {}", listed(&missing)),
+    })
+}
+
+/// The ranks that all observers blame, or those that any does where they have none in common.
+fn blamed(state: &CaseState) -> Vec<u32> {
+    let mut opinions: Vec<&[u32]> = state
+        .wrong
+        .iter()
+        .map(|(_, wrong)| wrong.blamed.as_slice())
+        .collect();
+    opinions.retain(|opinion| !opinion.is_empty());
+    let Some((first, others)) = opinions.split_first() else {
+        return Vec::new();
+    };
+    let mut common: Vec<u32> = first
+        .iter()
+        .copied()
+        .filter(|rank| others.iter().all(|opinion| opinion.contains(rank)))
+        .collect();
+    if common.is_empty() {
+        common = opinions.concat();
+    }
+    common.sort_unstable();
+    common.dedup();
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::cases::{KindGroups, Selection};
+    use crate::check::message::CaseResult;
+
+    fn collector() -> Collector {
+        let kinds = vec![KindGroups {
+            kind: "tp".to_owned(),
+            groups: vec![vec![0, 1], vec![2, 3]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            4,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
+        Collector::new(catalogue, 4)
+    }
+
+    fn results(cases: impl IntoIterator<Item = (usize, Option<Wrong>)>) -> Vec<u8> {
+        let results = cases
+            .into_iter()
+            .map(|(case, wrong)| CaseResult {
+                case: u32::try_from(case).expect("few cases"),
+                elapsed_us: 10,
+                wrong,
+            })
+            .collect();
+        RankMessage::Results(results).encode().expect("encodes")
+    }
+
+    fn answer_all(collector: &mut Collector, ranks: &[u32]) {
+        for rank in ranks {
+            let own: Vec<usize> = collector.catalogue.of_rank(*rank).collect();
+            let bytes = results(own.into_iter().map(|case| (case, None)));
+            collector.take(*rank, &bytes);
+        }
+    }
+
+    #[test]
+    fn a_case_passes_only_when_every_member_said_so() {
+        let mut collector = collector();
+        answer_all(&mut collector, &[0, 1, 2]);
+        let cases = collector.report("tp2", 4);
+        for case in &cases {
+            assert_eq!(case.passed, !case.ranks.contains(&3), "{case:?}");
+        }
+        let silent = cases
+            .iter()
+            .find(|case| !case.passed)
+            .and_then(|case| case.detail.as_ref());
+        assert_eq!(
+            silent.map(|detail| detail.text.as_str()),
+            Some("no result from rank 3")
+        );
+        answer_all(&mut collector, &[3]);
+        assert!(collector.report("tp2", 4).iter().all(|case| case.passed));
+        let (answers, expected) = collector.progress();
+        assert_eq!(answers, expected);
+    }
+
+    #[test]
+    fn one_complaint_fails_the_case_whatever_the_others_say() {
+        let mut collector = collector();
+        answer_all(&mut collector, &[0, 1, 2, 3]);
+        let wrong = Wrong {
+            element: Some(4),
+            expected: "1".to_owned(),
+            got: "2".to_owned(),
+            blamed: vec![0, 1],
+            text: "out of place".to_owned(),
+        };
+        collector.take(1, &results([(1, Some(wrong))]));
+        let cases = collector.report("tp2", 4);
+        let failed: Vec<_> = cases.iter().filter(|case| !case.passed).collect();
+        assert_eq!(failed.len(), 1);
+        let detail = failed[0].detail.as_ref().expect("a detail");
+        assert_eq!(detail.blamed, [0, 1]);
+        assert_eq!((detail.seen_by, detail.first_wrong), (1, Some(4)));
+    }
+
+    #[test]
+    fn who_is_away_when_a_sum_comes_out_right_is_to_blame() {
+        let kinds = vec![KindGroups {
+            kind: "dp".to_owned(),
+            groups: vec![vec![4, 5, 6]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            7,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
+        let mut collector = Collector::new(catalogue, 7);
+        let number = collector
+            .catalogue
+            .cases
+            .iter()
+            .position(|case| case.question.collective() == Some(Collective::AllReduce))
+            .expect("a sum");
+        for rank in [4, 5, 6] {
+            let wrong = Wrong {
+                element: Some(1),
+                ..Wrong::default()
+            };
+            collector.take(rank, &results([(number, Some(wrong))]));
+        }
+        let case = u32::try_from(number).expect("few cases");
+        for (rank, absent, wrong) in [
+            (4, 5, true),
+            (6, 5, true),
+            (5, 4, true),
+            (6, 4, true),
+            (4, 6, false),
+        ] {
+            let probe = RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            };
+            collector.take(rank, &probe.encode().expect("encodes"));
+        }
+        let blamed = |collector: &Collector| {
+            collector.report("dp3", 7)[number]
+                .detail
+                .as_ref()
+                .expect("a detail")
+                .blamed
+                .clone()
+        };
+        assert_eq!(
+            blamed(&collector),
+            [0_u32; 0],
+            "rank 5 has not said what it saw without rank 6"
+        );
+        let probe = RankMessage::Probe {
+            case,
+            absent: 6,
+            wrong: false,
+        };
+        collector.take(5, &probe.encode().expect("encodes"));
+        assert_eq!(blamed(&collector), [6]);
+    }
+
+    #[test]
+    fn a_rank_cannot_answer_for_others_nor_upset_the_launcher() {
+        let mut collector = collector();
+        let foreign = collector.catalogue.of_rank(3).find(|number| {
+            !collector
+                .catalogue
+                .members(&collector.catalogue.cases[*number])
+                .contains(&0)
+        });
+        collector.take(
+            0,
+            &results([(foreign.expect("a case without rank 0"), None)]),
+        );
+        assert!(collector.ranks()[0].garbled.is_some());
+        collector.take(
+            1,
+            &results([(usize::try_from(u32::MAX).expect("fits"), None)]),
+        );
+        collector.take(2, &[0xff; 40]);
+        assert!(collector.ranks()[2].garbled.is_some());
+        collector.take(77, &results([(0, None)]));
+        assert_eq!(collector.progress().0, 0);
+    }
+}

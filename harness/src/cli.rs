@@ -1,0 +1,95 @@
+//! The command line: which commands there are, what `--help` teaches, and how outcomes become exit
+//! codes. The options of a command live with the command.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::cmd::{completions, groups, rank, verify};
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+
+/// Proves the parallel groups of a training stack on this machine, and names the rank that is wrong
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster",
+    version,
+    max_term_width = 100,
+    after_help = "Run `muster --help` for examples and the exit codes, `muster verify --help` for the main command.",
+    after_long_help = long_help(),
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the ranks of each matrix and prove every group of it
+    Verify(verify::VerifyArgs),
+    /// Print which ranks form which group
+    Groups(Box<groups::GroupsArgs>),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// One rank of a run; started by the launcher, not by people
+    #[command(name = "__rank", hide = true)]
+    Rank(rank::RankArgs),
+}
+
+fn long_help() -> String {
+    format!(
+        "Examples:\n  \
+         muster verify                        prove the default matrices on this machine\n  \
+         muster verify tp2ep4 --format json   one matrix, for a program to read\n  \
+         mpirun -n 8 muster verify tp2ep4     join the ranks that a launcher started\n\n{}",
+        Exit::table()
+    )
+}
+
+/// Runs the command line, whose first word is the program's name, and gives back how it ended.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout, complaints to stderr; a closed pipe is nobody's problem.
+            let _ = error.print();
+            return if error.exit_code() == 0 {
+                Exit::Ok
+            } else {
+                Exit::Usage
+            };
+        }
+    };
+    let outcome = match &cli.command {
+        Command::Verify(args) => verify::run(args),
+        Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
+            .map(|()| Exit::Ok)
+            .map_err(Failure::from),
+        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Rank(args) => rank::run(args),
+    };
+    outcome.unwrap_or_else(|failure| out::failure(&failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_of_commands_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_long_help_lists_every_exit_code() {
+        let help = Cli::command().render_long_help().to_string();
+        for exit in Exit::ALL {
+            assert!(
+                help.contains(exit.class()),
+                "{} is missing from\n{help}",
+                exit.class()
+            );
+        }
+    }
+}

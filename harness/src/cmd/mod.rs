@@ -1,0 +1,10 @@
+//! The commands, one file each: its options and what it does.
+//!
+//! A command gives back the class of its outcome, or a [`Failure`](crate::fail::Failure) that the
+//! top prints. It prints results through [`crate::out`] and nothing else.
+
+pub mod completions;
+pub mod groups;
+pub mod plan;
+pub mod rank;
+pub mod verify;

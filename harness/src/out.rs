@@ -1,0 +1,96 @@
+//! The two doors to the terminal: results go to stdout, everything for people to stderr.
+//!
+//! A reader that closed its end of the pipe is not an error: the result was produced, and nobody
+//! wants to read it. Any other failure to write a result is one.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+
+/// Bold red: something is wrong.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Green: something was proved.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Bold: a word to look at.
+pub const STRONG: Style = Style::new().bold();
+
+/// Prints a result on stdout, without colours where it is not a terminal.
+///
+/// # Errors
+/// A failure of class RESOURCE where the text could not be written, unless the reader went away.
+pub fn result(text: &str) -> Result<(), Failure> {
+    let mut stdout = anstream::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::resource(format!(
+            "the result could not be written to standard output: {error}"
+        ))),
+    }
+}
+
+/// Prints a line for people on stderr. Nothing depends on it, so a closed stderr is no error.
+pub fn note(line: &str) {
+    // Whoever closed stderr does not want to read this.
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Prints a failure the way every command does, and gives back its class.
+pub fn failure(failure: &Failure) -> Exit {
+    note(&format!("{BAD}error{BAD:#}: {}", failure.message));
+    if let Some(help) = &failure.help {
+        note(&format!("{STRONG}help{STRONG:#}: {help}"));
+    }
+    failure.exit
+}
+
+/// Text from a rank, a peer or a host name with everything that could steer a terminal escaped.
+///
+/// Tabs and newlines stay; carriage returns, escapes and other control characters become visible.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => clean.push(character),
+            control if control.is_control() => {
+                // Writing to a string cannot fail.
+                let _ = write!(clean, "{}", control.escape_default());
+            }
+            // Marks that reverse the direction of text can make a line read as another one.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                let _ = write!(clean, "{}", character.escape_unicode());
+            }
+            plain => clean.push(plain),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_rank_never_reach_the_terminal() {
+        let hostile = "ok\x1b[2J\r\u{7}\u{9b}31m \u{202e}txet\n\tnext";
+        let clean = escaped(hostile);
+        assert!(
+            clean
+                .chars()
+                .all(|c| !c.is_control() || c == '\n' || c == '\t'),
+            "{clean:?}"
+        );
+        assert_eq!(
+            clean,
+            "ok\\u{1b}[2J\\r\\u{7}\\u{9b}31m \\u{202e}txet\n\tnext"
+        );
+    }
+}

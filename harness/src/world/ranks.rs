@@ -1,0 +1,452 @@
+//! The processes of one world: started together, ended together.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use muster_comm::sync::Deadline;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::fail::Failure;
+use crate::world::capture::Capture;
+use crate::world::ended::Ended;
+use crate::world::signals::Interrupts;
+use crate::world::watch::{self, Watched};
+
+/// Longest wait for processes that were sent SIGKILL. Only one that hangs in the kernel needs it.
+const KILL_BOUND: Duration = Duration::from_secs(3);
+
+/// What happened to a world's processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rank's process ended.
+    Ended {
+        /// Which one.
+        rank: u32,
+        /// How.
+        how: Ended,
+    },
+    /// Somebody asked the launcher to stop.
+    Interrupted,
+}
+
+/// What to start.
+#[derive(Debug)]
+pub struct Spawn<'a> {
+    /// The program of every rank.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: &'a [OsString],
+    /// Number of ranks.
+    pub world_size: u32,
+    /// Variables that all ranks get besides those that say who they are.
+    pub env: &'a [(String, String)],
+    /// The job secret; reaches ranks through a pipe, never through argv or the environment.
+    pub secret: &'a [u8],
+}
+
+/// One rank's process.
+#[derive(Debug)]
+pub struct RankProcess {
+    rank: u32,
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+    capture: Arc<Mutex<Capture>>,
+    ended: Option<Ended>,
+}
+
+impl RankProcess {
+    /// Its rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Its process id, for messages; signals go through the pidfd.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Runs `look` over what it printed so far.
+    pub fn output<R>(&self, look: impl FnOnce(&Capture) -> R) -> R {
+        look(&self.capture.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn signal(&self, signal: Signal) {
+        if self.ended.is_none() {
+            // A process that is gone already needs no signal.
+            let _ = pidfd_send_signal(&self.pidfd, signal);
+        }
+    }
+}
+
+/// The processes of a world, and one queue for everything that happens to them. Others may put
+/// events of their own kind `E` into the same queue. Dropping it kills and reaps what still runs.
+#[derive(Debug)]
+pub struct Ranks<E> {
+    processes: Vec<RankProcess>,
+    events: Receiver<E>,
+    sender: Sender<E>,
+    watcher: Option<JoinHandle<()>>,
+    /// Dropped to end the watcher.
+    stop: Option<OwnedFd>,
+}
+
+impl<E: From<Event> + Send + 'static> Ranks<E> {
+    /// Starts every rank. Call it on a thread that outlives the ranks (WORLD-1).
+    ///
+    /// # Errors
+    /// A failure of class RESOURCE that names the rank which could not be started; those that had
+    /// been are killed.
+    pub fn start(spawn: &Spawn<'_>, interrupts: Option<Arc<Interrupts>>) -> Result<Self, Failure> {
+        let (sender, events) = channel();
+        let mut ranks = Self {
+            processes: Vec::new(),
+            events,
+            sender,
+            watcher: None,
+            stop: None,
+        };
+        let mut watched = Vec::new();
+        for rank in 0..spawn.world_size {
+            match start_one(spawn, rank) {
+                Ok((process, output)) => {
+                    watched.push(Watched {
+                        rank,
+                        pidfd: Some(Arc::clone(&process.pidfd)),
+                        output: Some(output),
+                        capture: Arc::clone(&process.capture),
+                    });
+                    ranks.processes.push(process);
+                }
+                Err(error) => {
+                    // Those already started are watched, so that dropping `ranks` reaps them.
+                    ranks.watch(watched, interrupts)?;
+                    return Err(Failure::resource(format!(
+                        "rank {rank} of {} cannot be started: {error}",
+                        spawn.world_size
+                    ))
+                    .with_help("look at the limits on processes, memory and descriptors (ulimit -a, pids.max)"));
+                }
+            }
+        }
+        ranks.watch(watched, interrupts)?;
+        Ok(ranks)
+    }
+
+    fn watch(
+        &mut self,
+        watched: Vec<Watched>,
+        interrupts: Option<Arc<Interrupts>>,
+    ) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::resource(format!(
+                "the watcher of the ranks cannot be started: {error}"
+            ))
+        };
+        let (stopped, stop) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+        let sender = self.sender.clone();
+        let watcher = std::thread::Builder::new()
+            .name("muster-watch".to_owned())
+            .spawn(move || watch::run(watched, interrupts.as_deref(), &stopped, &sender))
+            .map_err(failed)?;
+        self.watcher = Some(watcher);
+        self.stop = Some(stop);
+        Ok(())
+    }
+
+    /// The processes, by rank.
+    #[must_use]
+    pub fn processes(&self) -> &[RankProcess] {
+        &self.processes
+    }
+
+    /// A way for others to put events into the queue.
+    #[must_use]
+    pub fn sender(&self) -> Sender<E> {
+        self.sender.clone()
+    }
+
+    /// Whether every process has ended and been reaped.
+    #[must_use]
+    pub fn all_ended(&self) -> bool {
+        self.processes.iter().all(|process| process.ended.is_some())
+    }
+
+    /// Notes the end of a process; the reader of the queue calls it for each [`Event::Ended`].
+    pub fn note_end(&mut self, rank: u32, how: Ended) {
+        if let Some(process) = self
+            .processes
+            .iter_mut()
+            .find(|process| process.rank == rank)
+        {
+            process.ended = Some(how);
+        }
+    }
+
+    /// The next event, or `None` once the deadline has passed.
+    pub fn next(&self, deadline: Deadline) -> Option<E> {
+        // `self` holds a sender, so the queue cannot be closed: an error means that time is up.
+        self.events.recv_timeout(deadline.left()).ok()
+    }
+
+    /// Sends a signal to every rank that still runs.
+    pub fn signal_all(&self, signal: Signal) {
+        for process in &self.processes {
+            process.signal(signal);
+        }
+    }
+
+    /// Sends SIGKILL to one rank.
+    pub fn kill(&self, rank: u32) {
+        if let Some(process) = self.processes.iter().find(|process| process.rank == rank) {
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+impl<E> Ranks<E> {
+    /// Kills what still runs and waits, within a bound, until the watcher has reaped it.
+    fn kill_and_reap(&mut self) {
+        for process in &self.processes {
+            process.signal(Signal::KILL);
+        }
+        let deadline = Deadline::after(KILL_BOUND);
+        let Some(watcher) = self.watcher.take() else {
+            return;
+        };
+        // The watcher ends by itself once everything is reaped and every pipe is closed; a process
+        // that a rank left behind may hold a pipe open, hence the bound and the stop.
+        let reaped = |process: &RankProcess| process.ended.is_some() || has_ended(&process.pidfd);
+        while !watcher.is_finished() && !deadline.passed() && !self.processes.iter().all(reaped) {
+            muster_comm::sync::Clock::pause(Duration::from_millis(1));
+        }
+        self.stop = None;
+        // It returns at once now. A watcher that panicked has said so on stderr.
+        let _ = watcher.join();
+        for process in &self.processes {
+            reap_quietly(&process.pidfd);
+        }
+    }
+}
+
+impl<E> Drop for Ranks<E> {
+    fn drop(&mut self) {
+        self.kill_and_reap();
+    }
+}
+
+/// Whether the process behind `pidfd` has ended, reaped or not.
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// Takes the exit status if nobody has (WORLD-2); an error means that somebody had.
+fn reap_quietly(pidfd: &OwnedFd) {
+    use std::os::fd::AsFd;
+
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    let _ = waitid(WaitId::PidFd(pidfd.as_fd()), options);
+}
+
+fn start_one(spawn: &Spawn<'_>, rank: u32) -> std::io::Result<(RankProcess, File)> {
+    // The secret fits the pipe's buffer, so it can be written before anybody reads.
+    let (secret_reader, secret_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    File::from(secret_writer).write_all(spawn.secret)?;
+    let (output, output_writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let output_twin = output_writer.try_clone()?;
+    let mut command = Command::new(spawn.program);
+    command
+        .args(spawn.args)
+        .envs(spawn.env.iter().map(|(name, value)| (name, value)))
+        .envs(identity(rank, spawn.world_size))
+        .env("MUSTER_SECRET_FD", secret_reader.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(output_writer))
+        .stderr(Stdio::from(output_twin))
+        // Ctrl-C on the terminal reaches the launcher alone, which then ends the ranks in order.
+        .process_group(0);
+    let flags = fcntl_getfl(&output)?;
+    fcntl_setfl(&output, flags | OFlags::NONBLOCK)?;
+    // Inheritable for this one start; nothing else in the launcher starts processes.
+    fcntl_setfd(&secret_reader, FdFlags::empty())?;
+    let spawned = command.spawn();
+    drop(secret_reader);
+    let mut child = spawned?;
+    // Our copies of the write ends close here, so that the pipe ends with the rank.
+    drop(command);
+    let pid = Pid::from_child(&child);
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(error) => {
+            // Nobody could watch it, so it must not stay.
+            child.kill()?;
+            child.wait()?;
+            return Err(error.into());
+        }
+    };
+    let process = RankProcess {
+        rank,
+        pid,
+        pidfd: Arc::new(pidfd),
+        capture: Arc::default(),
+        ended: None,
+    };
+    Ok((process, File::from(output)))
+}
+
+/// The variables that tell a rank who it is.
+fn identity(rank: u32, world_size: u32) -> [(&'static str, String); 6] {
+    [
+        ("MUSTER_RANK", rank.to_string()),
+        ("MUSTER_WORLD_SIZE", world_size.to_string()),
+        ("MUSTER_LOCAL_RANK", rank.to_string()),
+        ("MUSTER_LOCAL_WORLD_SIZE", world_size.to_string()),
+        ("MUSTER_NODE_RANK", "0".to_owned()),
+        ("MUSTER_NNODES", "1".to_owned()),
+    ]
+}
+
+/// The program of this process, to be started again for each rank.
+#[must_use]
+pub fn own_program() -> PathBuf {
+    // A binary that was replaced while it ran is reachable through /proc only.
+    std::env::current_exe()
+        .ok()
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str, world_size: u32) -> Ranks<Event> {
+        let args = [OsString::from("-c"), OsString::from(script)];
+        Ranks::start(
+            &Spawn {
+                program: Path::new("/bin/sh"),
+                args: &args,
+                world_size,
+                env: &[("EXTRA".to_owned(), "yes".to_owned())],
+                secret: b"s3cret",
+            },
+            None,
+        )
+        .expect("the ranks start")
+    }
+
+    fn ends(ranks: &mut Ranks<Event>) -> Vec<Option<Ended>> {
+        let deadline = Deadline::after(BOUND);
+        while !ranks.all_ended() {
+            match ranks.next(deadline) {
+                Some(Event::Ended { rank, how }) => ranks.note_end(rank, how),
+                Some(Event::Interrupted) => {}
+                None => panic!("the ranks did not end within {BOUND:?}"),
+            }
+        }
+        ranks.processes().iter().map(RankProcess::ended).collect()
+    }
+
+    fn printed(ranks: &Ranks<Event>, rank: usize) -> String {
+        ranks.processes()[rank].output(|capture| capture.lines().join("\n"))
+    }
+
+    #[test]
+    fn each_rank_knows_who_it_is_and_gets_the_secret_through_its_pipe() {
+        let mut ranks = shell(
+            "echo rank $MUSTER_RANK of $MUSTER_WORLD_SIZE, $EXTRA; cat /dev/fd/$MUSTER_SECRET_FD; echo; echo oops >&2; exit $MUSTER_RANK",
+            3,
+        );
+        assert_eq!(
+            ends(&mut ranks),
+            [0, 1, 2].map(|code| Some(Ended::Exited(code)))
+        );
+        for rank in 0..3 {
+            assert_eq!(
+                printed(&ranks, rank),
+                format!("rank {rank} of 3, yes\ns3cret\noops")
+            );
+        }
+    }
+
+    #[test]
+    fn the_signal_that_ended_a_rank_is_told() {
+        let mut ranks = shell("kill -9 $$", 2);
+        assert_eq!(ends(&mut ranks), [Some(Ended::Signaled(9)); 2]);
+    }
+
+    #[test]
+    fn a_rank_that_prints_without_end_neither_blocks_nor_grows() {
+        let mut ranks = shell("head -c 5000000 /dev/zero; echo; echo done", 1);
+        assert_eq!(ends(&mut ranks), [Some(Ended::Exited(0))]);
+        let text = printed(&ranks, 0);
+        assert!(
+            text.ends_with("done"),
+            "{}",
+            &text[text.len().saturating_sub(100)..]
+        );
+        assert!(text.contains("bytes of output dropped"));
+    }
+
+    #[test]
+    fn dropping_a_world_ends_and_reaps_ranks_that_ignore_requests() {
+        let ranks = shell("trap '' TERM INT; while :; do sleep 1; done", 3);
+        ranks.signal_all(Signal::TERM);
+        let pids: Vec<i32> = ranks.processes().iter().map(RankProcess::pid).collect();
+        drop(ranks);
+        for pid in pids {
+            assert!(
+                !Path::new(&format!("/proc/{pid}/stat")).exists(),
+                "process {pid} is left"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named_with_the_rank() {
+        let started = Ranks::<Event>::start(
+            &Spawn {
+                program: Path::new("/nonexistent/program"),
+                args: &[],
+                world_size: 2,
+                env: &[],
+                secret: b"",
+            },
+            None,
+        );
+        let failure = started.expect_err("cannot start");
+        assert!(
+            failure.message.contains("rank 0 of 2 cannot be started"),
+            "{failure}"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The thread that watches the ranks of one world: their ends, their output, and requests to stop.
+//!
+//! It sleeps in one `poll` until something happens, so a death is seen at once and nothing is
+//! polled in turns.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+use crate::world::capture::Capture;
+use crate::world::ended::Ended;
+use crate::world::ranks::Event;
+use crate::world::signals::Interrupts;
+
+/// A rank as the watcher sees it.
+pub(super) struct Watched {
+    pub(super) rank: u32,
+    /// `None` once it ended.
+    pub(super) pidfd: Option<Arc<OwnedFd>>,
+    /// Read end of the rank's stdout and stderr; `None` once closed.
+    pub(super) output: Option<std::fs::File>,
+    pub(super) capture: Arc<Mutex<Capture>>,
+}
+
+/// What a ready descriptor belongs to.
+#[derive(Clone, Copy)]
+enum Source {
+    End(usize),
+    Interrupts,
+    Output(usize),
+    Stop,
+}
+
+/// Watches until every rank ended and closed its output, or `stop` is closed.
+pub(super) fn run<E: From<Event>>(
+    mut ranks: Vec<Watched>,
+    interrupts: Option<&Interrupts>,
+    stop: &OwnedFd,
+    events: &Sender<E>,
+) {
+    while ranks
+        .iter()
+        .any(|rank| rank.pidfd.is_some() || rank.output.is_some())
+    {
+        for source in ready(&ranks, interrupts, stop) {
+            match source {
+                Source::Stop => return,
+                Source::Interrupts => {
+                    for _ in 0..interrupts.map_or(0, Interrupts::take_new) {
+                        // A launcher that no longer listens is on its way out already.
+                        let _ = events.send(Event::Interrupted.into());
+                    }
+                }
+                Source::Output(index) => ranks[index].drain(),
+                Source::End(index) => {
+                    if let Some(how) = ranks[index].reap() {
+                        // What it wrote last explains how it ended, so that is read first.
+                        ranks[index].drain();
+                        let rank = ranks[index].rank;
+                        let _ = events.send(Event::Ended { rank, how }.into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits until at least one source has something to say.
+fn ready(ranks: &[Watched], interrupts: Option<&Interrupts>, stop: &OwnedFd) -> Vec<Source> {
+    let mut sources = vec![Source::Stop];
+    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+    if let Some(interrupts) = interrupts {
+        sources.push(Source::Interrupts);
+        fds.push(PollFd::from_borrowed_fd(interrupts.as_fd(), PollFlags::IN));
+    }
+    for (index, rank) in ranks.iter().enumerate() {
+        if let Some(output) = &rank.output {
+            sources.push(Source::Output(index));
+            fds.push(PollFd::new(output, PollFlags::IN));
+        }
+        if let Some(pidfd) = &rank.pidfd {
+            sources.push(Source::End(index));
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+    }
+    // Without a time limit: the owner closes `stop` when it no longer cares. Interrupted or short
+    // of memory, the loop just asks again.
+    if poll(&mut fds, None).is_err() {
+        return Vec::new();
+    }
+    fds.iter()
+        .zip(sources)
+        .filter(|(fd, _)| !fd.revents().is_empty())
+        .map(|(_, source)| source)
+        .collect()
+}
+
+impl Watched {
+    /// Reads what the rank printed until there is no more, or its pipe is closed.
+    fn drain(&mut self) {
+        /// Reads a turn at most, so that a rank that prints without end cannot keep the watcher
+        /// from seeing another one's death.
+        const READS_MAX: usize = 64;
+        let Some(output) = &mut self.output else {
+            return;
+        };
+        let mut bytes = [0_u8; 4096];
+        let mut open = true;
+        for _ in 0..READS_MAX {
+            match output.read(&mut bytes) {
+                Ok(0) => {
+                    open = false;
+                    break;
+                }
+                Ok(count) => {
+                    let mut capture = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
+                    capture.push(&bytes[..count]);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    open = error.kind() == std::io::ErrorKind::WouldBlock;
+                    break;
+                }
+            }
+        }
+        if !open {
+            self.output = None;
+        }
+    }
+
+    /// Takes the exit status, if the process has ended.
+    fn reap(&mut self) -> Option<Ended> {
+        let pidfd = self.pidfd.as_ref()?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let how = match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
+            Ok(None) | Err(Errno::INTR) => return None,
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Ended::Exited(code),
+                (None, Some(signal)) => Ended::Signaled(signal),
+                (None, None) => Ended::Lost,
+            },
+            Err(_) => Ended::Lost,
+        };
+        self.pidfd = None;
+        Some(how)
+    }
+}
