@@ -1,6 +1,8 @@
 //! A world that comes up, works, and goes.
 
 use crate::support::*;
+use std::time::Duration;
+
 use muster_comm::rendezvous::{CoordinatorEvent, DownReason, RendezvousError, SessionEvent};
 use muster_comm::sync::Deadline;
 use muster_comm::types::Rank;
@@ -124,4 +126,33 @@ fn a_rank_that_leaves_is_reported_left_and_never_down() {
             *event == CoordinatorEvent::Left { rank }
         });
     }
+}
+
+#[test]
+fn a_coordinator_that_finishes_stays_until_the_last_rank_has_left() {
+    let coordinator = start(options(3));
+    let members = world(&coordinator, 3);
+    members[0].session.leave();
+    std::thread::scope(|scope| {
+        scope.spawn(|| coordinator.finish(Deadline::after(PATIENCE)));
+        let left = |rank| SessionEvent::Left { rank: Rank(rank) };
+        assert_eq!(members[1].event(), left(0));
+        assert!(members[1].is_quiet());
+        members[1].session.leave();
+        assert_eq!([members[2].event(), members[2].event()], [left(0), left(1)]);
+        assert!(members[2].is_quiet(), "the coordinator is still there");
+        members[2].session.leave();
+    });
+}
+
+#[test]
+fn a_coordinator_finishes_at_its_deadline_whoever_stays() {
+    let coordinator = start(options(1));
+    let members = world(&coordinator, 1);
+    coordinator.finish(Deadline::after(Duration::from_millis(50)));
+    let event = members[0].event();
+    assert!(
+        matches!(event, SessionEvent::CoordinatorLost { .. }),
+        "{event:?}"
+    );
 }
