@@ -8,6 +8,7 @@ mod control;
 mod env;
 mod island;
 mod join;
+mod meet;
 mod net;
 mod retire;
 mod status;
