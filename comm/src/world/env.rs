@@ -69,7 +69,14 @@ impl FromEnvError {
         match self {
             Self::BringUp(error) => error.exit_code(),
             Self::Secret(_) => 60,
-            _ => 2,
+            Self::Config(_)
+            | Self::Endpoint(_)
+            | Self::Launch(_)
+            | Self::NoEndpoint
+            | Self::PerNode { .. }
+            | Self::Standalone
+            | Self::Table(_)
+            | Self::TableFile { .. } => 2,
         }
     }
 
@@ -86,7 +93,11 @@ impl FromEnvError {
             Self::NoEndpoint => {
                 "set MUSTER_RENDEZVOUS=tcp://HOST:PORT, an address of rank 0's host"
             }
-            _ => "correct the variable that is named",
+            Self::Config(_)
+            | Self::Endpoint(_)
+            | Self::Launch(_)
+            | Self::Table(_)
+            | Self::TableFile { .. } => "correct the variable that is named",
         }
     }
 }

@@ -265,6 +265,10 @@ fn join_session(
 }
 
 /// Records an event of the control plane where waiting ranks look.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "events to come concern no waiting rank either"
+)]
 fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
     match event {
         SessionEvent::Abort { origin, bytes } => {
