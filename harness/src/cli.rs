@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{completions, groups, rank, verify};
+use crate::cmd::{completions, groups, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -27,9 +27,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the ranks of each matrix and prove every group of it
-    Verify(verify::VerifyArgs),
+    Verify(Box<verify::VerifyArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
+    /// Show, prove and compare the plans of collectives
+    Plan(Box<plan::PlanArgs>),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -66,6 +68,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),
+        Command::Plan(args) => plan::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
     };
