@@ -1,5 +1,13 @@
 //! Bring-up over the real control plane: ranks join by rendezvous, share memory or talk by TCP.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test: what fails shall fail, and its numbers are small"
+)]
+
 use std::time::Duration;
 
 use muster_comm::error::{CommError, ErrorKind};

@@ -30,8 +30,8 @@ enum Command {
     Verify(Box<verify::VerifyArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
-    /// Show, prove and compare the plans of collectives
-    Plan(Box<plan::PlanArgs>),
+    /// Show, prove and price the algorithms
+    Plan(plan::PlanArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people

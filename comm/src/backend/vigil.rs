@@ -50,14 +50,16 @@ impl Vigil<'_> {
     pub(crate) fn look(&self, missing: &[usize]) -> Result<(), ErrorKind> {
         let status = &self.world.status;
         if let Some(notice) = status.notice(self.group.key) {
-            return Err(match notice.kind {
-                // All ranks report one mismatch in the same words.
-                ErrorKind::Mismatch { .. } => notice.kind,
-                kind => ErrorKind::PeerAborted {
+            // All ranks report one mismatch in the same words.
+            let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
+            return Err(if judged {
+                notice.kind
+            } else {
+                ErrorKind::PeerAborted {
                     origin: Rank(notice.origin),
-                    reason: kind.to_string(),
-                    cause: Box::new(kind),
-                },
+                    reason: notice.kind.to_string(),
+                    cause: Box::new(notice.kind),
+                }
             });
         }
         for peer in missing {
