@@ -52,6 +52,7 @@ pub struct Environment {
     variables: BTreeMap<String, String>,
     not_text: Vec<String>,
     ancestors: Vec<Ancestor>,
+    pid: Option<u32>,
 }
 
 impl Environment {
@@ -79,6 +80,7 @@ impl Environment {
             variables,
             not_text,
             ancestors: ancestors(),
+            pid: Some(std::process::id()),
         }
     }
 
@@ -96,6 +98,7 @@ impl Environment {
                 .collect(),
             not_text: Vec::new(),
             ancestors: Vec::new(),
+            pid: None,
         }
     }
 
@@ -104,6 +107,19 @@ impl Environment {
     pub fn with_ancestors(mut self, ancestors: Vec<Ancestor>) -> Self {
         self.ancestors = ancestors;
         self
+    }
+
+    /// The same snapshot taken by another process.
+    #[must_use]
+    pub fn with_pid(mut self, pid: u32) -> Self {
+        self.pid = Some(pid);
+        self
+    }
+
+    /// The process that the snapshot was taken in; `None` for one that was made of pairs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     /// The processes above this one, nearest first; empty where the system does not tell.

@@ -5,7 +5,8 @@
 
 use super::builder::{Builder, input, of_peer, output, scratch};
 use super::plan::{Plan, Span};
-use super::problem::{Blocks, Problem};
+use super::problem::Problem;
+use super::shape::Blocks;
 
 /// `all_reduce`: each rank reduces its slice of all send buffers, then fetches the other slices.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {

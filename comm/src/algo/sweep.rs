@@ -4,8 +4,9 @@
 //! time.
 
 use super::check::{Fault, Proof, check};
-use super::problem::{Matrix, Problem, ProblemError};
+use super::problem::Problem;
 use super::registry::{Algorithm, PlanError};
+use super::shape::{Matrix, ProblemError};
 use crate::types::Collective;
 
 /// The numbers of ranks that the test suite goes through: all small ones, and one that is large.

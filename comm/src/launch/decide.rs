@@ -146,6 +146,12 @@ fn nests(inner: &Claim, outer: &Claim) -> bool {
     further_out && one_here && spread && inner_size > outer_size
 }
 
+/// A world of one shares its name with nobody, so its process may give it.
+fn job_of_one(environment: &Environment, claim: &Claim) -> Option<String> {
+    let pid = environment.pid().filter(|_| claim.world_size == Some(1))?;
+    Some(endpoint::job_name(claim.contract, &format!("pid-{pid}")))
+}
+
 /// Whether a claim says nothing of where the rank lies. A device id alone does not say it.
 fn is_shapeless(claim: &Claim) -> bool {
     let place = [claim.local_world_size, claim.node_rank, claim.nnodes];
@@ -184,7 +190,8 @@ fn identity(
     let job_id = chosen
         .job_id
         .clone()
-        .or_else(|| agreeing.iter().find_map(|claim| claim.job_id.clone()));
+        .or_else(|| agreeing.iter().find_map(|claim| claim.job_id.clone()))
+        .or_else(|| job_of_one(environment, &chosen));
     let mut found = Identity {
         rank: Rank(rank),
         world_size,

@@ -6,11 +6,10 @@ use super::join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transpo
 use super::{DEADLINE_DEFAULT, World};
 use crate::algo::{Table, TableError};
 use crate::config::{self, AlgoSource, ConfigError, Environment, TransportChoice};
+use crate::launch::rank_table::{self, RankTableError};
 use crate::launch::secret::{SecretError, job_secret};
 use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
-use crate::rendezvous::{
-    Coordinator, CoordinatorOptions, Endpoint, EndpointError, RendezvousError, Secret,
-};
+use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousError};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::{Rank, index};
@@ -40,9 +39,9 @@ pub enum FromEnvError {
     /// Nothing says where the ranks meet.
     #[error("nothing says where the ranks meet, and the launcher gives no way to tell")]
     NoEndpoint,
-    /// What says where the ranks meet is no endpoint.
+    /// The vendor's rank table is wrong, or contradicts the launcher.
     #[error(transparent)]
-    Endpoint(#[from] EndpointError),
+    RankTable(#[from] RankTableError),
     /// The job's secret is not to be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -70,10 +69,10 @@ impl FromEnvError {
             Self::BringUp(error) => error.exit_code(),
             Self::Secret(_) => 60,
             Self::Config(_)
-            | Self::Endpoint(_)
             | Self::Launch(_)
             | Self::NoEndpoint
             | Self::PerNode { .. }
+            | Self::RankTable(_)
             | Self::Standalone
             | Self::Table(_)
             | Self::TableFile { .. } => 2,
@@ -94,8 +93,8 @@ impl FromEnvError {
                 "set MUSTER_RENDEZVOUS=tcp://HOST:PORT, an address of rank 0's host"
             }
             Self::Config(_)
-            | Self::Endpoint(_)
             | Self::Launch(_)
+            | Self::RankTable(_)
             | Self::Table(_)
             | Self::TableFile { .. } => "correct the variable that is named",
         }
@@ -112,11 +111,13 @@ impl JoinOptions {
         identity: &Identity,
     ) -> Result<Self, FromEnvError> {
         let bring_up = BRING_UP_DEFAULT;
+        let deadline = Deadline::after(bring_up);
+        let mut identity = identity.clone();
+        rank_table::complete(&mut identity, environment, deadline)?;
         let one_host = identity.is_on_one_host();
         let hint = identity.endpoint.as_ref().ok_or(FromEnvError::NoEndpoint)?;
-        let endpoint: Endpoint = hint.endpoint.to_string().parse()?;
+        let endpoint = hint.endpoint.clone();
         let job_id = identity.job_id.clone().unwrap_or_default();
-        let deadline = Deadline::after(bring_up);
         let (secret, _) = job_secret(environment, identity.job_id.as_deref(), one_host, deadline)?;
         let own = identity.source.contract == Contract::Muster
             && environment.read(&config::LAUNCHER_PID)?.is_some();
@@ -135,12 +136,12 @@ impl JoinOptions {
             .map_or(HEAP_BYTES_DEFAULT, index);
         Ok(Self {
             endpoint,
-            secret: Secret::from_bytes(*secret.expose()),
+            secret,
             job_id,
             attempt: identity.attempt,
             rank: i64::from(identity.rank.0),
             world_size: i64::from(identity.world_size),
-            source: identity.source.contract.to_string(),
+            source: identity.source.to_string(),
             local_rank: identity.local_rank,
             served_by,
             bring_up,

@@ -8,6 +8,7 @@ mod control;
 mod env;
 mod island;
 mod join;
+mod meet;
 mod net;
 mod retire;
 mod status;
@@ -23,6 +24,7 @@ pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport}
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub(crate) use status::{Notice, Status};
+pub use threads::ThreadOptions;
 
 use crate::algo;
 use crate::backend::links::Plane;
@@ -82,6 +84,13 @@ pub(crate) struct Island {
     pub(crate) locals: Vec<Option<usize>>,
     /// What destroyed groups held and peers may still read.
     pub(crate) retired: Mutex<Vec<Retired>>,
+}
+
+impl Drop for Island {
+    fn drop(&mut self) {
+        // What is retired may still be read: it stays as it is.
+        self.heap.close();
+    }
 }
 
 impl World {

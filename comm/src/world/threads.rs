@@ -2,14 +2,40 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use super::control::{Hub, Seat};
 use super::status::Gone;
 use super::{DEADLINE_DEFAULT, Island, World, WorldInner};
+use crate::algo::Table;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
+
+/// How ranks that are threads work together; the default is what [`World::threads`] gives.
+#[derive(Clone, Debug)]
+pub struct ThreadOptions {
+    /// The user's rules for choosing algorithms, in front of the built-in ones.
+    pub algo_table: Option<Table>,
+    /// Whether messages carry a checksum.
+    pub checksum: bool,
+    /// Deadline of every call, unless a communicator says otherwise.
+    pub deadline: Duration,
+    /// Heap of each rank's shared region, in bytes. Address space; memory is used as written.
+    pub region_bytes: usize,
+}
+
+impl Default for ThreadOptions {
+    fn default() -> Self {
+        Self {
+            algo_table: None,
+            checksum: false,
+            deadline: DEADLINE_DEFAULT,
+            region_bytes: HEAP_BYTES_DEFAULT,
+        }
+    }
+}
 
 impl World {
     /// Runs `body` on `world_size` threads, each as one rank, and returns what they returned, in
@@ -27,7 +53,22 @@ impl World {
         world_size: usize,
         body: impl Fn(Self) -> T + Sync,
     ) -> Result<Vec<T>, ArenaError> {
-        let worlds = Self::seats(world_size)?;
+        Self::threads_with(world_size, &ThreadOptions::default(), body)
+    }
+
+    /// [`World::threads`] with options.
+    ///
+    /// # Errors
+    /// Where the shared memory cannot be made.
+    ///
+    /// # Panics
+    /// With the panic of the lowest rank that panicked.
+    pub fn threads_with<T: Send>(
+        world_size: usize,
+        options: &ThreadOptions,
+        body: impl Fn(Self) -> T + Sync,
+    ) -> Result<Vec<T>, ArenaError> {
+        let worlds = Self::seats(world_size, options)?;
         let results = thread::scope(|scope| {
             let threads: Vec<_> = worlds
                 .into_iter()
@@ -57,8 +98,11 @@ impl World {
         Ok(values)
     }
 
-    fn seats(world_size: usize) -> Result<Vec<(Self, Arc<Hub>)>, ArenaError> {
-        let arena = Arc::new(Arena::create(world_size, HEAP_BYTES_DEFAULT)?);
+    fn seats(
+        world_size: usize,
+        options: &ThreadOptions,
+    ) -> Result<Vec<(Self, Arc<Hub>)>, ArenaError> {
+        let arena = Arc::new(Arena::create(world_size, options.region_bytes)?);
         let hub = Hub::new(world_size);
         let locals: Vec<_> = (0..world_size).map(Some).collect();
         let seat = |local: usize| {
@@ -81,10 +125,10 @@ impl World {
                     rank,
                 }),
                 status: hub.status(rank),
-                deadline: DEADLINE_DEFAULT,
+                deadline: options.deadline,
                 pace: Pace::for_ranks(world_size),
-                table: None,
-                checksum: false,
+                table: options.algo_table.clone(),
+                checksum: options.checksum,
                 made: Mutex::default(),
                 coordinator: OnceLock::new(),
             };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use muster_comm::rendezvous::{
     Coordinator, CoordinatorEvent, CoordinatorOptions, DownReason, Endpoint, Refusals,
-    RendezvousError, Secret, SessionEvent,
+    RendezvousError, Secret, Session, SessionEvent,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
@@ -246,6 +246,8 @@ struct Tap {
     seen: Vec<u8>,
     flip_at: Option<usize>,
     close_after: Option<usize>,
+    /// Lets nothing through in either direction, as a coordinator that is stopped.
+    is_frozen: bool,
 }
 
 /// A proxy for one connection.
@@ -259,8 +261,15 @@ fn proxy(coordinator: &Coordinator) -> (Endpoint, Arc<Mutex<Tap>>) {
         let (mut joiner, _) = listener.accept().unwrap();
         let mut real = TcpStream::connect(address).unwrap();
         let (mut back, mut forth) = (real.try_clone().unwrap(), joiner.try_clone().unwrap());
+        let backward = Arc::clone(&shared);
         std::thread::spawn(move || {
-            let _ = std::io::copy(&mut back, &mut forth);
+            let mut bytes = [0; 64 * 1024];
+            while let Ok(count @ 1..) = back.read(&mut bytes) {
+                let is_frozen = backward.lock().unwrap().is_frozen;
+                if !is_frozen && forth.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
             let _ = forth.shutdown(Shutdown::Both);
         });
         let mut bytes = [0; 64 * 1024];
@@ -268,6 +277,9 @@ fn proxy(coordinator: &Coordinator) -> (Endpoint, Arc<Mutex<Tap>>) {
             let mut tap = shared.lock().unwrap();
             let start = tap.seen.len();
             tap.seen.extend_from_slice(&bytes[..count]);
+            if tap.is_frozen {
+                continue;
+            }
             if let Some(at) = tap.flip_at.filter(|at| (start..start + count).contains(at)) {
                 bytes[at - start] ^= 1;
             }
@@ -328,7 +340,8 @@ fn a_frame_that_was_changed_on_the_way_is_never_believed() {
         }
         // More than the length with its lowest bits flipped, so that no wait for the rest begins.
         members[1].session.report(vec![7; 4000]).unwrap();
-        members[1].session.report(vec![7; 4000]).unwrap();
+        // The coordinator may have closed by now.
+        let _ = members[1].session.report(vec![7; 4000]);
         let event = members[0].event();
         let SessionEvent::Down { rank, reason } = &event else {
             panic!("{event:?}");
@@ -379,19 +392,9 @@ fn a_connection_that_ends_inside_a_frame_is_called_that() {
     members[0].session.leave();
 }
 
-/// As many as asked for, or what the descriptors of this process allow beside everything else that
-/// these tests have open at the time.
-fn affordable(count: u32, descriptors_each: u32) -> u32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = u32::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
-    count
-        .min(limit.saturating_sub(900) / descriptors_each)
-        .max(16)
-}
-
 #[test]
 fn a_thousand_ranks_at_once_all_get_in() {
-    let world_size = affordable(1000, 4);
+    let world_size = affordable(1000);
     let coordinator = start(options(world_size));
     let members = world(&coordinator, world_size);
     assert!(
@@ -406,7 +409,7 @@ fn a_thousand_ranks_at_once_all_get_in() {
 fn ten_thousand_idle_connections_cost_no_more_than_those_that_are_allowed_at_a_time() {
     let coordinator = start(options(2));
     let address = coordinator.address();
-    let count = affordable(10_000, 2);
+    let count = affordable(10_000);
     let mut strangers = Vec::new();
     for _ in 0..count {
         strangers.push(stranger(address));
@@ -417,4 +420,87 @@ fn ten_thousand_idle_connections_cost_no_more_than_those_that_are_allowed_at_a_t
     }
     let Refusals { crowded, slow, .. } = coordinator.refusals();
     assert_eq!(crowded + slow, u64::from(count));
+}
+
+#[test]
+fn a_coordinator_that_freezes_while_ranks_wait_is_called_silent_within_three_seconds() {
+    let coordinator = start(options(2));
+    let (endpoint, tap) = proxy(&coordinator);
+    let joining = join(&endpoint, hello(0, 2));
+    event_until(&coordinator, |event| {
+        matches!(event, CoordinatorEvent::Joined { .. })
+    });
+    tap.lock().unwrap().is_frozen = true;
+    let began = Clock::now();
+    let error = failure(joining);
+    let took = Clock::now().duration_since(began);
+    assert!(matches!(error, RendezvousError::Silent { .. }), "{error}");
+    assert!(took < Duration::from_secs(3) + AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn a_round_with_a_frozen_coordinator_ends_shortly_after_its_deadline() {
+    let coordinator = start(options(1));
+    let (endpoint, tap) = proxy(&coordinator);
+    let member = member(join(&endpoint, hello(0, 1)));
+    tap.lock().unwrap().is_frozen = true;
+    let budget = Duration::from_millis(200);
+    let began = Clock::now();
+    let round = member
+        .session
+        .gather("r", Vec::new(), Deadline::after(budget));
+    let took = Clock::now().duration_since(began);
+    assert!(
+        matches!(round, Err(RendezvousError::Silent { .. })),
+        "{round:?}"
+    );
+    assert!(took >= budget, "{took:?}");
+    assert!(took < budget + AT_ONCE, "{took:?}");
+    // Leaving is bounded as well, though nobody answers.
+    let began = Clock::now();
+    member.session.leave();
+    let took = Clock::now().duration_since(began);
+    assert!(took < Duration::from_secs(1) + AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn a_rank_that_does_not_read_is_given_up_and_costs_the_others_nothing() {
+    let coordinator = start(options(2));
+    let endpoint = endpoint(&coordinator);
+    let reading = join(&endpoint, hello(0, 2));
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let stuck = std::thread::spawn(move || {
+        // The first event blocks the thread that reads for the session.
+        let handler = Box::new(move |_| {
+            let _ = gate.recv_timeout(PATIENCE);
+        });
+        let deadline = Deadline::after(PATIENCE);
+        Session::join(&endpoint, &secret(), hello(1, 2), deadline, handler)
+    });
+    let (reading, stuck) = (member(reading), stuck.join().unwrap().unwrap());
+    let count = 200;
+    for _ in 0..count {
+        coordinator.broadcast(vec![7; 1024 * 1024]).unwrap();
+    }
+    let mut messages = 0;
+    let mut down = None;
+    while messages < count || down.is_none() {
+        let event = reading.event();
+        if let SessionEvent::Down { rank, reason } = event {
+            down = Some((rank, reason));
+        } else {
+            assert!(matches!(event, SessionEvent::Message(_)), "{event:?}");
+            messages += 1;
+        }
+    }
+    let (rank, reason) = down.expect("that is what was waited for");
+    assert_eq!(rank, Rank(1));
+    let is_named = matches!(
+        reason,
+        DownReason::NotReading { .. } | DownReason::Unreachable { .. }
+    );
+    assert!(is_named, "{reason}");
+    drop(release);
+    stuck.leave();
+    reading.session.leave();
 }

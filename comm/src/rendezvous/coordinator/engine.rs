@@ -102,6 +102,8 @@ pub(super) struct Engine {
     accept_after: Option<Instant>,
     scratch: Vec<u8>,
     stop_by: Option<Instant>,
+    /// Stop once no rank is left, or then.
+    finish_by: Option<Deadline>,
 }
 
 impl Engine {
@@ -128,6 +130,7 @@ impl Engine {
             accept_after: None,
             scratch: vec![0; SCRATCH_BYTES],
             stop_by: None,
+            finish_by: None,
         }
     }
 
@@ -172,6 +175,7 @@ impl Engine {
             || self.rounds.is_any_open()
             || self.accept_after.is_some()
             || self.stop_by.is_some()
+            || self.finish_by.is_some()
             || self.conns.values().any(|conn| conn.until.is_some());
         if is_hurried {
             return TICK;
@@ -400,8 +404,9 @@ impl Engine {
                 Command::Broadcast(bytes) => {
                     self.tell_all(&ToSession::Message { bytes }, None);
                 }
+                Command::Finish(deadline) => self.finish_by = Some(deadline),
                 Command::RankDown(rank, reason) => self.obey_rank_down(rank, reason),
-                Command::Shutdown => self.stop_by = Some(Clock::now() + DRAIN_MAX),
+                Command::Shutdown => self.finish_by = Some(Deadline::after(Duration::ZERO)),
             }
             self.settle();
         }
@@ -411,6 +416,11 @@ impl Engine {
         let now = Clock::now();
         self.resume_accepting(now);
         self.expire_connections(now);
+        let is_finished =
+            |finish_by: Deadline| finish_by.passed() || self.ranks.iter().all(Option::is_none);
+        if self.stop_by.is_none() && self.finish_by.is_some_and(is_finished) {
+            self.stop_by = Some(now + DRAIN_MAX);
+        }
         self.tell_held(now);
         if self.rounds.is_any_open() {
             let failures = self.rounds.expire(self.now_ms());
