@@ -187,6 +187,11 @@ impl Slot {
         })
     }
 
+    /// The group is destroyed here: its name no longer stands for these members.
+    pub fn forget_name(&self) {
+        directory::forget_note(&self.arena, self.local, self.place);
+    }
+
     /// Where the payload of call `seq` goes, [`PAYLOAD_MAX`] bytes, before the entry is published.
     #[must_use]
     pub fn payload(&self, seq: u64) -> *mut u8 {
@@ -228,7 +233,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Dropped only when SLOT-3 allows it, or when the process gives the arena up altogether.
+        if self.block.is_kept() {
+            // The rank ends, and members may not have looked for this slot yet.
+            return;
+        }
+        // Dropped only when SLOT-3 allows it.
         directory::withdraw(&self.arena, self.local, self.place);
     }
 }
