@@ -29,6 +29,8 @@ impl Identity {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&job.to_le_bytes());
         hasher.update(&generation.to_le_bytes());
+        // With its length, so that the end of a name is never taken for a member.
+        hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
         let note = first_word(&hasher);
         for member in &members {

@@ -98,7 +98,7 @@ impl Communicator {
         world: Arc<WorldInner>,
         name: &str,
         members: &[Rank],
-        generation: u64,
+        generation: impl FnOnce() -> u64,
     ) -> Result<Self, CommError> {
         let me = check_members(&world, name, members).map_err(|kind| {
             let at = OpContext {
@@ -114,7 +114,8 @@ impl Communicator {
             };
             CommError::new(kind, at, true)
         })?;
-        let group = Identity::new(world.job, name, members.to_vec(), me, generation);
+        // Counted only now: a list that was refused must not put this rank out of step.
+        let group = Identity::new(world.job, name, members.to_vec(), me, generation());
         let deadline_ns = AtomicU64::new(nanos(world.deadline));
         let inner = Inner {
             world,

@@ -109,7 +109,7 @@ impl World {
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
-        let generation = {
+        let generation = || {
             let mut made = self
                 .inner
                 .made
