@@ -1,12 +1,18 @@
 //! Waiting with open eyes: for peers' progress, until the deadline, and not a moment longer than
 //! the fate of the peers allows.
 
+use std::time::Duration;
+
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::Deadline;
 use crate::transport::shm::wait::{self, Bell, Interrupted};
 use crate::types::Rank;
 use crate::world::WorldInner;
+
+/// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
+/// say why: the news of a death and the end itself travel by different ways.
+const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
@@ -46,19 +52,29 @@ impl Vigil<'_> {
         }
     }
 
+    /// The error of a group that another rank has given up.
+    pub(crate) fn given_up(&self) -> Option<ErrorKind> {
+        let status = &self.world.status;
+        if status.epoch() == 0 {
+            return None;
+        }
+        let notice = status.notice(self.group.key)?;
+        Some(match notice.kind {
+            // All ranks report one mismatch in the same words.
+            ErrorKind::Mismatch { .. } => notice.kind,
+            kind => ErrorKind::PeerAborted {
+                origin: Rank(notice.origin),
+                reason: kind.to_string(),
+                cause: Box::new(kind),
+            },
+        })
+    }
+
     /// Whether the fate of the group or of these peers ends the call.
     pub(crate) fn look(&self, missing: &[usize]) -> Result<(), ErrorKind> {
         let status = &self.world.status;
-        if let Some(notice) = status.notice(self.group.key) {
-            return Err(match notice.kind {
-                // All ranks report one mismatch in the same words.
-                ErrorKind::Mismatch { .. } => notice.kind,
-                kind => ErrorKind::PeerAborted {
-                    origin: Rank(notice.origin),
-                    reason: kind.to_string(),
-                    cause: Box::new(kind),
-                },
-            });
+        if let Some(kind) = self.given_up() {
+            return Err(kind);
         }
         for peer in missing {
             let rank = self.group.members[*peer];
@@ -73,6 +89,18 @@ impl Vigil<'_> {
         match status.cut_off() {
             Some(why) => Err(ErrorKind::Orphaned { why }),
             None => Ok(()),
+        }
+    }
+
+    /// Why a peer is not there any more, where the control plane says so soon.
+    pub(crate) fn news(&self, peer: usize) -> Option<ErrorKind> {
+        let listening = Vigil {
+            deadline: Deadline::after(NEWS_TIMEOUT.min(self.deadline.left())),
+            ..*self
+        };
+        match listening.wait(None, || false, || vec![peer]) {
+            Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
+            Err(news) => Some(news),
         }
     }
 

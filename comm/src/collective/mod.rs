@@ -215,7 +215,15 @@ impl Communicator {
             group: &inner.group,
             deadline,
         };
-        body(&mut host, &vigil).map_err(|failure| {
+        // A rank that comes after the others gave up must not take what they left for a result.
+        let result = match vigil.given_up() {
+            Some(kind) => Err(Failure {
+                usable: false,
+                ..Failure::from(kind)
+            }),
+            None => body(&mut host, &vigil),
+        };
+        result.map_err(|failure| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
             let Failure {
                 kind,
