@@ -322,7 +322,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
         _ => 0,
     };
     CallTag {
-        collective: request.collective as u8,
+        collective: request.called as u8,
         dtype: request.dtype as u8,
         op: if request.collective.reduces() {
             request.op as u8
@@ -333,7 +333,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
             .and_then(|place| u8::try_from(place + 1).ok())
             .unwrap_or(0),
         root: match u32::try_from(request.root) {
-            Ok(root) if request.collective.is_rooted() => root,
+            Ok(root) if request.called.is_rooted() => root,
             _ => CallTag::NO_ROOT,
         },
         count: request.common_count(),

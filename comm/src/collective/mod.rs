@@ -428,6 +428,7 @@ impl Buffers {
         let op = op.unwrap_or(ReduceOp::Sum);
         Request {
             collective,
+            called: collective,
             dtype,
             op,
             root,
