@@ -6,14 +6,14 @@
 //!
 //! - LINKS-1: point-to-point messages have streams of their own (a *plane*), so they neither wait
 //!   for nor disturb collectives of the same group.
-//! - LINKS-2: the lower side makes the stream and never waits for that; the upper side waits. So
-//!   waiting for streams goes down the ranks and cannot go round in a circle.
+//! - LINKS-2: the lower side makes the stream and never waits for that; the upper side takes it when
+//!   it is there, and everything that needs no such stream goes on meanwhile. So a rank never keeps
+//!   a message back because a third rank has not come yet.
 #![expect(unsafe_code, reason = "message runs work on erased buffers")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
@@ -22,7 +22,6 @@ use super::vigil::Vigil;
 use super::{Counts, Failure, Request, local};
 use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
 use crate::error::{ErrorKind, Field};
-use crate::sync::Deadline;
 use crate::transport::shm::slot::Entry;
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::Collective;
@@ -30,15 +29,12 @@ use crate::types::Collective;
 mod open;
 mod point;
 
+use open::Awaited;
 pub(crate) use open::RingBlock;
 pub(crate) use point::Message;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
-/// How long a broken link may wait for the control plane to say why it broke: the news of a death
-/// and the end of a connection travel by different ways.
-const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// Which of a group's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plane {
@@ -84,7 +80,7 @@ impl Links {
                 what: format!("{} by {}", request.collective, algorithm.name),
                 why,
             })?;
-        self.open(vigil, Plane::Collective, peers_of(&plan))?;
+        let awaited = self.open(vigil, Plane::Collective, peers_of(&plan))?;
         let call = MessageCall {
             rank: me,
             ranks: n,
@@ -106,7 +102,7 @@ impl Links {
         // and the run does not outlive it.
         let run = unsafe { MessageRun::new(plan, call, buffers, workspace) };
         let run = run.map_err(|error| translate(vigil, &error))?;
-        let (outcome, run) = drive(vigil, run, &mut self.collective);
+        let (outcome, run) = drive(vigil, run, &mut self.collective, awaited);
         let (round, of) = run.rounds();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         self.workspace = run.into_workspace();
@@ -159,10 +155,17 @@ fn drive(
     vigil: &Vigil<'_>,
     run: MessageRun,
     streams: &mut [Option<Box<dyn Stream>>],
+    mut awaited: Awaited,
 ) -> (Result<(), ErrorKind>, MessageRun) {
+    awaited.hold(streams);
     let run = RefCell::new(run);
     let outcome = Cell::new(Ok(Progress::Moved));
+    let refused = RefCell::new(None);
     let mut ready = || {
+        if let Err(kind) = awaited.attach(vigil, streams) {
+            *refused.borrow_mut() = Some(kind);
+            return true;
+        }
         outcome.set(run.borrow_mut().poll(streams));
         outcome.get() != Ok(Progress::Blocked)
     };
@@ -171,12 +174,16 @@ fn drive(
         if let Err(kind) = vigil.wait(None, &mut ready, missing) {
             break Err(kind);
         }
+        if let Some(kind) = refused.take() {
+            break Err(kind);
+        }
         match outcome.get() {
             Ok(Progress::Done) => break Ok(()),
             Ok(Progress::Blocked | Progress::Moved) => {}
             Err(error) => break Err(explain(vigil, &error)),
         }
     };
+    awaited.release(streams);
     (result, run.into_inner())
 }
 
@@ -201,15 +208,7 @@ fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
     let (MessageError::Link { peer, .. } | MessageError::PeerAborted { peer, .. }) = error else {
         return translate(vigil, error);
     };
-    let patience = NEWS_TIMEOUT.min(vigil.deadline.left());
-    let listening = Vigil {
-        deadline: Deadline::after(patience),
-        ..*vigil
-    };
-    match listening.wait(None, || false, || vec![*peer]) {
-        Err(ErrorKind::Stalled { .. }) | Ok(()) => translate(vigil, error),
-        Err(news) => news,
-    }
+    vigil.news(*peer).unwrap_or_else(|| translate(vigil, error))
 }
 
 fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {

@@ -156,19 +156,30 @@ impl WorldInner {
         group.members.iter().all(here).then_some(island)
     }
 
-    /// A stream to a rank that shares no memory with this one.
+    /// A new stream to a rank that shares no memory with this one.
     pub(crate) fn open_remote(
         &self,
         vigil: &Vigil<'_>,
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match &self.net {
-            Some(net) => net.open(vigil, plane, peer),
-            None => Err(ErrorKind::Unsupported {
-                what: format!("a link to rank {}", vigil.group.members[peer]),
-                why: "this world has shared memory only".to_owned(),
-            }),
-        }
+        self.net(vigil, peer)?.open(vigil, plane, peer)
+    }
+
+    /// The stream that such a rank has made to this one, if it has.
+    pub(crate) fn take_remote(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
+        Ok(self.net(vigil, peer)?.take(vigil, plane, peer))
+    }
+
+    fn net(&self, vigil: &Vigil<'_>, peer: usize) -> Result<&Net, ErrorKind> {
+        self.net.as_ref().ok_or_else(|| ErrorKind::Unsupported {
+            what: format!("a link to rank {}", vigil.group.members[peer]),
+            why: "this world has shared memory only".to_owned(),
+        })
     }
 }

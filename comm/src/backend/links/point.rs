@@ -63,7 +63,7 @@ impl Links {
         copy_to_self(messages, me);
         let others = messages.iter().filter(|message| message.peer != me);
         let peers = others.clone().map(|message| message.peer);
-        self.open(vigil, Plane::PointToPoint, peers)?;
+        let mut awaited = self.open(vigil, Plane::PointToPoint, peers)?;
         let mut running = Vec::new();
         for message in others {
             let seq = self.counters.next(message.direction, message.peer);
@@ -77,7 +77,13 @@ impl Links {
         let running = RefCell::new(running);
         let failed = Cell::new(None);
         let streams = self.plane(Plane::PointToPoint);
+        awaited.hold(streams);
+        let refused = RefCell::new(None);
         let ready = || {
+            if let Err(kind) = awaited.attach(vigil, streams) {
+                *refused.borrow_mut() = Some(kind);
+                return true;
+            }
             let mut running = running.borrow_mut();
             pass(&mut running, streams, &failed);
             failed.get().is_some() || running.iter().all(|message| message.done)
@@ -88,9 +94,11 @@ impl Links {
             by_blame(open.map(|one| (one.message.direction, one.message.peer)))
         };
         let waited = vigil.wait(None, ready, missing);
-        let result = match failed.get() {
-            Some(error) => Err(explain(vigil, &error)),
-            None => waited,
+        awaited.release(streams);
+        let result = match (refused.take(), failed.get()) {
+            (Some(kind), _) => Err(kind),
+            (None, Some(error)) => Err(explain(vigil, &error)),
+            (None, None) => waited,
         };
         result.map_err(|kind| Failure {
             usable: false,
