@@ -82,7 +82,9 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, Failure> {
     let world_size = job.matrix.world_size;
+    let catalogue = catalogue(job, layout);
     limits::make_room_for_descriptors(world_size)?;
+    limits::check_memory(world_size, catalogue.bytes_a_rank())?;
     let started = Clock::now();
     let secret = Secret::random().map_err(|error| {
         Failure::resource(format!(
@@ -108,7 +110,7 @@ pub fn run(
     pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let patience = job.deadline().saturating_add(PATIENCE);
     let mut driver = Driver {
-        collector: Collector::new(catalogue(job, layout), world_size),
+        collector: Collector::new(catalogue, world_size),
         facts: Facts::default(),
         phase: Phase::Running(Deadline::after(patience)),
         patience,
