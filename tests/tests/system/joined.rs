@@ -122,6 +122,96 @@ fn a_rank_that_dies_is_named_by_rank_0() {
     }
 }
 
+/// The variables of a rank that somebody starts by hand.
+fn by_hand<'a>(
+    rank: &'a str,
+    world_size: &'a str,
+    endpoint: &'a str,
+    job: &'a str,
+) -> [(&'a str, &'a str); 4] {
+    [
+        ("MUSTER_RANK", rank),
+        ("MUSTER_WORLD_SIZE", world_size),
+        ("MUSTER_RENDEZVOUS", endpoint),
+        ("MUSTER_JOB_ID", job),
+    ]
+}
+
+/// An endpoint with a port that nobody has just now.
+fn endpoint() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    format!("tcp://{}", listener.local_addr().expect("an address"))
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("missing"));
+    let args = ["verify", "tp3", "--deadline", "1s"];
+    let all = wait(
+        ["0", "2"]
+            .map(|rank| start(binary(), &args, &by_hand(rank, "3", &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(10);
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(
+            told.contains("rank 1") || told.contains("ranks 1"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_comes_twice_is_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("twice"));
+    let args = ["verify", "tp3", "--deadline", "20s"];
+    let all = wait(
+        ["0", "1", "1"]
+            .map(|rank| start(binary(), &args, &by_hand(rank, "3", &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(11);
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(told.contains("rank 1 is claimed by"), "{told}");
+    }
+}
+
+#[test]
+fn world_sizes_that_disagree_are_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("sizes"));
+    let args = ["verify", "tp2", "tp3", "--deadline", "20s"];
+    let all = wait(
+        [("0", "2"), ("1", "3")]
+            .map(|(rank, size)| start(binary(), &args, &by_hand(rank, size, &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(11);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_with_its_owner() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let endpoint = format!("tcp://{}", listener.local_addr().expect("an address"));
+    let job = job("taken");
+    let ended = start(
+        binary(),
+        &["verify", "tp2", "--deadline", "2s"],
+        &by_hand("0", "2", &endpoint, &job),
+    )
+    .wait();
+    ended.expect_code(12);
+    let owner = format!("pid {}", std::process::id());
+    assert!(
+        ended.stderr.contains(&owner),
+        "{owner} is missing from {}",
+        ended.stderr
+    );
+}
+
 #[test]
 fn contracts_that_disagree_are_refused_and_both_are_shown() {
     let variables = [

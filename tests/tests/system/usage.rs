@@ -81,6 +81,35 @@ fn the_vendor_backend_without_a_device_is_refused_with_what_was_looked_for() {
 }
 
 #[test]
+fn buffers_that_no_host_can_hold_are_refused_before_anything_starts() {
+    let ended = muster(&["verify", "tp8", "--dtypes", "f64", "--sizes", "67108864"]);
+    ended.expect_code(60);
+    for part in ["MiB of memory, available are", "--sizes"] {
+        assert!(
+            ended.stderr.contains(part),
+            "{part:?} is missing from\n{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_named_with_the_need() {
+    let muster = muster_tests::binary().display().to_string();
+    let script = format!("ulimit -n 40 && exec {muster} verify tp8");
+    let shell = std::path::Path::new("/bin/sh");
+    let ended = muster_tests::start(shell, &["-c", &script], &[]).wait();
+    ended.expect_code(60);
+    for part in ["descriptors", "40", "ulimit -Hn"] {
+        assert!(
+            ended.stderr.contains(part),
+            "{part:?} is missing from\n{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
 fn malformed_variables_are_named_with_what_is_allowed() {
     for (name, value, part) in [
         ("MUSTER_DEADLINE_S", "soon", "MUSTER_DEADLINE_S"),
