@@ -86,6 +86,13 @@ pub(crate) struct Island {
     pub(crate) retired: Mutex<Vec<Retired>>,
 }
 
+impl Drop for Island {
+    fn drop(&mut self) {
+        // What is retired may still be read: it stays as it is.
+        self.heap.close();
+    }
+}
+
 impl World {
     /// This rank.
     #[must_use]

@@ -649,6 +649,29 @@ fn an_owner_that_knows_exits_gives_the_reason_whether_it_speaks_first_or_second(
 }
 
 #[test]
+fn what_a_rank_said_before_it_died_is_heard_even_if_the_owner_knows_of_its_death_first() {
+    let coordinator = start(options(2));
+    let members = world(&coordinator, 2);
+    for round in 0..3 {
+        let report = vec![round; 1024 * 1024];
+        members[1].session.report(report).unwrap();
+    }
+    let reason = DownReason::Killed { signal: 9 };
+    coordinator.rank_down(Rank(1), reason.clone());
+    let rank = Rank(1);
+    assert_eq!(members[0].event(), SessionEvent::Down { rank, reason });
+    let mut reports = Vec::new();
+    while let Some(event) = coordinator.events().try_next() {
+        if let CoordinatorEvent::Report { rank, bytes } = event {
+            reports.push((rank, bytes.len(), bytes[0]));
+        }
+    }
+    let expected: Vec<_> = (0..3).map(|round| (rank, 1024 * 1024, round)).collect();
+    assert_eq!(reports, expected);
+    members[0].session.leave();
+}
+
+#[test]
 fn an_owner_that_says_nothing_delays_the_news_by_its_fifty_milliseconds_only() {
     let coordinator = start(CoordinatorOptions {
         owner_knows_exits: true,

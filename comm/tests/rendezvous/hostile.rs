@@ -340,7 +340,8 @@ fn a_frame_that_was_changed_on_the_way_is_never_believed() {
         }
         // More than the length with its lowest bits flipped, so that no wait for the rest begins.
         members[1].session.report(vec![7; 4000]).unwrap();
-        members[1].session.report(vec![7; 4000]).unwrap();
+        // The coordinator may have closed by now.
+        let _ = members[1].session.report(vec![7; 4000]);
         let event = members[0].event();
         let SessionEvent::Down { rank, reason } = &event else {
             panic!("{event:?}");

@@ -90,6 +90,18 @@ impl Collector {
         self.ranks.iter().all(|rank| rank.done)
     }
 
+    /// Whether every rank is through its first barrier.
+    #[must_use]
+    pub fn all_joined(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.joined_us.is_some())
+    }
+
+    /// Whether a rank said that it cannot go on.
+    #[must_use]
+    pub fn has_failure(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.failed.is_some())
+    }
+
     /// The ranks that have neither finished nor said why they cannot.
     #[must_use]
     pub fn silent(&self) -> Vec<u32> {

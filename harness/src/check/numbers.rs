@@ -1,7 +1,8 @@
 //! A collective on numbers, against the naive reference.
 //!
-//! Every member knows every member's input, computes what it must receive with the reference, and
-//! compares bytes. Nothing here shares code with what is checked.
+//! Every member can make every member's input, so it knows what it must receive: by the reference
+//! where numbers are reduced, by the definition of the call where they only move. It compares
+//! bytes. Nothing here shares code with what is checked.
 //!
 //! NUMBERS-1: receive buffers are filled with a pattern before the call, so that an element nobody
 //! wrote is noticed. NUMBERS-2: send buffers are compared after the call: no collective writes them.
@@ -187,15 +188,27 @@ impl Numbers<'_> {
         (0..self.len()).map(|member| self.uneven(member)).collect()
     }
 
-    /// Inputs of all members to a call that only moves data.
-    fn moved(&self, counts: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
-        counts
-            .into_iter()
-            .enumerate()
-            .map(|(member, count)| {
-                distinct_inputs(self.dtype, Rank::from_index(member), count, self.seed)
-            })
-            .collect()
+    /// Input of a member to a call that only moves data and treats a buffer as a whole.
+    fn moved(&self, member: usize, count: usize) -> Vec<u8> {
+        distinct_inputs(self.dtype, Rank::from_index(member), count, self.seed)
+    }
+
+    /// What a member has for another one, in calls that treat them differently. Each block can be
+    /// made alone, so that nobody has to make what concerns others only.
+    fn block(&self, from: usize, to: usize, count: usize) -> Vec<u8> {
+        distinct_inputs(
+            self.dtype,
+            Rank::from_index(from),
+            count,
+            self.block_seed(to),
+        )
+    }
+
+    /// The seed of the blocks that are meant for a member.
+    pub(super) fn block_seed(&self, to: usize) -> u64 {
+        // Any odd number far from small ones: neighbouring seeds give unrelated data.
+        self.seed
+            .wrapping_add((to as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// A buffer of one block a member in which this member's block is filled in.
@@ -206,7 +219,9 @@ impl Numbers<'_> {
     }
 
     fn all_gather<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let inputs = self.moved(vec![self.count; self.len()]);
+        let inputs: Vec<_> = (0..self.len())
+            .map(|member| self.moved(member, self.count))
+            .collect();
         let send: Vec<T> = elements(&inputs[self.me()]);
         let mut attempt = Attempt {
             expected: reference::gather(Rank(0), &inputs).swap_remove(0),
@@ -224,7 +239,11 @@ impl Numbers<'_> {
 
     fn all_gather_v<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let counts = self.uneven_parts();
-        let inputs = self.moved(counts.iter().copied());
+        let inputs: Vec<_> = counts
+            .iter()
+            .enumerate()
+            .map(|(member, count)| self.moved(member, *count))
+            .collect();
         let send: Vec<T> = elements(&inputs[self.me()]);
         let mut got = blank(counts.iter().sum());
         self.comm.all_gather_v(&send, &mut got, &counts)?;
@@ -239,16 +258,20 @@ impl Numbers<'_> {
 
     fn all_to_all<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
-        let inputs = self.moved(vec![self.count * len; len]);
-        let send: Vec<T> = elements(&inputs[me]);
+        let sent: Vec<u8> = (0..len)
+            .flat_map(|to| self.block(me, to, self.count))
+            .collect();
+        let send: Vec<T> = elements(&sent);
         let mut attempt = Attempt {
-            expected: reference::all_to_all(self.dtype, &inputs).swap_remove(me),
+            expected: (0..len)
+                .flat_map(|from| self.block(from, me, self.count))
+                .collect(),
             got: blank(self.count * len),
             blocks: (0..len).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
         self.comm.all_to_all(&send, &mut attempt.got)?;
-        let wrong = attempt.judge(self, Some((&send, &inputs[me])));
+        let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.got = send;
         "in place".clone_into(&mut attempt.how);
         self.comm.all_to_all_in_place(&mut attempt.got)?;
@@ -258,26 +281,24 @@ impl Numbers<'_> {
     fn all_to_all_v<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
         // Another length for each pair, and many of them zero.
-        let splits: Vec<Vec<usize>> = (0..len)
-            .map(|sender| {
-                (0..len)
-                    .map(|receiver| self.uneven(sender + 3 * receiver))
-                    .collect()
-            })
+        let split = |from: usize, to: usize| self.uneven(from + 3 * to);
+        let sends: Vec<usize> = (0..len).map(|to| split(me, to)).collect();
+        let receives: Vec<usize> = (0..len).map(|from| split(from, me)).collect();
+        let sent: Vec<u8> = (0..len)
+            .flat_map(|to| self.block(me, to, sends[to]))
             .collect();
-        let inputs = self.moved(splits.iter().map(|counts| counts.iter().sum()));
-        let send: Vec<T> = elements(&inputs[me]);
-        let receives: Vec<usize> = splits.iter().map(|counts| counts[me]).collect();
+        let send: Vec<T> = elements(&sent);
         let mut got = blank(receives.iter().sum());
-        self.comm
-            .all_to_all_v(&send, &splits[me], &mut got, &receives)?;
+        self.comm.all_to_all_v(&send, &sends, &mut got, &receives)?;
         let attempt = Attempt {
-            expected: reference::all_to_all_v(self.dtype, &splits, &inputs).swap_remove(me),
+            expected: (0..len)
+                .flat_map(|from| self.block(from, me, receives[from]))
+                .collect(),
             got,
             blocks: receives.into_iter().enumerate().collect(),
             how: "uneven blocks".to_owned(),
         };
-        Ok(attempt.judge(self, Some((&send, &inputs[me]))))
+        Ok(attempt.judge(self, Some((&send, &sent))))
     }
 
     fn gathers<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
@@ -288,10 +309,16 @@ impl Numbers<'_> {
         } else {
             vec![self.count; self.len()]
         };
-        let inputs = self.moved(parts.iter().copied());
-        let send: Vec<T> = elements(&inputs[me]);
+        let input = self.moved(me, parts[me]);
+        let send: Vec<T> = elements(&input);
         let mut attempt = Attempt {
-            expected: reference::gather(Rank::from_index(root), &inputs).swap_remove(me),
+            expected: if me == root {
+                (0..self.len())
+                    .flat_map(|member| self.moved(member, parts[member]))
+                    .collect()
+            } else {
+                Vec::new()
+            },
             got: blank(if me == root { parts.iter().sum() } else { 0 }),
             blocks: parts.iter().copied().enumerate().collect(),
             how: self.root_name(),
@@ -301,17 +328,17 @@ impl Numbers<'_> {
         } else {
             self.comm.gather(&send, &mut attempt.got, root)?;
         }
-        let wrong = attempt.judge(self, Some((&send, &inputs[me])));
+        let wrong = attempt.judge(self, Some((&send, &input)));
         if uneven {
             return Ok(wrong);
         }
         attempt.how.push_str(", in place");
         if me == root {
-            attempt.got = self.with_own_block(&inputs[me]);
+            attempt.got = self.with_own_block(&input);
         } else {
             // Elsewhere the buffer is the block that is given, and stays as it was.
             attempt.got = send;
-            attempt.expected.clone_from(&inputs[me]);
+            attempt.expected.clone_from(&input);
         }
         self.comm.gather_in_place(&mut attempt.got, root)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
@@ -325,16 +352,16 @@ impl Numbers<'_> {
         } else {
             vec![self.count; self.len()]
         };
-        let inputs = self.moved(vec![parts.iter().sum(); self.len()]);
-        let sent = if me == root {
-            inputs[me].as_slice()
+        let sent: Vec<u8> = if me == root {
+            (0..self.len())
+                .flat_map(|to| self.block(root, to, parts[to]))
+                .collect()
         } else {
-            &[]
+            Vec::new()
         };
-        let send: Vec<T> = elements(sent);
+        let send: Vec<T> = elements(&sent);
         let mut attempt = Attempt {
-            expected: reference::scatter_v(self.dtype, Rank::from_index(root), &parts, &inputs)
-                .swap_remove(me),
+            expected: self.block(root, me, parts[me]),
             got: blank(parts[me]),
             blocks: vec![(root, usize::MAX)],
             how: self.root_name(),
@@ -344,7 +371,7 @@ impl Numbers<'_> {
         } else {
             self.comm.scatter(&send, &mut attempt.got, root)?;
         }
-        let wrong = attempt.judge(self, Some((&send, sent)));
+        let wrong = attempt.judge(self, Some((&send, &sent)));
         if uneven {
             return Ok(wrong);
         }
@@ -352,7 +379,7 @@ impl Numbers<'_> {
         if me == root {
             // The root's own block stays in its place, so the whole buffer is as before.
             attempt.got = send;
-            attempt.expected = sent.to_vec();
+            attempt.expected = sent;
         } else {
             attempt.got = blank(parts[me]);
         }
@@ -362,14 +389,13 @@ impl Numbers<'_> {
 
     fn broadcast<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (me, root) = (self.me(), self.root());
-        let inputs = self.moved(vec![self.count; self.len()]);
+        let expected = self.moved(root, self.count);
         let mut got: Vec<T> = if me == root {
-            elements(&inputs[me])
+            elements(&expected)
         } else {
             blank(self.count)
         };
         self.comm.broadcast(&mut got, root)?;
-        let expected = reference::broadcast(Rank::from_index(root), &inputs).swap_remove(me);
         let attempt = Attempt {
             expected,
             got,
@@ -387,8 +413,8 @@ impl Numbers<'_> {
             return Ok(None);
         }
         let (next, previous) = ((me + 1) % len, (me + len - 1) % len);
-        let inputs = self.moved(vec![self.count; len]);
-        let send: Vec<T> = elements(&inputs[me]);
+        let sent = self.moved(me, self.count);
+        let send: Vec<T> = elements(&sent);
         let mut got = blank(self.count);
         // Sends may wait for their receiver: somebody in the ring has to receive first.
         if me.is_multiple_of(2) {
@@ -399,21 +425,20 @@ impl Numbers<'_> {
             self.comm.send(&send, next)?;
         }
         let attempt = Attempt {
-            expected: inputs[previous].clone(),
+            expected: self.moved(previous, self.count),
             got,
             blocks: vec![(previous, self.count)],
             how: format!("from rank {}", self.comm.members()[previous]),
         };
-        Ok(attempt.judge(self, Some((&send, &inputs[me]))))
+        Ok(attempt.judge(self, Some((&send, &sent))))
     }
 
     /// Messages of different lengths to and from both neighbours and oneself, posted together.
     fn batch<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
         let (next, previous) = ((me + 1) % len, (me + len - 1) % len);
-        let inputs = self.moved(vec![self.count; len]);
-        let half = |member: usize| inputs[member][..self.count / 2 * T::DTYPE.size()].to_vec();
-        let send: Vec<T> = elements(&inputs[me]);
+        let sent = self.moved(me, self.count);
+        let send: Vec<T> = elements(&sent);
         let (mut around, mut back, mut own) = (
             blank::<T>(self.count),
             blank::<T>(self.count / 2),
@@ -432,10 +457,10 @@ impl Numbers<'_> {
         }
         self.comm.batch_send_recv(&messages)?;
         drop(messages);
-        let mut attempts = vec![(me, inputs[me].clone(), own)];
+        let mut attempts = vec![(me, sent.clone(), own)];
         if len > 1 {
-            attempts.push((previous, inputs[previous].clone(), around));
-            attempts.push((next, half(next), back));
+            attempts.push((previous, self.moved(previous, self.count), around));
+            attempts.push((next, self.moved(next, self.count / 2), back));
         }
         let mut wrong = None;
         for (source, expected, got) in attempts {
@@ -447,7 +472,7 @@ impl Numbers<'_> {
                 blocks,
                 how,
             };
-            wrong = wrong.or_else(|| attempt.judge(self, Some((&send, &inputs[me]))));
+            wrong = wrong.or_else(|| attempt.judge(self, Some((&send, &sent))));
         }
         Ok(wrong)
     }

@@ -33,23 +33,35 @@ impl Numbers<'_> {
         Ok(wrong)
     }
 
-    fn addends(&self, op: ReduceOp, count: usize) -> Vec<Vec<u8>> {
-        (0..self.len())
-            .map(|member| {
-                exact_inputs(
-                    self.dtype,
-                    op,
-                    Rank::from_index(member),
-                    self.len(),
-                    count,
-                    self.seed,
-                )
-            })
-            .collect()
+    /// Input of a member to a reduction of whole buffers.
+    fn addend(&self, op: ReduceOp, member: usize) -> Vec<u8> {
+        exact_inputs(
+            self.dtype,
+            op,
+            Rank::from_index(member),
+            self.len(),
+            self.count,
+            self.seed,
+        )
+    }
+
+    /// What a member adds to the block of another one.
+    fn addend_for(&self, op: ReduceOp, member: usize, to: usize, count: usize) -> Vec<u8> {
+        let seed = self.block_seed(to);
+        exact_inputs(
+            self.dtype,
+            op,
+            Rank::from_index(member),
+            self.len(),
+            count,
+            seed,
+        )
     }
 
     fn all_reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
-        let inputs = self.addends(op, self.count);
+        let inputs: Vec<_> = (0..self.len())
+            .map(|member| self.addend(op, member))
+            .collect();
         let send: Vec<T> = elements(&inputs[self.me()]);
         let mut attempt = Attempt {
             // All members hold the same: one copy of it is enough.
@@ -68,22 +80,29 @@ impl Numbers<'_> {
 
     fn reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let (me, root) = (self.me(), self.root());
-        let inputs = self.addends(op, self.count);
-        let send: Vec<T> = elements(&inputs[me]);
+        let sent = self.addend(op, me);
+        let send: Vec<T> = elements(&sent);
+        let expected = if me == root {
+            let inputs: Vec<_> = (0..self.len())
+                .map(|member| self.addend(op, member))
+                .collect();
+            reference::reduce(self.dtype, op, Rank(0), &inputs).swap_remove(0)
+        } else {
+            Vec::new()
+        };
         let mut attempt = Attempt {
-            expected: reference::reduce(self.dtype, op, Rank::from_index(root), &inputs)
-                .swap_remove(me),
+            expected,
             got: blank(if me == root { self.count } else { 0 }),
             blocks: Vec::new(),
             how: format!("{op} to {}", self.root_name()),
         };
         self.comm.reduce(&send, &mut attempt.got, op, root)?;
-        let wrong = attempt.judge(self, Some((&send, &inputs[me])));
+        let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.how.push_str(", in place");
         attempt.got = send;
         if me != root {
             // Elsewhere the buffer is only read.
-            attempt.expected.clone_from(&inputs[me]);
+            attempt.expected = sent;
         }
         self.comm.reduce_in_place(&mut attempt.got, op, root)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
@@ -101,10 +120,15 @@ impl Numbers<'_> {
                 }
             })
             .collect();
-        let inputs = self.addends(op, parts.iter().sum());
-        let send: Vec<T> = elements(&inputs[me]);
+        let sent: Vec<u8> = (0..len)
+            .flat_map(|to| self.addend_for(op, me, to, parts[to]))
+            .collect();
+        let send: Vec<T> = elements(&sent);
+        let own_blocks: Vec<_> = (0..len)
+            .map(|member| self.addend_for(op, member, me, parts[me]))
+            .collect();
         let mut attempt = Attempt {
-            expected: reference::reduce_scatter_v(self.dtype, op, &parts, &inputs).swap_remove(me),
+            expected: reference::reduce(self.dtype, op, Rank(0), &own_blocks).swap_remove(0),
             got: blank(parts[me]),
             blocks: Vec::new(),
             how: format!("{op}, out of place"),
@@ -115,13 +139,13 @@ impl Numbers<'_> {
         } else {
             self.comm.reduce_scatter(&send, &mut attempt.got, op)?;
         }
-        let wrong = attempt.judge(self, Some((&send, &inputs[me])));
+        let wrong = attempt.judge(self, Some((&send, &sent)));
         if uneven {
             return Ok(wrong);
         }
         // The result replaces this member's block, the other blocks stay as they were.
         let own = self.count * T::DTYPE.size();
-        let mut expected = inputs[me].clone();
+        let mut expected = sent;
         expected[own * me..][..own].copy_from_slice(&attempt.expected);
         attempt.expected = expected;
         attempt.got = send;

@@ -6,18 +6,19 @@
 //! GROUPS-CMD-1: with `--format json` nothing but one JSON document is written. GROUPS-CMD-2: an
 //! illegal layout writes nothing.
 
+mod json;
 mod table;
 
 use std::io::{self, BufWriter, Write};
 
 use clap::{Args, ValueEnum};
 use muster_comm::layout::{
-    CpAlgorithm, CpOptions, DEFAULT_ORDER, GroupBackend, GroupKind, Groups, Layout, LayoutError,
-    Matrix, MatrixError, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
+    CpAlgorithm, CpOptions, DEFAULT_ORDER, GroupKind, Groups, Layout, LayoutError, Matrix,
+    MatrixError, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
 };
 use muster_comm::types::{Rank, UnknownName};
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::ser::Serializer;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -179,7 +180,7 @@ pub fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<(), GroupsError> {
     // A large world is megabytes of small pieces.
     let mut out = BufWriter::new(out);
     let written = match args.format {
-        GroupsFormat::Json => json(args, &views, &mut out),
+        GroupsFormat::Json => json::write(args, &views, &mut out),
         GroupsFormat::Table => table::write(args, &views, &mut out),
     };
     match written.and_then(|()| out.flush()) {
@@ -417,111 +418,6 @@ fn megatron_version(text: &str) -> Result<MegatronVersion, String> {
         .into_iter()
         .find(|version| version.name() == text)
         .ok_or_else(|| "known versions: 0.12, 0.15".to_owned())
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    tool: &'static str,
-    #[serde(flatten)]
-    body: Body<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Body<'a> {
-    One(ViewJson<'a>),
-    Preset {
-        preset: &'a str,
-        phases: Vec<ViewJson<'a>>,
-    },
-}
-
-#[derive(Serialize)]
-struct ViewJson<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'static str>,
-    world_size: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<u32>,
-    groups: EntriesJson<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_groups: Option<Vec<CallJson<'a>>>,
-}
-
-#[derive(Serialize)]
-struct CallJson<'a> {
-    name: &'a str,
-    backend: &'static str,
-    ranks: &'a [Rank],
-}
-
-struct EntriesJson<'a> {
-    entries: &'a [Entry],
-    rank: Option<u32>,
-}
-
-impl Serialize for EntriesJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.entries.len()))?;
-        for entry in self.entries {
-            match self.rank {
-                None => map.serialize_entry(entry.name, &entry.lists)?,
-                Some(rank) => {
-                    let held = entry.lists.holding(Rank(rank));
-                    let lists: Vec<_> = held.into_iter().map(|(_, members)| members).collect();
-                    map.serialize_entry(entry.name, &lists)?;
-                }
-            }
-        }
-        map.end()
-    }
-}
-
-fn json(args: &GroupsArgs, views: &[View], out: &mut dyn Write) -> io::Result<()> {
-    let mut bodies: Vec<_> = views.iter().map(|view| view_json(args, view)).collect();
-    let body = match &args.preset {
-        Some(preset) => Body::Preset {
-            preset,
-            phases: bodies,
-        },
-        None => Body::One(bodies.swap_remove(0)),
-    };
-    let document = Document {
-        schema_version: SCHEMA_VERSION,
-        tool: "muster",
-        body,
-    };
-    serde_json::to_writer(&mut *out, &document)?;
-    writeln!(out)
-}
-
-fn view_json<'a>(args: &GroupsArgs, view: &'a View) -> ViewJson<'a> {
-    let call = |call: &'a NewGroup| CallJson {
-        name: &call.megatron_name,
-        backend: backend_name(call.backend),
-        ranks: &call.ranks,
-    };
-    ViewJson {
-        name: view.phase,
-        world_size: view.layout.world_size(),
-        rank: args.rank,
-        groups: EntriesJson {
-            entries: &view.entries,
-            rank: args.rank,
-        },
-        new_groups: view
-            .calls
-            .as_ref()
-            .map(|calls| calls.iter().map(call).collect()),
-    }
-}
-
-fn backend_name(backend: GroupBackend) -> &'static str {
-    match backend {
-        GroupBackend::Default => "default",
-        GroupBackend::Gloo => "gloo",
-    }
 }
 
 #[cfg(test)]

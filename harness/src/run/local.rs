@@ -24,9 +24,9 @@ use crate::check::collect::Collector;
 use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
-use crate::run::verdict::{BringUp, Death, Facts, judge};
-use crate::run::{catalogue, procstate};
+use crate::run::verdict::{BringUp, Death, Facts};
+use crate::run::{Finished, Progress, catalogue, procstate};
+use crate::world::capture::Capture;
 use crate::world::signals::Interrupts;
 use crate::world::{self, Ended, RankProcess, Ranks, Spawn, limits, ranks};
 
@@ -44,28 +44,6 @@ const GOODBYE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the coordinator's queue is left to see whether it is still wanted.
 const PUMP_TURN: Duration = Duration::from_millis(500);
-
-/// One matrix, run to its end or to its first failure.
-#[derive(Debug)]
-pub struct Finished {
-    /// Its line in the report.
-    pub summary: MatrixSummary,
-    /// Its cases.
-    pub cases: Vec<Case>,
-    /// The cause, if it could not be run to its end.
-    pub verdict: Option<Verdict>,
-    /// What ranks printed, a line each with the rank before it.
-    pub output: Vec<String>,
-}
-
-/// How far a matrix has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Answers of ranks so far.
-    pub answers: usize,
-    /// Answers expected.
-    pub expected: usize,
-}
 
 #[derive(Debug)]
 enum Event {
@@ -345,7 +323,9 @@ impl Driver {
             .processes()
             .iter()
             .find(|process| process.rank() == rank);
-        let panic = process.and_then(|process| process.output(|output| output.panic_text()));
+        let output =
+            |look: fn(&Capture) -> Option<String>| process.and_then(|process| process.output(look));
+        let panic = output(Capture::panic_text);
         let reason = match (&panic, how) {
             (Some(text), _) => DownReason::Panicked { text: text.clone() },
             (None, Ended::Exited(code)) => DownReason::Exited { code },
@@ -353,7 +333,18 @@ impl Driver {
             (None, Ended::Lost) => DownReason::HungUp,
         };
         self.coordinator.rank_down(Rank(rank), reason);
-        self.facts.deaths.push(Death { rank, how, panic });
+        let exit = match how {
+            // The code of a panic is none of ours.
+            Ended::Exited(code) => Exit::from_code(code).filter(|exit| *exit != Exit::Ok),
+            Ended::Lost | Ended::Signaled(_) => None,
+        };
+        self.facts.deaths.push(Death {
+            rank,
+            how: how.to_string(),
+            exit,
+            said: panic.or_else(|| output(Capture::error_text)),
+            sigkill: how == Ended::Signaled(9),
+        });
         self.end_within(GRACE);
     }
 
@@ -475,58 +466,23 @@ impl Driver {
     }
 
     fn finish(self, job: &Job, layout: &Layout) -> Finished {
-        let verdict = judge(&self.facts, &self.collector).map(|mut verdict| {
-            verdict.matrix = Some(job.matrix.name.clone());
-            verdict
-        });
-        let cases = self
-            .collector
-            .report(&job.matrix.name, job.matrix.world_size);
-        let passed = cases.iter().filter(|case| case.passed).count();
-        let outcome = match &verdict {
-            Some(_) => Outcome::Aborted,
-            None if passed == cases.len() => Outcome::Passed,
-            None => Outcome::Failed,
-        };
-        let dims = layout.dims();
         let elapsed = Clock::now().duration_since(self.started);
-        let summary = MatrixSummary {
-            matrix: job.matrix.name.clone(),
-            world_size: dims.world,
-            tp: dims.tp,
-            ep: dims.ep,
-            dp: dims.dp,
-            cp: dims.cp,
-            pp: dims.pp,
-            etp: dims.etp,
-            groups: self.collector.group_counts(),
-            cases: cases.len() as u64,
-            cases_passed: passed as u64,
-            elapsed_us: micros(elapsed),
-            bring_up_us: self.bring_up.map(micros),
-            outcome,
-            reason: verdict.as_ref().map(|verdict| verdict.text.clone()),
-        };
-        let output = match &verdict {
-            Some(verdict) => output_of(self.ranks.processes(), &verdict.blamed),
-            None => Vec::new(),
-        };
+        let mut finished = Finished::new(
+            job,
+            layout,
+            &self.collector,
+            &self.facts,
+            elapsed,
+            self.bring_up,
+        );
+        if let Some(verdict) = &finished.verdict {
+            finished.output = output_of(self.ranks.processes(), &verdict.blamed);
+        }
         // Ranks first, so that none sees the control plane go before its own end.
         drop(self.ranks);
         self.coordinator.shutdown();
-        Finished {
-            summary,
-            cases,
-            verdict,
-            output,
-        }
+        finished
     }
-}
-
-/// A time in microseconds.
-#[must_use]
-pub fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The last lines that ranks printed; those of ranks to blame come last, next to the report.

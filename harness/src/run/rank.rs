@@ -20,7 +20,7 @@ use crate::check::message::{CaseResult, Failed, RankMessage, Wrong};
 use crate::check::numbers::{self, Numbers};
 use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
-use crate::run::{catalogue, local};
+use crate::run::{catalogue, micros};
 
 /// Results that wait for a message at most.
 const RESULTS_MAX: usize = 512;
@@ -121,7 +121,7 @@ impl Work<'_> {
     fn all(&mut self, started: Instant) -> Result<(), CommError> {
         let everyone = self.group("world", &self.everyone())?;
         everyone.barrier()?;
-        let elapsed_us = local::micros(Clock::now().duration_since(started));
+        let elapsed_us = micros(Clock::now().duration_since(started));
         self.tell(&RankMessage::Joined { elapsed_us });
         let mut current: Option<Current> = None;
         for number in self.catalogue.of_rank(self.world.rank().0) {
@@ -144,7 +144,7 @@ impl Work<'_> {
             self.current = Some(number);
             let begun = Clock::now();
             let wrong = self.ask(&group.comm, &case.question)?;
-            let elapsed_us = local::micros(Clock::now().duration_since(begun));
+            let elapsed_us = micros(Clock::now().duration_since(begun));
             if wrong.is_some() && can_be_probed(&case.question) {
                 group.suspect = group.suspect.min(number);
             }
@@ -370,15 +370,23 @@ fn can_be_probed(question: &Question) -> bool {
 mod tests {
     use std::sync::Mutex;
 
+    use muster_comm::layout::Matrix;
+
     use super::*;
     use crate::check::collect::Collector;
-    use crate::check::job::Transport;
+    use crate::check::job::{MatrixSpec, Transport};
     use crate::report::model;
 
     fn job(matrix: &str, inject: &[&str]) -> Job {
         Job {
-            matrix: matrix.parse().expect(matrix),
-            order: None,
+            matrix: MatrixSpec::of(
+                matrix,
+                &matrix
+                    .parse::<Matrix>()
+                    .expect(matrix)
+                    .layout()
+                    .expect(matrix),
+            ),
             dtypes: Vec::new(),
             counts: Vec::new(),
             deadline_ms: 20_000,
@@ -393,7 +401,7 @@ mod tests {
 
     /// Runs a job with ranks that are threads, and gives back its cases and what ranks returned.
     fn cases(job: &Job) -> (Vec<model::Case>, Vec<Exit>) {
-        let layout = crate::run::layout(job).expect("a legal layout");
+        let layout = job.matrix.layout().expect("a legal layout");
         let world_size = job.matrix.world_size;
         let collector = Mutex::new(Collector::new(catalogue(job, &layout), world_size));
         let exits = World::threads(world_size as usize, |world| {

@@ -9,7 +9,6 @@ use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::report::model::{Verdict, listed};
-use crate::world::Ended;
 
 /// Ranks whose own words are kept as evidence.
 const WITNESSES_MAX: usize = 8;
@@ -19,10 +18,14 @@ const WITNESSES_MAX: usize = 8;
 pub struct Death {
     /// World rank.
     pub rank: u32,
-    /// How it ended.
-    pub how: Ended,
-    /// What it said when it panicked.
-    pub panic: Option<String>,
+    /// How it ended: `was killed by signal 9 (SIGKILL)`.
+    pub how: String,
+    /// Class of the end, where the rank's own exit code tells it better than that it is dead.
+    pub exit: Option<Exit>,
+    /// What it said at last: its panic, or its error.
+    pub said: Option<String>,
+    /// Whether SIGKILL ended it, which nothing of ours sends before the verdict.
+    pub sigkill: bool,
 }
 
 /// Why the ranks never found each other.
@@ -95,29 +98,24 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
 fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     let first = facts.deaths.first()?;
     let during = last_case(first.rank, collector);
-    let mut verdict = match &first.panic {
-        Some(panic) => Verdict::new(
-            Exit::PeerDead,
-            format!("rank {} {panic}{during}", first.rank),
-        ),
-        None => Verdict::new(
-            Exit::PeerDead,
-            format!("rank {} {}{during}", first.rank, first.how),
-        ),
+    let rank = first.rank;
+    let text = match (&first.said, first.exit) {
+        // It said itself why it gave up, so how its process ended adds nothing.
+        (Some(said), Some(_)) => format!("rank {rank}: {said}"),
+        (Some(said), None) => format!("rank {rank} {said}{during}"),
+        (None, _) => format!("rank {rank} {}{during}", first.how),
     };
-    verdict.blamed = vec![first.rank];
-    for other in &facts.deaths[1..] {
+    let mut verdict = Verdict::new(first.exit.unwrap_or(Exit::PeerDead), text);
+    verdict.blamed = vec![rank];
+    for other in facts.deaths.iter().skip(1) {
         verdict
             .evidence
             .push(format!("rank {} {} after it", other.rank, other.how));
     }
-    verdict.next = Some(match first.how {
-        Ended::Signaled(9) => {
-            "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager".to_owned()
-        }
-        Ended::Exited(_) | Ended::Lost | Ended::Signaled(_) => {
-            "read that rank's output, printed above this report".to_owned()
-        }
+    verdict.next = Some(if first.sigkill {
+        "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager".to_owned()
+    } else {
+        "read that rank's output".to_owned()
     });
     Some(verdict)
 }
@@ -289,6 +287,16 @@ mod tests {
         collector.take(rank, &bytes);
     }
 
+    fn death(rank: u32) -> Death {
+        Death {
+            rank,
+            how: "was killed by signal 9 (SIGKILL)".to_owned(),
+            exit: None,
+            said: None,
+            sigkill: true,
+        }
+    }
+
     fn all_done(collector: &mut Collector) {
         for rank in 0..4 {
             collector.take(rank, &RankMessage::Done.encode().expect("encodes"));
@@ -322,18 +330,7 @@ mod tests {
         let mut collector = collector();
         tell(&mut collector, 1, closed(0));
         let facts = Facts {
-            deaths: vec![
-                Death {
-                    rank: 3,
-                    how: Ended::Signaled(9),
-                    panic: None,
-                },
-                Death {
-                    rank: 2,
-                    how: Ended::Exited(1),
-                    panic: None,
-                },
-            ],
+            deaths: vec![death(3), death(2)],
             ..Facts::default()
         };
         let verdict = judge(&facts, &collector).expect("a verdict");
@@ -360,9 +357,8 @@ mod tests {
     fn a_panic_is_told_with_its_words() {
         let facts = Facts {
             deaths: vec![Death {
-                rank: 1,
-                how: Ended::Exited(101),
-                panic: Some("panicked at x.rs:3 it broke".to_owned()),
+                said: Some("panicked at x.rs:3 it broke".to_owned()),
+                ..death(1)
             }],
             ..Facts::default()
         };
@@ -440,11 +436,7 @@ mod tests {
     fn an_interruption_is_one_whatever_else_broke() {
         let facts = Facts {
             interrupted: true,
-            deaths: vec![Death {
-                rank: 0,
-                how: Ended::Signaled(15),
-                panic: None,
-            }],
+            deaths: vec![death(0)],
             ..Facts::default()
         };
         let verdict = judge(&facts, &collector()).expect("a verdict");

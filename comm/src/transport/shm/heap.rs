@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::Arena;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Alignment of every block: two cache lines, for the adjacent-line prefetcher.
 pub const BLOCK_ALIGN: usize = 128;
@@ -22,6 +23,8 @@ pub struct Heap {
     arena: Arc<Arena>,
     /// Free ranges by offset; never empty-length, never adjacent.
     free: Mutex<BTreeMap<usize, usize>>,
+    /// See [`Heap::close`].
+    closed: AtomicBool,
 }
 
 /// The heap has no free range that is long enough.
@@ -54,7 +57,15 @@ impl Heap {
         Self {
             arena,
             free: Mutex::new(free),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    /// The rank ends. Blocks that are dropped from now on keep what is in them, since peers may
+    /// still read what this rank gave last; the memory goes with the file of the arena.
+    pub fn close(&self) {
+        // Relaxed: set and read while the one owner of the world is dropped.
+        self.closed.store(true, Ordering::Relaxed);
     }
 
     /// Takes `bytes` bytes (at least one), zeroed where never used before.
@@ -99,7 +110,15 @@ impl Heap {
         })
     }
 
+    fn is_closed(&self) -> bool {
+        // Relaxed: see `close`.
+        self.closed.load(Ordering::Relaxed)
+    }
+
     fn put_back(&self, mut offset: usize, mut bytes: usize) {
+        if self.is_closed() {
+            return;
+        }
         if bytes >= PAGES_FROM {
             self.give_pages_back(offset, bytes);
         }
@@ -139,6 +158,12 @@ impl Block {
         self.bytes
     }
 
+    /// Whether the block stays as it is when it is dropped: see [`Heap::close`].
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.heap.is_closed()
+    }
+
     /// Address in this process.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -173,6 +198,17 @@ mod tests {
         drop(kept);
         assert!(heap.take(HEAP_BYTES_MIN - PAGE).is_ok());
         assert!(heap.take(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_closed_heap_leaves_what_its_blocks_hold() {
+        let heap = heap();
+        let block = heap.take(2 * PAGES_FROM).unwrap();
+        let word = block.offset() + PAGE;
+        heap.arena.word(word).store(7, Ordering::Relaxed);
+        heap.close();
+        drop(block);
+        assert_eq!(heap.arena.word(word).load(Ordering::Relaxed), 7);
     }
 
     proptest! {

@@ -228,7 +228,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Dropped only when SLOT-3 allows it, or when the process gives the arena up altogether.
+        if self.block.is_kept() {
+            // The rank ends, and members may not have looked for this slot yet.
+            return;
+        }
+        // Dropped only when SLOT-3 allows it.
         directory::withdraw(&self.arena, self.local, self.place);
     }
 }

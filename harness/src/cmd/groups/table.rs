@@ -6,7 +6,8 @@ use comfy_table::{Table, presets};
 use muster_comm::layout::{Dims, Layout, Part};
 use muster_comm::types::Rank;
 
-use super::{GroupKind, GroupsArgs, Lists, Preset, View, backend_name};
+use super::json::backend_name;
+use super::{GroupKind, GroupsArgs, Lists, Preset, View};
 
 /// Members of a group that are written out; a longer group is shortened.
 const MEMBERS_SHOWN: usize = 8;

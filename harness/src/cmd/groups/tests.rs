@@ -1,3 +1,5 @@
+//! `muster groups` as its users call it.
+
 use clap::Parser;
 use serde_json::{Value, json};
 

@@ -1,0 +1,19 @@
+//! Conformance of the collectives: every call, on every way it can take, against the reference.
+//!
+//! Expected values come from `collective::reference` only, and `check` is the only caller of the
+//! collectives under test. A world is made by `support::ranks`, whose `Setup` says what links the
+//! ranks and which algorithms they take; every wait is bounded there.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
+
+mod check;
+mod matrix;
+mod numbers;
+mod objects;
+mod support;
+mod works;

@@ -1,0 +1,248 @@
+//! Every collective over types, reductions, counts, roots and both places, where the ranks share
+//! memory. The full product for few ranks, every pair of parameters for many.
+
+use muster_comm::types::{Collective, DType, ReduceOp};
+
+use crate::check::{Case, Inputs, Lens, UNEVEN, UNIFORM, run, uneven};
+use crate::support::{Random, Setup, seed};
+
+/// Payload that rides in an entry (`transport::shm::slot`).
+const PAYLOAD: usize = 16 << 10;
+/// Bytes of one area of staging (`backend::direct`).
+const AREA: usize = 1 << 20;
+
+/// Reductions that make a difference for a collective.
+fn ops(collective: Collective) -> &'static [ReduceOp] {
+    if collective.reduces() {
+        &ReduceOp::ALL
+    } else {
+        &[ReduceOp::Sum]
+    }
+}
+
+/// Roots that make a difference for a collective.
+fn roots(collective: Collective, n: usize) -> std::ops::Range<usize> {
+    0..if collective.is_rooted() { n } else { 1 }
+}
+
+fn places(collective: Collective) -> &'static [bool] {
+    if UNEVEN.contains(&collective) || collective == Collective::Broadcast {
+        &[false]
+    } else {
+        &[false, true]
+    }
+}
+
+fn counts(n: usize) -> Vec<usize> {
+    let mut counts = vec![0, 1, n - 1, n, n + 1, 1000];
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+fn every() -> impl Iterator<Item = Collective> {
+    UNIFORM.into_iter().chain(UNEVEN)
+}
+
+fn lens(collective: Collective, n: usize, count: usize, random: &mut Random) -> Lens {
+    if UNEVEN.contains(&collective) {
+        uneven(collective, n, count, random)
+    } else {
+        Lens::Same(count)
+    }
+}
+
+/// Every combination.
+fn product(n: usize, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in every() {
+        for dtype in DType::ALL {
+            for op in ops(collective) {
+                for count in counts(n) {
+                    for root in roots(collective, n) {
+                        for in_place in places(collective) {
+                            let lens = lens(collective, n, count, random);
+                            let case = Case::new(collective, dtype, lens, random.next());
+                            cases.push(Case {
+                                op: *op,
+                                root,
+                                in_place: *in_place,
+                                inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
+                                ..case
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Every type with every reduction, and every count with every root and place; the rest at random.
+fn pairs(n: usize, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in every() {
+        let mut add = |dtype: DType, op: ReduceOp, count: usize, root: usize, in_place: bool| {
+            let lens = lens(collective, n, count, random);
+            let case = Case::new(collective, dtype, lens, random.next());
+            cases.push(Case {
+                op,
+                root,
+                in_place,
+                inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
+                ..case
+            });
+        };
+        let mut turn = 0;
+        let counts = counts(n);
+        for dtype in DType::ALL {
+            for op in ops(collective) {
+                turn += 1;
+                let place = places(collective)[turn % places(collective).len()];
+                let root = turn % roots(collective, n).len();
+                add(dtype, *op, counts[turn % counts.len()], root, place);
+            }
+        }
+        for count in &counts {
+            for root in roots(collective, n) {
+                for in_place in places(collective) {
+                    turn += 1;
+                    let dtype = DType::ALL[turn % DType::ALL.len()];
+                    let op = ops(collective)[turn % ops(collective).len()];
+                    add(dtype, op, *count, root, *in_place);
+                }
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_combination_is_right_on_up_to_four_ranks() {
+    let mut random = Random::new(seed());
+    for n in 1..=4 {
+        run(&Setup::shm(), n, product(n, &mut random));
+    }
+}
+
+#[test]
+fn every_pair_of_parameters_is_right_on_many_ranks() {
+    let mut random = Random::new(seed() ^ 1);
+    for n in [5, 7, 8, 9, 13, 16] {
+        run(&Setup::shm(), n, pairs(n, &mut random));
+    }
+}
+
+/// The count with which the contribution and its row of counts take `bytes` bytes.
+fn count_for(collective: Collective, n: usize, dtype: DType, bytes: usize) -> usize {
+    use Collective as C;
+    let row = match collective {
+        C::AllToAllV => 2 * n * 8,
+        _ if UNEVEN.contains(&collective) => n * 8,
+        _ => 0,
+    };
+    let blocks = match collective {
+        C::ReduceScatter | C::ReduceScatterV | C::AllToAll | C::AllToAllV => n,
+        C::Scatter | C::ScatterV => n,
+        _ => 1,
+    };
+    (bytes - row) / dtype.size() / blocks
+}
+
+/// Even blocks, for collectives with and without a list of counts.
+fn even(collective: Collective, n: usize, count: usize) -> Lens {
+    match collective {
+        Collective::AllToAllV => Lens::Matrix(vec![vec![count; n]; n]),
+        _ if UNEVEN.contains(&collective) => Lens::Blocks(vec![count; n]),
+        _ => Lens::Same(count),
+    }
+}
+
+#[test]
+fn sizes_around_the_limit_of_the_entry_are_right() {
+    let mut random = Random::new(seed() ^ 2);
+    for n in [2, 3, 5, 8] {
+        let mut cases = Vec::new();
+        for collective in every() {
+            for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
+                let most = count_for(collective, n, dtype, PAYLOAD);
+                for count in most.saturating_sub(1)..=most + 2 {
+                    for in_place in places(collective) {
+                        let lens = even(collective, n, count);
+                        let case = Case::new(collective, dtype, lens, random.next());
+                        cases.push(Case {
+                            op: random.pick(ops(collective)),
+                            root: random.below(n),
+                            in_place: *in_place,
+                            inputs: Inputs::Wild,
+                            ..case
+                        });
+                    }
+                }
+            }
+        }
+        random.shuffle(&mut cases);
+        run(&Setup::shm(), n, cases);
+    }
+}
+
+/// Calls over whole areas of staging and parts of them.
+fn segments(n: usize, dtype: DType, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in every() {
+        let row = count_for(collective, n, dtype, AREA + 2 * n * 8);
+        let in_place = random.pick(places(collective));
+        for count in [row, row + 1, 2 * row, 3 * row + 17] {
+            let lens = match random.below(2) {
+                0 if UNEVEN.contains(&collective) => uneven(collective, n, count, random),
+                _ => even(collective, n, count),
+            };
+            let case = Case::new(collective, dtype, lens, random.next());
+            cases.push(Case {
+                op: random.pick(ops(collective)),
+                root: random.below(n),
+                in_place,
+                inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
+                ..case
+            });
+        }
+    }
+    random.shuffle(&mut cases);
+    cases
+}
+
+#[test]
+fn sizes_of_several_segments_are_right() {
+    let mut random = Random::new(seed() ^ 3);
+    for (n, dtype) in [
+        (2, DType::I64),
+        (3, DType::F64),
+        (4, DType::F32),
+        (5, DType::U64),
+    ] {
+        run(&Setup::shm(), n, segments(n, dtype, &mut random));
+    }
+}
+
+#[test]
+fn small_and_large_calls_in_turn_do_not_disturb_each_other() {
+    let mut random = Random::new(seed() ^ 4);
+    for n in [2, 3, 6] {
+        let mut cases = Vec::new();
+        for _ in 0..400 {
+            let collective = random.pick(&every().collect::<Vec<_>>());
+            let count = random.pick(&[0, 1, 40, 700, 3000, 12_000]);
+            let dtype = random.pick(&DType::ALL);
+            let lens = lens(collective, n, count, &mut random);
+            let case = Case::new(collective, dtype, lens, random.next());
+            cases.push(Case {
+                op: random.pick(ops(collective)),
+                root: random.below(n),
+                in_place: random.pick(places(collective)),
+                ..case
+            });
+        }
+        run(&Setup::shm(), n, cases);
+    }
+}
