@@ -200,6 +200,9 @@ impl Host {
     pub(crate) fn retire(&mut self, key: u64) -> Option<Retired> {
         let rings = self.links.retire();
         let local = self.local.take();
+        if let Some(local) = &local {
+            local.slot.forget_name();
+        }
         if local.is_none() && rings.is_empty() {
             return None;
         }

@@ -22,8 +22,10 @@ use super::vigil::Vigil;
 use super::{Counts, Failure, Request, local};
 use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
 use crate::error::{ErrorKind, Field};
-use crate::sync::Deadline;
+use crate::sync::{Clock, Deadline};
 use crate::transport::shm::slot::Entry;
+use crate::transport::shm::wait::Rest;
+use crate::transport::tcp::{Interest, wait_until_ready};
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::Collective;
 
@@ -35,6 +37,8 @@ pub(crate) use point::Message;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
+/// How long to sleep where no descriptor tells when a stream is ready.
+const BLIND_PAUSE: Duration = Duration::from_millis(1);
 /// How long a broken link may wait for the control plane to say why it broke: the news of a death
 /// and the end of a connection travel by different ways.
 const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -160,15 +164,33 @@ fn drive(
     run: MessageRun,
     streams: &mut [Option<Box<dyn Stream>>],
 ) -> (Result<(), ErrorKind>, MessageRun) {
-    let run = RefCell::new(run);
+    let (run, streams) = (RefCell::new(run), RefCell::new(streams));
     let outcome = Cell::new(Ok(Progress::Moved));
     let mut ready = || {
-        outcome.set(run.borrow_mut().poll(streams));
+        outcome.set(run.borrow_mut().poll(&mut streams.borrow_mut()));
         outcome.get() != Ok(Progress::Blocked)
     };
     let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
+    let sleep = |timeout| {
+        let waits = run.borrow();
+        rest_on(
+            &streams.borrow(),
+            waits.waits().map(|wait| (wait.direction, wait.peer)),
+            timeout,
+        );
+    };
+    let polls_descriptors = streams
+        .borrow()
+        .iter()
+        .flatten()
+        .any(|one| one.descriptor().is_some());
+    let rest = if polls_descriptors {
+        Rest::Descriptors(&sleep)
+    } else {
+        Rest::Pause
+    };
     let result = loop {
-        if let Err(kind) = vigil.wait(None, &mut ready, missing) {
+        if let Err(kind) = vigil.wait(&rest, &mut ready, missing) {
             break Err(kind);
         }
         match outcome.get() {
@@ -178,6 +200,28 @@ fn drive(
         }
     };
     (result, run.into_inner())
+}
+
+/// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
+/// where one of them has no descriptor to wait for.
+fn rest_on(
+    streams: &[Option<Box<dyn Stream>>],
+    waits: impl Iterator<Item = (Direction, usize)>,
+    timeout: Duration,
+) {
+    let interest = |(direction, peer): (Direction, usize)| {
+        let descriptor = streams.get(peer)?.as_ref()?.descriptor()?;
+        Some(Interest {
+            descriptor,
+            write: direction == Direction::Send,
+        })
+    };
+    let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
+    let deadline = Deadline::after(timeout);
+    let slept = interests.map(|interests| wait_until_ready(interests.into_iter(), deadline));
+    if !matches!(slept, Some(Ok(_))) {
+        Clock::pause(timeout.min(BLIND_PAUSE));
+    }
 }
 
 /// The peers that are waited for, those first from whom something is to come: who does not send is
@@ -206,7 +250,7 @@ fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
         deadline: Deadline::after(patience),
         ..*vigil
     };
-    match listening.wait(None, || false, || vec![*peer]) {
+    match listening.wait(&Rest::Pause, || false, || vec![*peer]) {
         Err(ErrorKind::Stalled { .. }) | Ok(()) => translate(vigil, error),
         Err(news) => news,
     }

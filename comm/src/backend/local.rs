@@ -20,6 +20,7 @@ use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Slot};
+use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, DType, Rank, ReduceOp, index};
 use crate::world::{Island, WorldInner};
 
@@ -212,7 +213,7 @@ impl Local {
         if slot.entered(arena, seq) != seq {
             let missing = || self.not_entered(seq);
             vigil.wait(
-                Some(slot.bell(arena)),
+                &Rest::Bell(slot.bell(arena)),
                 || slot.entered(arena, seq) == seq,
                 missing,
             )?;
@@ -230,7 +231,7 @@ impl Local {
                 found != Ok(None)
             };
             vigil
-                .wait(None, ready, || self.not_entered(1))
+                .wait(&Rest::Pause, ready, || self.not_entered(1))
                 .map_err(|kind| self.other_members(vigil, peer).unwrap_or(kind))?;
         }
         let rank = vigil.group.members[peer];
@@ -285,7 +286,7 @@ impl Local {
             if slot.reached(&self.arena) < goal {
                 let missing = || (0..n).filter(behind).collect();
                 let ready = || slot.reached(&self.arena) >= goal;
-                vigil.wait(Some(slot.bell(&self.arena)), ready, missing)?;
+                vigil.wait(&Rest::Bell(slot.bell(&self.arena)), ready, missing)?;
             }
         }
         Ok(())

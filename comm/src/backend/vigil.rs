@@ -4,7 +4,7 @@
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::Deadline;
-use crate::transport::shm::wait::{self, Bell, Interrupted};
+use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::world::WorldInner;
 
@@ -21,7 +21,7 @@ impl Vigil<'_> {
     /// blamed if the deadline passes, and the wait ends early if one of them is gone.
     pub(crate) fn wait(
         &self,
-        bell: Option<Bell<'_>>,
+        rest: &Rest<'_>,
         mut ready: impl FnMut() -> bool,
         missing: impl Fn() -> Vec<usize>,
     ) -> Result<(), ErrorKind> {
@@ -31,7 +31,7 @@ impl Vigil<'_> {
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         loop {
             let word = status.epoch_word();
-            let waited = wait::until(self.world.pace, self.deadline, word, seen, bell, &mut ready);
+            let waited = wait::until(self.world.pace, self.deadline, word, seen, rest, &mut ready);
             match waited {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => return Err(self.stalled(&missing())),

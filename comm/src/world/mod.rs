@@ -66,9 +66,9 @@ pub(crate) struct WorldInner {
     pub(crate) table: Option<algo::Table>,
     /// Whether messages carry a checksum.
     pub(crate) checksum: bool,
-    /// How often a group of each name was made here: part of the key, so that a group that is
-    /// destroyed and made again never meets messages of its former life.
-    made: Mutex<HashMap<String, u64>>,
+    /// How often each group was made here: part of the key, so that a group that is destroyed and
+    /// made again never meets messages of its former life.
+    made: Mutex<HashMap<(String, Vec<Rank>), u64>>,
     /// The rendezvous, where this rank serves it.
     coordinator: OnceLock<Coordinator>,
 }
@@ -121,7 +121,7 @@ impl World {
                 .made
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let generation = made.entry(name.to_owned()).or_insert(0);
+            let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
             *generation += 1;
             *generation
         };

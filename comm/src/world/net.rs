@@ -6,6 +6,7 @@ use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
 use crate::transport::Stream;
+use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, connect};
 
 /// Where the others are, and the door through which they come.
@@ -70,7 +71,7 @@ impl Net {
             link = self.listener.try_take(key);
             link.is_some()
         };
-        vigil.wait(None, ready, || vec![peer])?;
+        vigil.wait(&Rest::Pause, ready, || vec![peer])?;
         match link {
             Some(link) => Ok(Box::new(link)),
             None => Err(vigil.stalled(&[peer])),

@@ -11,6 +11,7 @@ use crate::transport::ring::{RingError, RingStream};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::directory;
 use crate::transport::shm::heap::Block;
+use crate::transport::shm::wait::Rest;
 use crate::world::Island;
 
 /// Bytes that one direction of a ring holds. Small enough to stay in the cache of both sides,
@@ -164,7 +165,7 @@ fn attach_ring(
             found = directory::find(arena, local, key);
             found.is_some()
         };
-        vigil.wait(None, ready, || vec![peer])?;
+        vigil.wait(&Rest::Pause, ready, || vec![peer])?;
     }
     let Some(found) = found else {
         return Err(vigil.stalled(&[peer]));

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Links, Plane, by_blame, explain, translate};
+use super::{Links, Plane, by_blame, explain, rest_on, translate};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
@@ -17,6 +17,7 @@ use crate::backend::message::{
 };
 use crate::backend::vigil::Vigil;
 use crate::kernel;
+use crate::transport::shm::wait::Rest;
 use crate::transport::{CallTag, Stream};
 use crate::types::{Collective, DType};
 
@@ -76,18 +77,31 @@ impl Links {
         }
         let running = RefCell::new(running);
         let failed = Cell::new(None);
-        let streams = self.plane(Plane::PointToPoint);
+        let streams = RefCell::new(self.plane(Plane::PointToPoint));
         let ready = || {
             let mut running = running.borrow_mut();
-            pass(&mut running, streams, &failed);
+            pass(&mut running, &mut streams.borrow_mut(), &failed);
             failed.get().is_some() || running.iter().all(|message| message.done)
         };
-        let missing = || {
+        let waits = || -> Vec<(Direction, usize)> {
             let running = running.borrow();
             let open = running.iter().filter(|one| !one.done);
-            by_blame(open.map(|one| (one.message.direction, one.message.peer)))
+            open.map(|one| (one.message.direction, one.message.peer))
+                .collect()
         };
-        let waited = vigil.wait(None, ready, missing);
+        let missing = || by_blame(waits().into_iter());
+        let sleep = |timeout| rest_on(&streams.borrow(), waits().into_iter(), timeout);
+        let by_descriptor = streams
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|one| one.descriptor().is_some());
+        let rest = if by_descriptor {
+            Rest::Descriptors(&sleep)
+        } else {
+            Rest::Pause
+        };
+        let waited = vigil.wait(&rest, ready, missing);
         let result = match failed.get() {
             Some(error) => Err(explain(vigil, &error)),
             None => waited,
