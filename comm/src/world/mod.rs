@@ -66,9 +66,9 @@ pub(crate) struct WorldInner {
     pub(crate) table: Option<algo::Table>,
     /// Whether messages carry a checksum.
     pub(crate) checksum: bool,
-    /// How often a group of each name was made here: part of the key, so that a group that is
-    /// destroyed and made again never meets messages of its former life.
-    made: Mutex<HashMap<String, u64>>,
+    /// How often each group was made here: part of the key, so that a group that is destroyed and
+    /// made again never meets messages of its former life.
+    made: Mutex<HashMap<(String, Vec<Rank>), u64>>,
     /// The rendezvous, where this rank serves it.
     coordinator: OnceLock<Coordinator>,
 }
@@ -115,13 +115,13 @@ impl World {
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
-        let generation = {
+        let generation = || {
             let mut made = self
                 .inner
                 .made
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let generation = made.entry(name.to_owned()).or_insert(0);
+            let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
             *generation += 1;
             *generation
         };
@@ -168,19 +168,30 @@ impl WorldInner {
         group.members.iter().all(here).then_some(island)
     }
 
-    /// A stream to a rank that shares no memory with this one.
+    /// A new stream to a rank that shares no memory with this one.
     pub(crate) fn open_remote(
         &self,
         vigil: &Vigil<'_>,
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match &self.net {
-            Some(net) => net.open(vigil, plane, peer),
-            None => Err(ErrorKind::Unsupported {
-                what: format!("a link to rank {}", vigil.group.members[peer]),
-                why: "this world has shared memory only".to_owned(),
-            }),
-        }
+        self.net(vigil, peer)?.open(vigil, plane, peer)
+    }
+
+    /// The stream that such a rank has made to this one, if it has.
+    pub(crate) fn take_remote(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
+        Ok(self.net(vigil, peer)?.take(vigil, plane, peer))
+    }
+
+    fn net(&self, vigil: &Vigil<'_>, peer: usize) -> Result<&Net, ErrorKind> {
+        self.net.as_ref().ok_or_else(|| ErrorKind::Unsupported {
+            what: format!("a link to rank {}", vigil.group.members[peer]),
+            why: "this world has shared memory only".to_owned(),
+        })
     }
 }

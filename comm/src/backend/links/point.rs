@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Links, Plane, by_blame, explain, translate};
+use super::{Links, Plane, by_blame, explain, rest_on, translate, way_to_rest};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
@@ -63,7 +63,7 @@ impl Links {
         copy_to_self(messages, me);
         let others = messages.iter().filter(|message| message.peer != me);
         let peers = others.clone().map(|message| message.peer);
-        self.open(vigil, Plane::PointToPoint, peers)?;
+        let mut awaited = self.open(vigil, Plane::PointToPoint, peers)?;
         let mut running = Vec::new();
         for message in others {
             let seq = self.counters.next(message.direction, message.peer);
@@ -77,20 +77,34 @@ impl Links {
         let running = RefCell::new(running);
         let failed = Cell::new(None);
         let streams = self.plane(Plane::PointToPoint);
+        awaited.hold(streams);
+        let held = RefCell::new(&mut *streams);
+        let refused = RefCell::new(None);
         let ready = || {
+            let mut streams = held.borrow_mut();
+            if let Err(kind) = awaited.attach(vigil, &mut streams) {
+                *refused.borrow_mut() = Some(kind);
+                return true;
+            }
             let mut running = running.borrow_mut();
-            pass(&mut running, streams, &failed);
+            pass(&mut running, &mut streams, &failed);
             failed.get().is_some() || running.iter().all(|message| message.done)
         };
-        let missing = || {
+        let waits = || -> Vec<(Direction, usize)> {
             let running = running.borrow();
             let open = running.iter().filter(|one| !one.done);
-            by_blame(open.map(|one| (one.message.direction, one.message.peer)))
+            open.map(|one| (one.message.direction, one.message.peer))
+                .collect()
         };
-        let waited = vigil.wait(None, ready, missing);
-        let result = match failed.get() {
-            Some(error) => Err(explain(vigil, &error)),
-            None => waited,
+        let missing = || by_blame(waits().into_iter());
+        let sleep = |timeout| rest_on(&held.borrow(), waits().into_iter(), timeout);
+        let rest = way_to_rest(&held.borrow(), &sleep);
+        let waited = vigil.wait(&rest, ready, missing);
+        awaited.release(streams);
+        let result = match (refused.take(), failed.get()) {
+            (Some(kind), _) => Err(kind),
+            (None, Some(error)) => Err(explain(vigil, &error)),
+            (None, None) => waited,
         };
         result.map_err(|kind| Failure {
             usable: false,
