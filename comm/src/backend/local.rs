@@ -474,7 +474,7 @@ impl Exchange {
         match (request.collective, request.counts) {
             (Collective::AllReduce, Uniform(count)) => self.reduce(request, 0, count),
             (Collective::Reduce, Uniform(count)) if me == request.root => {
-                self.reduce(request, 0, count)
+                self.reduce(request, 0, count);
             }
             (Collective::ReduceScatter, Uniform(count)) => self.reduce(request, me * count, count),
             (Collective::ReduceScatterV, Blocks(counts)) => {
