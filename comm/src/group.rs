@@ -28,6 +28,8 @@ impl Identity {
     ) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&job.to_le_bytes());
+        // With its length, so that the end of a name is never taken for a member.
+        hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
         let note = first_word(&hasher);
         hasher.update(&generation.to_le_bytes());

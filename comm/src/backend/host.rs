@@ -17,7 +17,7 @@ use super::local::{Exchange, Local, Ride};
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Algorithm};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::slot::{DONE, PAYLOAD_MAX};
 use crate::types::Collective;
@@ -218,10 +218,12 @@ impl Host {
     }
 }
 
-/// A mismatch leaves all ranks in step; anything else that ends an exchange does not.
+/// A mismatch of calls leaves all ranks in step; anything else that ends an exchange does not. Ranks
+/// that disagree on the members have different groups, which never come together.
 fn fatal_unless_judged(kind: ErrorKind) -> Failure {
+    let judged = matches!(&kind, ErrorKind::Mismatch { field, .. } if *field != Field::Membership);
     Failure {
-        usable: matches!(kind, ErrorKind::Mismatch { .. }),
+        usable: judged,
         ..Failure::from(kind)
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! - LINKS-1: point-to-point messages have streams of their own (a *plane*), so they neither wait
 //!   for nor disturb collectives of the same group.
-//! - LINKS-2: the lower side makes the stream and never waits for that; the upper side waits. So
-//!   waiting for streams goes down the ranks and cannot go round in a circle.
+//! - LINKS-2: the lower side makes the stream and never waits for that; the upper side takes it when
+//!   it is there, and everything that needs no such stream goes on meanwhile. So a rank never keeps
+//!   a message back because a third rank has not come yet.
 #![expect(unsafe_code, reason = "message runs work on erased buffers")]
 
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,7 @@ use crate::types::Collective;
 mod open;
 mod point;
 
+use open::Awaited;
 pub(crate) use open::RingBlock;
 pub(crate) use point::Message;
 
@@ -39,9 +41,6 @@ pub(crate) use point::Message;
 const PLANS_MAX: usize = 64;
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);
-/// How long a broken link may wait for the control plane to say why it broke: the news of a death
-/// and the end of a connection travel by different ways.
-const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Which of a group's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Links {
                 what: format!("{} by {}", request.collective, algorithm.name),
                 why,
             })?;
-        self.open(vigil, Plane::Collective, peers_of(&plan))?;
+        let awaited = self.open(vigil, Plane::Collective, peers_of(&plan))?;
         let call = MessageCall {
             rank: me,
             ranks: n,
@@ -110,7 +109,7 @@ impl Links {
         // and the run does not outlive it.
         let run = unsafe { MessageRun::new(plan, call, buffers, workspace) };
         let run = run.map_err(|error| translate(vigil, &error))?;
-        let (outcome, run) = drive(vigil, run, &mut self.collective);
+        let (outcome, run) = drive(vigil, run, &mut self.collective, awaited);
         let (round, of) = run.rounds();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         self.workspace = run.into_workspace();
@@ -163,34 +162,33 @@ fn drive(
     vigil: &Vigil<'_>,
     run: MessageRun,
     streams: &mut [Option<Box<dyn Stream>>],
+    mut awaited: Awaited,
 ) -> (Result<(), ErrorKind>, MessageRun) {
-    let (run, streams) = (RefCell::new(run), RefCell::new(streams));
+    awaited.hold(streams);
+    let (run, held) = (RefCell::new(run), RefCell::new(&mut *streams));
     let outcome = Cell::new(Ok(Progress::Moved));
+    let refused = RefCell::new(None);
     let mut ready = || {
-        outcome.set(run.borrow_mut().poll(&mut streams.borrow_mut()));
+        let mut streams = held.borrow_mut();
+        if let Err(kind) = awaited.attach(vigil, &mut streams) {
+            *refused.borrow_mut() = Some(kind);
+            return true;
+        }
+        outcome.set(run.borrow_mut().poll(&mut streams));
         outcome.get() != Ok(Progress::Blocked)
     };
     let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
     let sleep = |timeout| {
-        let waits = run.borrow();
-        rest_on(
-            &streams.borrow(),
-            waits.waits().map(|wait| (wait.direction, wait.peer)),
-            timeout,
-        );
+        let run = run.borrow();
+        let waits = run.waits().map(|wait| (wait.direction, wait.peer));
+        rest_on(&held.borrow(), waits, timeout);
     };
-    let polls_descriptors = streams
-        .borrow()
-        .iter()
-        .flatten()
-        .any(|one| one.descriptor().is_some());
-    let rest = if polls_descriptors {
-        Rest::Descriptors(&sleep)
-    } else {
-        Rest::Pause
-    };
+    let rest = way_to_rest(&held.borrow(), &sleep);
     let result = loop {
         if let Err(kind) = vigil.wait(&rest, &mut ready, missing) {
+            break Err(kind);
+        }
+        if let Some(kind) = refused.take() {
             break Err(kind);
         }
         match outcome.get() {
@@ -199,7 +197,21 @@ fn drive(
             Err(error) => break Err(explain(vigil, &error)),
         }
     };
+    awaited.release(streams);
     (result, run.into_inner())
+}
+
+/// How to rest while these streams are polled.
+fn way_to_rest<'a>(streams: &[Option<Box<dyn Stream>>], sleep: &'a dyn Fn(Duration)) -> Rest<'a> {
+    if streams
+        .iter()
+        .flatten()
+        .any(|stream| stream.descriptor().is_some())
+    {
+        Rest::Descriptors(sleep)
+    } else {
+        Rest::Pause
+    }
 }
 
 /// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
@@ -245,15 +257,7 @@ fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
     let (MessageError::Link { peer, .. } | MessageError::PeerAborted { peer, .. }) = error else {
         return translate(vigil, error);
     };
-    let patience = NEWS_TIMEOUT.min(vigil.deadline.left());
-    let listening = Vigil {
-        deadline: Deadline::after(patience),
-        ..*vigil
-    };
-    match listening.wait(&Rest::Pause, || false, || vec![*peer]) {
-        Err(ErrorKind::Stalled { .. }) | Ok(()) => translate(vigil, error),
-        Err(news) => news,
-    }
+    vigil.news(*peer).unwrap_or_else(|| translate(vigil, error))
 }
 
 fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
@@ -363,10 +367,10 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
+        _ => 0,
     };
     CallTag {
-        collective: request.collective as u8,
+        collective: request.called as u8,
         dtype: request.dtype as u8,
         op: if request.collective.reduces() {
             request.op as u8
@@ -377,7 +381,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
             .and_then(|place| u8::try_from(place + 1).ok())
             .unwrap_or(0),
         root: match u32::try_from(request.root) {
-            Ok(root) if request.collective.is_rooted() => root,
+            Ok(root) if request.called.is_rooted() => root,
             _ => CallTag::NO_ROOT,
         },
         count: request.common_count(),

@@ -56,6 +56,10 @@ pub(crate) enum Ride {
     Staged,
 }
 
+/// A search through the whole directory of a peer, for the group's name under another key, costs as
+/// much as some hundred looks for one key.
+const LOOKS_PER_SEARCH: u32 = 1024;
+
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
     request.row().len() * size_of::<u64>()
@@ -164,11 +168,9 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
-            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
-            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
-            // (SLOT-1).
-            unsafe { place.write_unaligned(bytes) };
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
+            // published yet, so no peer reads (SLOT-1).
+            unsafe { payload.add(i * 8).cast::<[u8; 8]>().write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
         if request.collective == Collective::AllToAllV {
@@ -207,32 +209,52 @@ impl Local {
     ) -> Result<PeerSlot, ErrorKind> {
         let slot = match self.peers[peer] {
             Some(slot) => slot,
-            None => self.await_slot(vigil, peer)?,
+            None => self.await_slot(vigil, peer, seq)?,
         };
-        let arena = &self.arena;
+        let (arena, key) = (&self.arena, vigil.group.key);
         if slot.entered(arena, seq) != seq {
-            let missing = || self.not_entered(seq);
-            vigil.wait(
-                &Rest::Bell(slot.bell(arena)),
-                || slot.entered(arena, seq) == seq,
-                missing,
-            )?;
+            let missing = || self.not_entered(vigil, seq);
+            let ready = || slot.entered(arena, seq) == seq || !slot.belongs_to(arena, key);
+            vigil.wait(&Rest::Bell(slot.bell(arena)), ready, missing)?;
         }
-        Ok(slot)
+        if slot.belongs_to(arena, key) {
+            return Ok(slot);
+        }
+        // A rank that ends destroys its groups first; that it ended says more.
+        Err(vigil.news(peer).unwrap_or_else(|| ErrorKind::PeerClosed {
+            peer: self.members[peer],
+            how: "destroyed the group".to_owned(),
+            orderly: true,
+        }))
     }
 
     /// Waits until a peer has made its side of the group.
-    fn await_slot(&mut self, vigil: &Vigil<'_>, peer: usize) -> Result<PeerSlot, ErrorKind> {
+    fn await_slot(
+        &mut self,
+        vigil: &Vigil<'_>,
+        peer: usize,
+        seq: u64,
+    ) -> Result<PeerSlot, ErrorKind> {
         let (arena, local, key) = (&self.arena, self.locals[peer], vigil.group.key);
         let mut found = PeerSlot::find(arena, local, key);
         if found == Ok(None) {
+            let mut strangers = None;
+            let mut looks: u32 = 0;
             let ready = || {
                 found = PeerSlot::find(arena, local, key);
-                found != Ok(None)
+                looks = looks.wrapping_add(1);
+                if found == Ok(None) && looks.is_multiple_of(LOOKS_PER_SEARCH) {
+                    strangers = self.other_members(vigil, peer);
+                }
+                found != Ok(None) || strangers.is_some()
             };
-            vigil
-                .wait(&Rest::Pause, ready, || self.not_entered(1))
-                .map_err(|kind| self.other_members(vigil, peer).unwrap_or(kind))?;
+            let waited = vigil.wait(&Rest::Pause, ready, || self.not_entered(vigil, seq));
+            if found == Ok(None)
+                && let Some(mismatch) = strangers.or_else(|| self.other_members(vigil, peer))
+            {
+                return Err(mismatch);
+            }
+            waited?;
         }
         let rank = vigil.group.members[peer];
         match found {
@@ -263,10 +285,17 @@ impl Local {
     }
 
     /// Indices of the members whose entry `seq` is not there.
-    fn not_entered(&self, seq: u64) -> Vec<usize> {
+    fn not_entered(&self, vigil: &Vigil<'_>, seq: u64) -> Vec<usize> {
+        // Of the members behind the one that is waited for, no slot was looked for yet.
+        let slot = |peer: usize| {
+            self.peers[peer].or_else(|| {
+                let found = PeerSlot::find(&self.arena, self.locals[peer], vigil.group.key);
+                found.ok().flatten()
+            })
+        };
         let here = |peer: &usize| {
             *peer == self.me
-                || self.peers[*peer].is_some_and(|slot| slot.entered(&self.arena, seq) >= seq)
+                || slot(*peer).is_some_and(|slot| slot.entered(&self.arena, seq) >= seq)
         };
         (0..self.peers.len()).filter(|peer| !here(peer)).collect()
     }
@@ -354,9 +383,9 @@ impl Local {
     fn check_splits(&self, vigil: &Vigil<'_>, exchange: &Exchange) -> Result<(), ErrorKind> {
         let n = self.peers.len();
         let rows: Vec<Vec<u64>> = (0..n).map(|peer| exchange.row(peer, 2 * n)).collect();
-        for (from, row) in rows.iter().enumerate() {
-            for (to, other) in rows.iter().enumerate() {
-                let (sends, expects) = (row[to], other[n + from]);
+        for from in 0..n {
+            for to in 0..n {
+                let (sends, expects) = (rows[from][to], rows[to][n + from]);
                 if sends != expects {
                     let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
                     return Err(ErrorKind::Mismatch {

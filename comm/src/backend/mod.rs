@@ -21,6 +21,8 @@ use crate::types::{Collective, DType, ReduceOp};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) collective: Collective,
+    /// What the program called, where that is made of several collectives: the ranks compare this.
+    pub(crate) called: Collective,
     pub(crate) dtype: DType,
     /// `Sum` where the collective does not reduce.
     pub(crate) op: ReduceOp,
@@ -129,7 +131,7 @@ impl Request<'_> {
 
     /// What the ranks compare before they touch data: the call in one word.
     pub(crate) fn call_word(&self) -> u64 {
-        let root = if self.collective.is_rooted() {
+        let root = if self.called.is_rooted() {
             self.root as u64 + 1
         } else {
             0
@@ -144,7 +146,7 @@ impl Request<'_> {
         } else {
             self.dtype as u8
         };
-        u64::from(self.collective as u8) | u64::from(dtype) << 8 | op << 16 | root << 32
+        u64::from(self.called as u8) | u64::from(dtype) << 8 | op << 16 | root << 32
     }
 
     /// The count that must be the same on all ranks.

@@ -1,6 +1,8 @@
 //! Waiting with open eyes: for peers' progress, until the deadline, and not a moment longer than
 //! the fate of the peers allows.
 
+use std::time::Duration;
+
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::Deadline;
@@ -8,12 +10,19 @@ use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::world::WorldInner;
 
+/// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
+/// say why: the news of a death and the end itself travel by different ways.
+const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil<'a> {
     pub(crate) world: &'a WorldInner,
     pub(crate) group: &'a Identity,
     pub(crate) deadline: Deadline,
+    /// Number of the call. A member that gave the group up in a later call has done its part of
+    /// this one, so that this one can still end well.
+    pub(crate) seq: u64,
 }
 
 impl Vigil<'_> {
@@ -46,21 +55,33 @@ impl Vigil<'_> {
         }
     }
 
+    /// The error of a group that another rank has given up.
+    pub(crate) fn given_up(&self) -> Option<ErrorKind> {
+        let status = &self.world.status;
+        if status.epoch() == 0 {
+            return None;
+        }
+        let notice = status
+            .notice(self.group.key)
+            .filter(|notice| notice.seq <= self.seq)?;
+        // All ranks report one mismatch in the same words.
+        let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
+        Some(if judged {
+            notice.kind
+        } else {
+            ErrorKind::PeerAborted {
+                origin: Rank(notice.origin),
+                reason: notice.kind.to_string(),
+                cause: Box::new(notice.kind),
+            }
+        })
+    }
+
     /// Whether the fate of the group or of these peers ends the call.
     pub(crate) fn look(&self, missing: &[usize]) -> Result<(), ErrorKind> {
         let status = &self.world.status;
-        if let Some(notice) = status.notice(self.group.key) {
-            // All ranks report one mismatch in the same words.
-            let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
-            return Err(if judged {
-                notice.kind
-            } else {
-                ErrorKind::PeerAborted {
-                    origin: Rank(notice.origin),
-                    reason: notice.kind.to_string(),
-                    cause: Box::new(notice.kind),
-                }
-            });
+        if let Some(kind) = self.given_up() {
+            return Err(kind);
         }
         for peer in missing {
             let rank = self.group.members[*peer];
@@ -75,6 +96,18 @@ impl Vigil<'_> {
         match status.cut_off() {
             Some(why) => Err(ErrorKind::Orphaned { why }),
             None => Ok(()),
+        }
+    }
+
+    /// Why a peer is not there any more, where the control plane says so soon.
+    pub(crate) fn news(&self, peer: usize) -> Option<ErrorKind> {
+        let listening = Vigil {
+            deadline: Deadline::after(NEWS_TIMEOUT.min(self.deadline.left())),
+            ..*self
+        };
+        match listening.wait(&Rest::Pause, || false, || vec![peer]) {
+            Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
+            Err(news) => Some(news),
         }
     }
 

@@ -98,7 +98,7 @@ impl Communicator {
         world: Arc<WorldInner>,
         name: &str,
         members: &[Rank],
-        generation: u64,
+        generation: impl FnOnce() -> u64,
     ) -> Result<Self, CommError> {
         let me = check_members(&world, name, members).map_err(|kind| {
             let at = OpContext {
@@ -114,7 +114,8 @@ impl Communicator {
             };
             CommError::new(kind, at, true)
         })?;
-        let group = Identity::new(world.job, name, members.to_vec(), me, generation);
+        // Counted only now: a list that was refused must not put this rank out of step.
+        let group = Identity::new(world.job, name, members.to_vec(), me, generation());
         let deadline_ns = AtomicU64::new(nanos(world.deadline));
         let inner = Inner {
             world,
@@ -213,8 +214,17 @@ impl Communicator {
             world: &inner.world,
             group: &inner.group,
             deadline,
+            seq: before + 1,
         };
-        body(&mut host, &vigil).map_err(|failure| {
+        // A rank that comes after the others gave up must not take what they left for a result.
+        let result = match vigil.given_up() {
+            Some(kind) => Err(Failure {
+                usable: false,
+                ..Failure::from(kind)
+            }),
+            None => body(&mut host, &vigil),
+        };
+        result.map_err(|failure| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
             let Failure {
                 kind,
@@ -419,6 +429,7 @@ impl Buffers {
         let op = op.unwrap_or(ReduceOp::Sum);
         Request {
             collective,
+            called: collective,
             dtype,
             op,
             root,

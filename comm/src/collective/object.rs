@@ -8,10 +8,11 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Call, Communicator};
+use super::{Buffers, Call, Communicator};
+use crate::backend::{Counts, Request};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Deadline, Ordering};
-use crate::types::{Collective, Rank};
+use crate::types::{Collective, DType, Rank};
 
 /// Largest encoded object unless set otherwise: training stacks gather configurations and
 /// statistics, not tensors, this way.
@@ -64,9 +65,11 @@ impl Communicator {
     ) -> Result<Vec<T>, CommError> {
         let call = Call::bare(Collective::AllGatherObject);
         let (bytes, fault) = self.encode(object);
-        let lens = self.exchange_lens(call, bytes.len(), fault)?;
+        let lens = self.exchange_lens(call, bytes.len(), fault, 0)?;
         let mut all = self.room(call, &lens)?;
-        self.all_gather_v(&bytes, &mut all, &lens)?;
+        let buffers = Buffers::apart(&bytes, &mut all);
+        let counts = Counts::Blocks(&lens);
+        self.part(call, buffers, Collective::AllGatherV, DType::U8, counts, 0)?;
         self.decode_all(call, &all, &lens)
     }
 
@@ -83,14 +86,16 @@ impl Communicator {
         let call = Call::bare(Collective::GatherObject);
         self.check_index(call, "root", root)?;
         let (bytes, fault) = self.encode(object);
-        let lens = self.exchange_lens(call, bytes.len(), fault)?;
+        let lens = self.exchange_lens(call, bytes.len(), fault, root)?;
         let here = self.rank() == root;
         let mut all = if here {
             self.room(call, &lens)?
         } else {
             Vec::new()
         };
-        self.gather_v(&bytes, &mut all, &lens, root)?;
+        let buffers = Buffers::apart(&bytes, &mut all);
+        let counts = Counts::Blocks(&lens);
+        self.part(call, buffers, Collective::GatherV, DType::U8, counts, root)?;
         if here {
             self.decode_all(call, &all, &lens).map(Some)
         } else {
@@ -115,9 +120,18 @@ impl Communicator {
             (true, Some(object)) => self.encode(object),
             (true, None) => (Vec::new(), Some(Fault::Nothing)),
         };
-        let lens = self.exchange_lens(call, bytes.len(), fault)?;
+        let lens = self.exchange_lens(call, bytes.len(), fault, root)?;
         bytes.resize(lens[root], 0);
-        self.broadcast(&mut bytes, root)?;
+        let buffers = Buffers::in_place(&mut bytes, 0, 0);
+        let counts = Counts::Uniform(lens[root]);
+        self.part(
+            call,
+            buffers,
+            Collective::Broadcast,
+            DType::U8,
+            counts,
+            root,
+        )?;
         self.decode(call, &bytes, root)
     }
 
@@ -149,16 +163,30 @@ impl Communicator {
                 bytes.extend(encoded);
             }
         }
-        self.exchange_lens(call, 0, fault)?;
-        self.broadcast(&mut lens, root)?;
+        self.exchange_lens(call, 0, fault, root)?;
+        let buffers = Buffers::in_place(&mut lens, 0, 0);
+        let counts = Counts::Uniform(n);
+        self.part(
+            call,
+            buffers,
+            Collective::Broadcast,
+            DType::U64,
+            counts,
+            root,
+        )?;
         let lens: Vec<usize> = lens.into_iter().map(crate::types::index).collect();
         // The root keeps the limit; a root that does not is found out by all ranks alike.
-        if let Some(over) = lens.iter().find(|len| **len > self.limit() + HEADER_BYTES) {
+        if let Some(over) = lens
+            .iter()
+            .find(|len| **len > self.limit().saturating_add(HEADER_BYTES))
+        {
             let kind = too_large(self.members()[root], *over, self.limit());
             return Err(self.object_error(call, kind));
         }
         let mut mine = vec![0_u8; lens[self.rank()]];
-        self.scatter_v(&bytes, &lens, &mut mine, root)?;
+        let buffers = Buffers::apart(&bytes, &mut mine);
+        let counts = Counts::Blocks(&lens);
+        self.part(call, buffers, Collective::ScatterV, DType::U8, counts, root)?;
         self.decode(call, &mine, root)
     }
 
@@ -194,6 +222,7 @@ impl Communicator {
         call: Call,
         len: usize,
         fault: Option<Fault>,
+        root: usize,
     ) -> Result<Vec<usize>, CommError> {
         let mine = match &fault {
             None => len as u64,
@@ -201,7 +230,19 @@ impl Communicator {
             Some(Fault::Encode(_) | Fault::Nothing | Fault::Objects(_)) => REFUSED,
         };
         let mut lens = vec![0; self.size()];
-        self.all_gather(&[mine], &mut lens)?;
+        let mine = [mine];
+        let buffers = Buffers::apart(&mine, &mut lens);
+        let counts = Counts::Uniform(1);
+        self.part(
+            call,
+            buffers,
+            Collective::AllGather,
+            DType::U64,
+            counts,
+            root,
+        )?;
+        // What went through shared memory says nothing about this rank's own buffer.
+        lens[self.rank()] = mine[0];
         let limit = self.limit();
         if let Some(fault) = fault {
             return Err(fault.refuse(self, call));
@@ -219,6 +260,23 @@ impl Communicator {
             }
         }
         Ok(lens.into_iter().map(crate::types::index).collect())
+    }
+
+    /// One of the collectives that a call is made of. The counts fit the buffers.
+    fn part(
+        &self,
+        call: Call,
+        buffers: Buffers,
+        collective: Collective,
+        dtype: DType,
+        counts: Counts<'_>,
+        root: usize,
+    ) -> Result<(), CommError> {
+        let request = Request {
+            called: call.collective,
+            ..buffers.request(collective, dtype, None, root, counts)
+        };
+        self.run(call, &request)
     }
 
     /// A buffer for all envelopes.

@@ -300,7 +300,8 @@ impl RingStream {
     }
 
     /// Whether the creator of a block, whose own side is closed, may use its memory for something
-    /// else: the other side has closed too, or was never taken and now never can be.
+    /// else: the other side has closed too, or was never taken and now never can be. A ring that
+    /// holds bytes waits for its other side, since they were sent.
     ///
     /// # Safety
     /// As for [`RingStream::attach`]; and the caller made the stream in this block.
@@ -311,6 +312,12 @@ impl RingStream {
         };
         // SAFETY: aligned and large enough (`headers_of`), initialised by `create`.
         let first = unsafe { headers.as_ref() };
+        // Relaxed: written by this rank.
+        let written = first.writer.index.load(Ordering::Relaxed);
+        // Relaxed: a side that is being taken right now is found when this is asked again.
+        if written > 0 && first.block.load(Ordering::Relaxed) == CREATED {
+            return false;
+        }
         // SYNC: AcqRel pairs with the exchange in `attach`: only one of the two can win.
         let untaken = first
             .block

@@ -115,7 +115,7 @@ impl World {
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
-        let generation = {
+        let generation = || {
             let mut made = self
                 .inner
                 .made
@@ -168,19 +168,30 @@ impl WorldInner {
         group.members.iter().all(here).then_some(island)
     }
 
-    /// A stream to a rank that shares no memory with this one.
+    /// A new stream to a rank that shares no memory with this one.
     pub(crate) fn open_remote(
         &self,
         vigil: &Vigil<'_>,
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match &self.net {
-            Some(net) => net.open(vigil, plane, peer),
-            None => Err(ErrorKind::Unsupported {
-                what: format!("a link to rank {}", vigil.group.members[peer]),
-                why: "this world has shared memory only".to_owned(),
-            }),
-        }
+        self.net(vigil, peer)?.open(vigil, plane, peer)
+    }
+
+    /// The stream that such a rank has made to this one, if it has.
+    pub(crate) fn take_remote(
+        &self,
+        vigil: &Vigil<'_>,
+        plane: Plane,
+        peer: usize,
+    ) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
+        Ok(self.net(vigil, peer)?.take(vigil, plane, peer))
+    }
+
+    fn net(&self, vigil: &Vigil<'_>, peer: usize) -> Result<&Net, ErrorKind> {
+        self.net.as_ref().ok_or_else(|| ErrorKind::Unsupported {
+            what: format!("a link to rank {}", vigil.group.members[peer]),
+            why: "this world has shared memory only".to_owned(),
+        })
     }
 }

@@ -6,10 +6,10 @@ use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
 use crate::transport::Stream;
-use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, connect};
 
 /// Where the others are, and the door through which they come.
+
 pub(crate) struct Net {
     pub(crate) listener: Listener,
     /// Where each world rank listens.
@@ -18,7 +18,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Makes the stream to a member: the lower index connects, the upper one waits for it.
+    /// Makes the stream to a member with a higher index.
     pub(crate) fn open(
         &self,
         vigil: &Vigil<'_>,
@@ -27,9 +27,6 @@ impl Net {
     ) -> Result<Box<dyn Stream>, ErrorKind> {
         let group = vigil.group;
         let (mine, theirs) = (group.members[group.me], group.members[peer]);
-        if peer < group.me {
-            return self.take(vigil, plane, peer);
-        }
         let Some(address) = self.addresses[theirs.index()] else {
             let what = "it does not listen for links".to_owned();
             return Err(ErrorKind::Transport { peer: theirs, what });
@@ -54,28 +51,20 @@ impl Net {
         }
     }
 
-    fn take(
+    /// The stream that a member with a lower index has made, if it has.
+    pub(crate) fn take(
         &self,
         vigil: &Vigil<'_>,
         plane: Plane,
         peer: usize,
-    ) -> Result<Box<dyn Stream>, ErrorKind> {
-        let peer_rank = vigil.group.members[peer].0;
+    ) -> Option<Box<dyn Stream>> {
         let key = ParkedKey {
             group: vigil.group.key,
             plane: plane as u8,
-            peer: peer_rank,
+            peer: vigil.group.members[peer].0,
         };
-        let mut link = None;
-        let ready = || {
-            link = self.listener.try_take(key);
-            link.is_some()
-        };
-        vigil.wait(&Rest::Pause, ready, || vec![peer])?;
-        match link {
-            Some(link) => Ok(Box::new(link)),
-            None => Err(vigil.stalled(&[peer])),
-        }
+        let link = self.listener.try_take(key)?;
+        Some(Box::new(link))
     }
 }
 

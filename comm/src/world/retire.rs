@@ -24,7 +24,7 @@ pub(crate) struct Retired {
 impl Retired {
     /// Frees what nobody reads any more; `true` when nothing is left.
     fn shrink(&mut self, world: &WorldInner) -> bool {
-        self.rings.retain(|ring| !ring.is_over());
+        self.rings.retain(|ring| !ring.is_over(world));
         let done = |local: &Local| local.is_done_with(world, self.key, self.seq);
         if !self.broken && self.local.as_ref().is_none_or(done) {
             self.local = None;

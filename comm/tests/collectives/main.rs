@@ -11,9 +11,16 @@
     reason = "helpers of tests"
 )]
 
+mod algorithms;
+mod arguments;
 mod check;
+mod fates;
+mod groups;
 mod matrix;
+mod mismatches;
 mod numbers;
 mod objects;
+mod points;
+mod programs;
 mod support;
 mod works;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::{Links, Plane};
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
-use crate::transport::Stream;
 use crate::transport::ring::{RingError, RingStream};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::directory;
 use crate::transport::shm::heap::Block;
-use crate::transport::shm::wait::Rest;
-use crate::world::Island;
+use crate::transport::{LinkError, LinkKind, Source, Stream, Target};
+use crate::types::Rank;
+use crate::world::{Island, WorldInner};
 
 /// Bytes that one direction of a ring holds. Small enough to stay in the cache of both sides,
 /// large enough that a writer is rarely stopped.
@@ -25,11 +25,16 @@ pub(crate) struct RingBlock {
     block: Arc<Block>,
     local: usize,
     place: usize,
+    /// The rank on the other side.
+    peer: Rank,
 }
 
 impl RingBlock {
     /// Whether the memory may be used for something else. This side must be closed.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self, world: &WorldInner) -> bool {
+        if world.status.gone(self.peer).is_some() {
+            return true;
+        }
         // SAFETY: the block belongs to this rank and holds the ring that it made there.
         unsafe { RingStream::is_over(self.block.as_ptr(), self.block.bytes()) }
     }
@@ -45,32 +50,36 @@ impl Drop for RingBlock {
 }
 
 impl Links {
-    /// Makes sure that there is a stream to each of `peers`.
+    /// Makes the streams to `peers` that are this rank's to make, and says which of the others are
+    /// not here yet.
     pub(super) fn open(
         &mut self,
         vigil: &Vigil<'_>,
         plane: Plane,
-        peers: impl Iterator<Item = usize> + Clone,
-    ) -> Result<(), ErrorKind> {
+        peers: impl Iterator<Item = usize>,
+    ) -> Result<Awaited, ErrorKind> {
         let (n, me) = (vigil.group.len(), vigil.group.me);
         for streams in [&mut self.collective, &mut self.point] {
             if streams.is_empty() {
                 streams.resize_with(n, || None);
             }
         }
-        // First what needs nobody (LINKS-2), then what waits for lower ranks.
-        for upper in [true, false] {
-            for peer in peers
-                .clone()
-                .filter(|peer| *peer != me && (*peer > me) == upper)
-            {
-                if self.plane(plane)[peer].is_none() {
-                    let stream = self.open_one(vigil, plane, peer)?;
-                    self.plane(plane)[peer] = Some(stream);
-                }
+        let mut awaited = Awaited {
+            plane,
+            peers: Vec::new(),
+        };
+        for peer in peers.filter(|peer| *peer != me) {
+            if self.plane(plane)[peer].is_some() || awaited.peers.contains(&peer) {
+                continue;
+            }
+            if peer > me {
+                let stream = self.make(vigil, plane, peer)?;
+                self.plane(plane)[peer] = Some(stream);
+            } else {
+                awaited.peers.push(peer);
             }
         }
-        Ok(())
+        Ok(awaited)
     }
 
     pub(super) fn plane(&mut self, plane: Plane) -> &mut Vec<Option<Box<dyn Stream>>> {
@@ -80,23 +89,17 @@ impl Links {
         }
     }
 
-    fn open_one(
+    /// Makes the stream to a member with a higher index.
+    fn make(
         &mut self,
         vigil: &Vigil<'_>,
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        let rank = vigil.group.members[peer];
-        if let Some(island) = &vigil.world.island
-            && let Some(local) = island.locals[rank.index()]
-        {
-            return if peer > vigil.group.me {
-                self.create_ring(vigil, island, plane, peer)
-            } else {
-                attach_ring(vigil, island, plane, peer, local)
-            };
+        match region_of(vigil, peer) {
+            Some((island, _)) => self.create_ring(vigil, island, plane, peer),
+            None => vigil.world.open_remote(vigil, plane, peer),
         }
-        vigil.world.open_remote(vigil, plane, peer)
     }
 
     fn create_ring(
@@ -133,6 +136,7 @@ impl Links {
             block,
             local,
             place,
+            peer: vigil.group.members[peer],
         });
         Ok(Box::new(ring))
     }
@@ -145,13 +149,85 @@ impl Links {
     }
 }
 
+/// The island and the index of a member's region on it, if the member shares memory with this rank.
+fn region_of<'a>(vigil: &Vigil<'a>, peer: usize) -> Option<(&'a Island, usize)> {
+    let island = vigil.world.island.as_ref()?;
+    let local = island.locals[vigil.group.members[peer].index()]?;
+    Some((island, local))
+}
+
+/// Streams that members with lower indices have still to make.
+pub(super) struct Awaited {
+    plane: Plane,
+    peers: Vec<usize>,
+}
+
+impl Awaited {
+    /// Puts streams in their places that neither take nor give a byte.
+    pub(super) fn hold(&self, streams: &mut [Option<Box<dyn Stream>>]) {
+        for peer in &self.peers {
+            streams[*peer] = Some(Box::new(NotYet));
+        }
+    }
+
+    /// Empties the places of those that never came.
+    pub(super) fn release(&self, streams: &mut [Option<Box<dyn Stream>>]) {
+        for peer in &self.peers {
+            streams[*peer] = None;
+        }
+    }
+
+    /// Takes the streams that are there now.
+    pub(super) fn attach(
+        &mut self,
+        vigil: &Vigil<'_>,
+        streams: &mut [Option<Box<dyn Stream>>],
+    ) -> Result<(), ErrorKind> {
+        let mut at = 0;
+        while let Some(peer) = self.peers.get(at).copied() {
+            let stream = match region_of(vigil, peer) {
+                Some((island, local)) => attach_ring(vigil, island, self.plane, peer, local)?,
+                None => vigil.world.take_remote(vigil, self.plane, peer)?,
+            };
+            if stream.is_some() {
+                streams[peer] = stream;
+                self.peers.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In the place of a stream that is awaited.
+#[derive(Debug)]
+struct NotYet;
+
+impl Stream for NotYet {
+    fn write_from(&mut self, _source: Source<'_>) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn read_into(&mut self, _target: Target<'_>) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn kind(&self) -> LinkKind {
+        LinkKind::Shm
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// The ring that a member with a lower index has made, if it has.
 fn attach_ring(
     vigil: &Vigil<'_>,
     island: &Island,
     plane: Plane,
     peer: usize,
     local: usize,
-) -> Result<Box<dyn Stream>, ErrorKind> {
+) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
     let arena = &island.arena;
     let bytes = RingStream::block_bytes(RING_BYTES);
     let key = ring_key(vigil.group.key, plane, peer, vigil.group.me);
@@ -159,16 +235,8 @@ fn attach_ring(
         peer: vigil.group.members[peer],
         what,
     };
-    let mut found = directory::find(arena, local, key);
-    if found.is_none() {
-        let ready = || {
-            found = directory::find(arena, local, key);
-            found.is_some()
-        };
-        vigil.wait(&Rest::Pause, ready, || vec![peer])?;
-    }
-    let Some(found) = found else {
-        return Err(vigil.stalled(&[peer]));
+    let Some(found) = directory::find(arena, local, key) else {
+        return Ok(None);
     };
     let aligned = found
         .offset
@@ -184,7 +252,7 @@ fn attach_ring(
     // peer published the ring after making it.
     let ring = unsafe { RingStream::attach(arena.at(found.offset, bytes), bytes, keep) };
     match ring {
-        Ok(ring) => Ok(Box::new(ring)),
+        Ok(ring) => Ok(Some(Box::new(ring))),
         Err(error @ (RingError::InUse | RingError::NotCreated)) => {
             Err(broken(format!("its ring is not to be had: {error}")))
         }

@@ -6,6 +6,7 @@
 //!
 //! - DIR-1: an entry's offset and note are written before its key is (Release), and the key is
 //!   cleared before the block is reused; so who sees the key (Acquire) sees the block initialised.
+//! - DIR-2: a place is claimed before it is filled, so threads of the owner may publish at once.
 
 use super::arena::{Arena, DIRECTORY_ENTRIES, ENTRY_BYTES};
 use crate::sync::Ordering;
@@ -14,6 +15,10 @@ use crate::types::index;
 /// A key lies within this many entries from where its hash points, or nowhere: bounds both the
 /// owner's search for a free place and a peer's search for a key.
 const PROBE_MAX: usize = 128;
+
+/// In place of a key: the entry is being written (DIR-2). That a key is this number is as unlikely
+/// as that two keys are equal.
+const CLAIMED: u64 = u64::MAX;
 
 /// An entry as a peer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +29,17 @@ pub struct Found {
     pub note: u64,
 }
 
-/// Publishes a block of the heap of region `local` under `key`. To be called by the owner only,
-/// one thread at a time.
+/// Publishes a block of the heap of region `local` under `key`. To be called by the owner only.
 ///
 /// Returns the place of the entry for [`withdraw`], or `None` where every place is taken.
 #[must_use]
 pub fn publish(arena: &Arena, local: usize, key: u64, note: u64, offset: usize) -> Option<usize> {
     debug_assert_ne!(key, 0, "zero marks a free place");
     let place = probe(key).find(|place| {
-        // Relaxed: only this process writes here.
-        arena.word(at(arena, local, *place)).load(Ordering::Relaxed) == 0
+        let word = arena.word(at(arena, local, *place));
+        // Relaxed twice: only threads of this process claim, and the claim itself says nothing.
+        word.compare_exchange(0, CLAIMED, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     })?;
     let entry = at(arena, local, place);
     // Relaxed twice: published by the Release below.
@@ -79,7 +85,7 @@ pub fn find_note(arena: &Arena, local: usize, note: u64) -> Option<Found> {
     (0..DIRECTORY_ENTRIES).find_map(|place| {
         let entry = at(arena, local, place);
         // SYNC: pairs with the Release in `publish`; DIR-1.
-        if arena.word(entry).load(Ordering::Acquire) == 0 {
+        if matches!(arena.word(entry).load(Ordering::Acquire), 0 | CLAIMED) {
             return None;
         }
         let found = read(arena, entry);
@@ -130,6 +136,37 @@ mod tests {
         withdraw(&arena, 1, place);
         assert_eq!(find(&arena, 1, 77), None);
         assert_eq!(find_note(&arena, 1, 5), None);
+    }
+
+    #[test]
+    fn threads_that_publish_at_once_get_places_of_their_own() {
+        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
+        let key = |thread: u64, i: u64| 5 + (thread * 16 + i) * DIRECTORY_ENTRIES as u64;
+        for _ in 0..200 {
+            let places = std::thread::scope(|scope| {
+                let publish = |thread| {
+                    let arena = &arena;
+                    move || {
+                        (0..16)
+                            .map(|i| publish(arena, 0, key(thread, i), i, 64).unwrap())
+                            .collect::<Vec<_>>()
+                    }
+                };
+                let threads: Vec<_> = (0..3).map(|thread| scope.spawn(publish(thread))).collect();
+                threads
+                    .into_iter()
+                    .flat_map(|thread| thread.join().unwrap())
+                    .collect::<Vec<_>>()
+            });
+            for thread in 0..3 {
+                for i in 0..16 {
+                    assert!(find(&arena, 0, key(thread, i)).is_some(), "{thread} {i}");
+                }
+            }
+            for place in places {
+                withdraw(&arena, 0, place);
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //! - SLOT-3: progress `(s, DONE)` says that the owner reads nothing of call `s` any more. A slot
 //!   and its staging return to the heap once every member is done with the last call, or has
 //!   withdrawn its own slot (which it does only after it is done).
+//! - SLOT-4: the key in a slot is cleared before its memory serves anything else. So a member that
+//!   calls again on a group that a peer has destroyed finds that out, and never takes what lies
+//!   there now for the peer's entry.
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use super::arena::Arena;
 use super::directory;
 use super::heap::{Block, Heap, HeapFull};
 use super::wait::Bell;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::types::index;
 
 /// Payload that rides in the entry itself.
@@ -239,6 +242,12 @@ impl Drop for Slot {
         }
         // Dropped only when SLOT-3 allows it.
         directory::withdraw(&self.arena, self.local, self.place);
+        self.arena
+            .word(self.block.offset() + KEY)
+            .store(0, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees what is written here next
+        // sees that the key is gone (SLOT-4).
+        fence(Ordering::Release);
     }
 }
 
@@ -312,6 +321,13 @@ impl PeerSlot {
     #[must_use]
     pub fn local(&self) -> usize {
         self.local
+    }
+
+    /// Whether this is still the slot of the group `key`; to be asked after [`PeerSlot::entered`].
+    #[must_use]
+    pub fn belongs_to(&self, arena: &Arena, key: u64) -> bool {
+        // Relaxed: ordered by the Acquire in `entered` (SLOT-4).
+        arena.word(self.offset + KEY).load(Ordering::Relaxed) == key
     }
 
     /// Sequence number of the last entry published with the parity of `seq`.
@@ -391,7 +407,9 @@ mod tests {
         assert_eq!(peer.reached(&arena), progress(1, DONE));
         assert!(peer.reached(&arena) < progress(2, 0));
         assert_eq!(PeerSlot::members_by_note(&arena, 1, 5), Some(vec![4, 7, 9]));
+        assert!(peer.belongs_to(&arena, 99));
         drop(slot);
+        assert!(!peer.belongs_to(&arena, 99));
         assert_eq!(PeerSlot::find(&arena, 1, 99), Ok(None));
     }
 
