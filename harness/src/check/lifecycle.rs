@@ -75,6 +75,7 @@ fn growth(looks: &[Holdings]) -> Option<Wrong> {
     let rounds = looks.len() - 1;
     Some(Wrong {
         element: None,
+        differing: None,
         expected: before.to_string(),
         got: after.to_string(),
         blamed: Vec::new(),
@@ -100,6 +101,7 @@ pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wro
             if sum[0] as usize != members.len() {
                 wrong.get_or_insert_with(|| Wrong {
                     element: Some(0),
+                    differing: None,
                     expected: members.len().to_string(),
                     got: sum[0].to_string(),
                     blamed: Vec::new(),
