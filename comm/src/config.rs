@@ -17,7 +17,7 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use parse::{AlgoSource, Endpoint, IfName, TransportChoice};
+pub use parse::{AlgoSource, IfName, TransportChoice};
 pub(crate) use parse::{decimal, is_host};
 pub use rows::{
     ALGO, ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, ATTEMPT, DEADLINE_S, HCCL_SO_PATH, HOME, IFNAME,
@@ -25,6 +25,8 @@ pub use rows::{
     NODE_RANK, RANK, REGION_BYTES, RENDEZVOUS, Row, SECRET_FD, SECRET_FILE, SEED, TRANSPORT,
     Variable, WORLD_SIZE, XDG_RUNTIME_DIR, rows,
 };
+
+use hccl_sys::search::Places;
 
 use crate::types::closest;
 
@@ -50,6 +52,7 @@ pub struct Environment {
     variables: BTreeMap<String, String>,
     not_text: Vec<String>,
     ancestors: Vec<Ancestor>,
+    pid: Option<u32>,
 }
 
 impl Environment {
@@ -77,6 +80,7 @@ impl Environment {
             variables,
             not_text,
             ancestors: ancestors(),
+            pid: Some(std::process::id()),
         }
     }
 
@@ -94,6 +98,7 @@ impl Environment {
                 .collect(),
             not_text: Vec::new(),
             ancestors: Vec::new(),
+            pid: None,
         }
     }
 
@@ -102,6 +107,19 @@ impl Environment {
     pub fn with_ancestors(mut self, ancestors: Vec<Ancestor>) -> Self {
         self.ancestors = ancestors;
         self
+    }
+
+    /// The same snapshot taken by another process.
+    #[must_use]
+    pub fn with_pid(mut self, pid: u32) -> Self {
+        self.pid = Some(pid);
+        self
+    }
+
+    /// The process that the snapshot was taken in; `None` for one that was made of pairs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     /// The processes above this one, nearest first; empty where the system does not tell.
@@ -143,6 +161,20 @@ impl Environment {
                 row.variable.allowed,
             )),
         }
+    }
+
+    /// Where the variables say the vendor's libraries lie.
+    ///
+    /// # Errors
+    /// If one of the variables is not UTF-8.
+    pub fn vendor_places(&self) -> Result<Places, ConfigError> {
+        Ok(Places {
+            hccl_so_path: self.read(&HCCL_SO_PATH)?,
+            ascend_home_path: self.read(&ASCEND_HOME_PATH)?,
+            ascend_toolkit_home: self.read(&ASCEND_TOOLKIT_HOME)?,
+            ld_library_path: self.read(&LD_LIBRARY_PATH)?,
+            ..Places::default()
+        })
     }
 
     /// The names of all variables that are set to something, in alphabetical order.
@@ -366,6 +398,26 @@ mod tests {
             errors[1].to_string(),
             "MUSTER_TRANSPORT is \"rdma\"; allowed: auto, shm or tcp"
         );
+    }
+
+    #[test]
+    fn the_search_for_the_vendor_is_told_what_the_variables_say() {
+        let places = Environment::from_pairs([
+            ("HCCL_SO_PATH", "/a/libhccl.so"),
+            ("ASCEND_HOME_PATH", "/b"),
+            ("ASCEND_TOOLKIT_HOME", ""),
+            ("LD_LIBRARY_PATH", "/c:/d"),
+        ])
+        .vendor_places()
+        .expect("text");
+        assert_eq!(
+            places.hccl_so_path.as_deref(),
+            Some("/a/libhccl.so".as_ref())
+        );
+        assert_eq!(places.ascend_home_path.as_deref(), Some("/b".as_ref()));
+        assert_eq!(places.ascend_toolkit_home, None);
+        assert_eq!(places.ld_library_path.as_deref(), Some("/c:/d"));
+        assert!(!places.installations.is_empty());
     }
 
     #[test]

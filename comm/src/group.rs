@@ -14,7 +14,7 @@ pub(crate) struct Identity {
     pub(crate) me: usize,
     /// Tells this group, in this generation, from every other one of the job. Never zero.
     pub(crate) key: u64,
-    /// The same for every group of this name and generation, whatever its members.
+    /// The same for every group of this name, whatever its members.
     pub(crate) note: u64,
 }
 
@@ -28,11 +28,11 @@ impl Identity {
     ) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&job.to_le_bytes());
-        hasher.update(&generation.to_le_bytes());
         // With its length, so that the end of a name is never taken for a member.
         hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
         let note = first_word(&hasher);
+        hasher.update(&generation.to_le_bytes());
         for member in &members {
             hasher.update(&member.0.to_le_bytes());
         }

@@ -1,15 +1,14 @@
 //! The one door to atomics and to time.
 //!
+//! A test of the house rules keeps `std::sync::atomic` out of every other file, so that a model
+//! checker's atomics can stand in.
+//!
 //! Everything that waits takes a [`Deadline`], made once at the public call and passed by value.
 //! Time is read here and nowhere else; the simulator has a clock of its own and never calls this.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "this is where crate::sync takes them from"
-)]
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The monotonic clock.

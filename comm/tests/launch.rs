@@ -91,7 +91,7 @@ fn describe_identity(identity: &Identity) -> String {
         identity.attempt,
     );
     if let Some(hint) = &identity.endpoint {
-        writeln!(text, "endpoint {}", hint.endpoint).expect("a string");
+        writeln!(text, "endpoint tcp://{}", hint.endpoint).expect("a string");
     }
     for contract in &identity.source.agreeing {
         writeln!(text, "agreeing {contract}").expect("a string");
@@ -111,7 +111,7 @@ fn describe_node(node: &PerNode) -> String {
         node.attempt,
     );
     if let Some(hint) = &node.endpoint {
-        writeln!(text, "endpoint {}", hint.endpoint).expect("a string");
+        writeln!(text, "endpoint tcp://{}", hint.endpoint).expect("a string");
     }
     describe_devices(&mut text, node.devices.as_ref(), &node.notes);
     text
@@ -222,4 +222,48 @@ fn the_ranks_of_a_node_follow_each_other() {
     assert_eq!(node.rank_of(0).map(|rank| rank.0), Some(8));
     assert_eq!(node.rank_of(7).map(|rank| rank.0), Some(15));
     assert_eq!(node.rank_of(8), None);
+}
+
+#[test]
+fn a_world_of_one_always_has_a_place_to_meet() {
+    let environment =
+        Environment::from_pairs([("PMI_RANK", "0"), ("PMI_SIZE", "1")]).with_pid(4711);
+    let Ok(Detected::Identity(identity)) = detect(&environment, None) else {
+        panic!("rank 0 of 1");
+    };
+    assert_eq!(identity.job_id.as_deref(), Some("mpich:pid-4711"));
+    assert!(identity.endpoint.is_some());
+    assert!(identity.notes.is_empty(), "{:?}", identity.notes);
+}
+
+#[test]
+fn the_source_of_an_identity_fits_a_hello_and_names_the_variables() {
+    let fixture = fixtures("contracts")
+        .into_iter()
+        .find(|fixture| fixture.name == "srun-torchrun")
+        .expect("a fixture");
+    let Ok(Detected::Identity(identity)) = detect(&fixture.environment(), None) else {
+        panic!("an identity");
+    };
+    let text = identity.source.to_string();
+    assert!(
+        text.starts_with("torchrun (RANK=11 WORLD_SIZE=16 "),
+        "{text}"
+    );
+    assert!(text.len() <= 256, "{}", text.len());
+    let long = "x".repeat(70);
+    let pairs = [
+        ("MS_ROLE", "MS_WORKER"),
+        ("MS_WORKER_NUM", "2"),
+        ("RANK_ID", "0"),
+        ("MS_SCHED_PORT", "1"),
+        ("MS_SCHED_HOST", long.as_str()),
+        ("MUSTER_RENDEZVOUS", "h:1"),
+        ("MS_NODE_ID", long.as_str()),
+        ("SLURM_JOB_ID", "1"),
+    ];
+    let Ok(Detected::Identity(identity)) = detect(&Environment::from_pairs(pairs), None) else {
+        panic!("an identity");
+    };
+    assert!(identity.source.to_string().len() <= 256);
 }

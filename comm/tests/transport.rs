@@ -271,7 +271,13 @@ fn problems(collective: Collective, n: usize, count: usize) -> Vec<Problem> {
         Collective::ScatterV => Problem::scatter_v(&uneven, root),
         Collective::AllToAll => Problem::all_to_all(n, count),
         Collective::AllToAllV => Matrix::full(n, cells.collect()).map(Problem::all_to_all_v),
-        other => panic!("{other} is not carried out by plans"),
+        other @ (Collective::AllGatherObject
+        | Collective::BroadcastObject
+        | Collective::GatherObject
+        | Collective::Recv
+        | Collective::ScatterObject
+        | Collective::Send
+        | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),
     };
     vec![problem.unwrap()]
 }

@@ -1,5 +1,13 @@
 //! Bring-up over the real control plane: ranks join by rendezvous, share memory or talk by TCP.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test: what fails shall fail, and its numbers are small"
+)]
+
 use std::time::Duration;
 
 use muster_comm::error::{CommError, ErrorKind};
@@ -125,5 +133,23 @@ fn a_rank_that_leaves_early_is_named_by_those_who_wait_for_it() {
             };
             assert!(named, "{transport:?}: {error}");
         }
+    }
+}
+
+#[test]
+fn a_name_may_serve_groups_of_other_members_one_after_the_other() {
+    let results = joined(4, Transport::Auto, |world| {
+        let rank = world.rank();
+        // As two matrices of one world do: first some ranks have a group of this name, then all.
+        if rank.0 < 2 {
+            world.group("mp-0", &[Rank(0), Rank(1)])?.barrier()?;
+        } else {
+            world.group("mp-1", &[Rank(2), Rank(3)])?.barrier()?;
+        }
+        let all = world.group("mp-0", &[Rank(0), Rank(1), Rank(2), Rank(3)])?;
+        all.all_gather_object(&rank.0)
+    });
+    for result in results {
+        assert_eq!(result.unwrap().unwrap(), [0, 1, 2, 3]);
     }
 }

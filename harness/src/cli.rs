@@ -5,8 +5,9 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{completions, rank, verify};
+use crate::cmd::{completions, groups, plan, rank, verify};
 use crate::exit::Exit;
+use crate::fail::Failure;
 use crate::out;
 
 /// Proves the parallel groups of a training stack on this machine, and names the rank that is wrong
@@ -26,7 +27,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the ranks of each matrix and prove every group of it
-    Verify(verify::VerifyArgs),
+    Verify(Box<verify::VerifyArgs>),
+    /// Print which ranks form which group
+    Groups(Box<groups::GroupsArgs>),
+    /// Show, prove and price the algorithms
+    Plan(plan::PlanArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -60,6 +65,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
+        Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
+            .map(|()| Exit::Ok)
+            .map_err(Failure::from),
+        Command::Plan(args) => plan::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
     };

@@ -4,12 +4,14 @@
 //! group, `report` holds what came out and the ways to show it. Nothing here moves data between
 //! ranks: that is the library's work.
 
+pub mod backend;
 pub mod check;
 pub mod cli;
 pub mod cmd;
 pub mod exit;
 pub mod fail;
-pub mod matrix;
 pub mod out;
+pub mod progress;
 pub mod report;
+pub mod run;
 pub mod world;

@@ -4,7 +4,8 @@
 //! a latency and its bytes over a bandwidth (the alpha-beta model), with one pair of figures
 //! between ranks of a host and another between hosts; each rank sends one byte at a time and
 //! receives one byte at a time; a message passes when both ends are in its round. So ranks wait
-//! for each other exactly as PLAN-2 and PLAN-3 let them.
+//! for each other exactly as PLAN-2 and PLAN-3 let them. Reading a peer's memory takes its bytes
+//! only: what a message waits for, the barrier between rounds has waited for already.
 //!
 //! The model knows no congestion and no protocol. It ranks algorithms and shows how they grow; it
 //! does not replace a measurement.
@@ -274,11 +275,11 @@ fn round_seconds(round: &Round, rank: usize, element_bytes: usize, topology: &To
                 memory += bytes(dst.len) / topology.memory_bytes_per_s;
             }
             Step::Pull { src, .. } => {
-                inward += topology.link(rank, src.peer).seconds(bytes(src.span.len));
+                inward += bytes(src.span.len) / topology.link(rank, src.peer).bytes_per_s;
             }
             Step::PullReduce { srcs, dst } => {
                 for src in srcs.iter().filter(|src| src.peer != rank) {
-                    inward += topology.link(rank, src.peer).seconds(bytes(dst.len));
+                    inward += bytes(dst.len) / topology.link(rank, src.peer).bytes_per_s;
                 }
                 memory += bytes(dst.len) / topology.memory_bytes_per_s;
             }

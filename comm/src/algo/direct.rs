@@ -5,7 +5,8 @@
 
 use super::builder::{Builder, input, of_peer, output, scratch};
 use super::plan::{Plan, Span};
-use super::problem::{Blocks, Problem};
+use super::problem::Problem;
+use super::shape::Blocks;
 
 /// `all_reduce`: each rank reduces its slice of all send buffers, then fetches the other slices.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
@@ -55,6 +56,37 @@ pub(super) fn reduce(problem: &Problem, rank: usize) -> Plan {
     }
     plan.end_round();
     plan.direct_plan(0, true)
+}
+
+/// `reduce` of many elements: each rank reduces its slice of all send buffers, the root fetches the
+/// slices.
+pub(super) fn reduce_sliced(problem: &Problem, rank: usize) -> Plan {
+    let (n, root) = (problem.n(), problem.the_root());
+    let slices = Blocks::even(problem.whole_count(), n);
+    let mut plan = Builder::new();
+    expose_all_but(&mut plan, &slices, rank);
+    plan.end_round();
+
+    let (start, len) = (slices.start(rank), slices.len(rank));
+    let sum = if rank == root {
+        output(start, len)
+    } else {
+        scratch(0, len)
+    };
+    plan.pull_reduce(from_everyone(n, input(start, len)), sum);
+    if rank != root {
+        plan.expose(sum);
+    }
+    plan.end_round();
+
+    if rank == root {
+        for peer in others(n, rank) {
+            let len = slices.len(peer);
+            plan.pull(peer, scratch(0, len), output(slices.start(peer), len));
+        }
+    }
+    plan.end_round();
+    plan.direct_plan(if rank == root { 0 } else { len }, true)
 }
 
 /// `reduce_scatter`, `_v`: each rank reduces its block of all send buffers.

@@ -9,7 +9,8 @@
 
 use super::builder::{Builder, input, output, scratch};
 use super::plan::{Plan, Span};
-use super::problem::{Blocks, Problem};
+use super::problem::Problem;
+use super::shape::Blocks;
 
 /// `all_reduce`: halve down to one block a rank, then gather the blocks.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {

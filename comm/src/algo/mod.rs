@@ -35,6 +35,7 @@ pub mod registry;
 mod ring;
 mod schedule;
 pub mod select;
+pub mod shape;
 mod stage;
 pub mod sweep;
 mod tree;
@@ -42,9 +43,10 @@ mod tree;
 pub use self::check::{Fault, FaultKind, Proof, check};
 pub use self::cost::{Cost, Topology, predict};
 pub use self::plan::{Links, PeerSpan, Plan, Round, Space, Span, Step};
-pub use self::problem::{Blocks, InPlace, Matrix, Problem, ProblemError};
+pub use self::problem::{InPlace, Problem};
 pub use self::registry::{ALGORITHMS, Algorithm, PlanError, algorithms_for, find, planned};
 pub use self::select::{SelectError, Table, TableError, select};
+pub use self::shape::{Blocks, Matrix, ProblemError};
 
 /// The plan of `rank`; see [`Algorithm::plan`].
 ///

@@ -5,7 +5,8 @@
 
 use super::builder::{Builder, input, output, scratch};
 use super::plan::{Plan, Span};
-use super::problem::{Blocks, Problem};
+use super::problem::Problem;
+use super::shape::Blocks;
 
 /// `all_reduce`: a reduce-scatter round the ring, then an all-gather round the ring.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {

@@ -18,15 +18,15 @@
 //! the links cannot carry is an error; nothing is ever replaced in silence.
 
 use super::plan::Links;
-use super::registry::{Algorithm, algorithms_for, find, planned};
+use super::registry::{Algorithm, find, planned};
 use crate::types::{Collective, UnknownName, closest};
 
 /// Most lines a table may have: far more than there are sensible rules, so that a wrong file is
 /// noticed early.
 pub const MAX_LINES: usize = 1000;
 
-/// The built-in rules. The sizes are where the cost model of two hosts on a fast network sees the
-/// curves cross; a measured table belongs into an override.
+/// The built-in rules. The sizes are round figures for where latency stops to matter and bytes
+/// begin to; where a machine was measured, an override says better.
 pub const BUILT_IN: &str = "\
 # collective      conditions                       -> algorithm
 all_reduce        links=direct   bytes<=16KiB      -> direct_small
@@ -55,7 +55,8 @@ all_to_all_v                                       -> pairwise
 broadcast         links=direct                     -> direct
 broadcast         n>=8  bytes>=1MiB                -> scatter_ring
 broadcast                                          -> binomial_tree
-reduce            links=direct                     -> direct
+reduce            links=direct   bytes<=256KiB     -> direct
+reduce            links=direct                     -> direct_sliced
 reduce                                             -> binomial_tree
 gather            links=direct                     -> direct
 gather            bytes<1MiB                       -> binomial_tree
@@ -386,8 +387,10 @@ fn parse_condition(word: &str) -> Result<Condition, TableErrorKind> {
     }
 }
 
-/// A number of bytes, with or without a unit.
-fn parse_bytes(word: &str) -> Option<u64> {
+/// A number of bytes, with or without one of the units `B`, `KiB`, `MiB` and `GiB`; none where it
+/// is not understood or leaves 64 bits.
+#[must_use]
+pub fn parse_bytes(word: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 4] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
@@ -399,12 +402,6 @@ fn parse_bytes(word: &str) -> Option<u64> {
         .find_map(|(name, unit)| Some((word.strip_suffix(name)?, unit)))
         .unwrap_or((word, 1));
     number.parse::<u64>().ok()?.checked_mul(unit)
-}
-
-/// Every algorithm that `collective` may name in a table, for messages and help.
-#[must_use]
-pub fn choices(collective: Collective) -> Vec<&'static str> {
-    algorithms_for(collective).map(|a| a.name).collect()
 }
 
 #[cfg(test)]

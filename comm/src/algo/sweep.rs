@@ -4,8 +4,9 @@
 //! time.
 
 use super::check::{Fault, Proof, check};
-use super::problem::{Matrix, Problem, ProblemError};
+use super::problem::Problem;
 use super::registry::{Algorithm, PlanError};
+use super::shape::{Matrix, ProblemError};
 use crate::types::Collective;
 
 /// The numbers of ranks that the test suite goes through: all small ones, and one that is large.
@@ -46,6 +47,39 @@ pub fn problems(collective: Collective, n: usize) -> Result<Vec<Problem>, Proble
         }
     }
     Ok(problems)
+}
+
+/// The problem of one collective over `n` ranks whose largest buffer has about `elements`
+/// elements, in even blocks (rounded up), with rank 0 as root: for tables of costs.
+///
+/// # Errors
+/// [`ProblemError`] where `n` or `elements` is out of range.
+pub fn sized(collective: Collective, n: usize, elements: usize) -> Result<Problem, ProblemError> {
+    let block = elements.div_ceil(n.max(1));
+    let counts = vec![block; n];
+    match collective {
+        Collective::AllReduce => Problem::all_reduce(n, elements),
+        Collective::Reduce => Problem::reduce(n, elements, 0),
+        Collective::Broadcast => Problem::broadcast(n, elements, 0),
+        Collective::AllGather => Problem::all_gather(n, block),
+        Collective::ReduceScatter => Problem::reduce_scatter(n, block),
+        Collective::Gather => Problem::gather(n, block, 0),
+        Collective::Scatter => Problem::scatter(n, block, 0),
+        Collective::AllToAll => Problem::all_to_all(n, block),
+        Collective::AllGatherV => Problem::all_gather_v(&counts),
+        Collective::ReduceScatterV => Problem::reduce_scatter_v(&counts),
+        Collective::GatherV => Problem::gather_v(&counts, 0),
+        Collective::ScatterV => Problem::scatter_v(&counts, 0),
+        Collective::AllToAllV => Matrix::uniform(n, block).map(Problem::all_to_all_v),
+        Collective::AllGatherObject
+        | Collective::Barrier
+        | Collective::BroadcastObject
+        | Collective::GatherObject
+        | Collective::Recv
+        | Collective::ScatterObject
+        | Collective::Send
+        | Collective::SendRecvBatch => Problem::barrier(n),
+    }
 }
 
 /// Proves an algorithm for one problem: its plans for separate buffers and, where the problem has

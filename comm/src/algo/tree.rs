@@ -5,7 +5,8 @@
 
 use super::builder::{Builder, input, output, scratch};
 use super::plan::{Plan, Span};
-use super::problem::{Blocks, Problem};
+use super::problem::Problem;
+use super::shape::Blocks;
 
 /// `broadcast`: whoever has the buffer passes it on, over ever shorter distances.
 pub(super) fn broadcast(problem: &Problem, rank: usize) -> Plan {

@@ -179,6 +179,10 @@ impl Shape {
     }
 
     /// The problem of the segment of `size` elements a block from element `from` on.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the shape leaves one collective each"
+    )]
     fn problem(
         &self,
         request: &Request<'_>,

@@ -163,6 +163,10 @@ impl Host {
         Run::new(vigil, local, request, algorithm, seq, None).finish(staging, &exchange, true)
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others have one block a rank"
+    )]
     fn choose(
         &self,
         vigil: &Vigil<'_>,
@@ -196,6 +200,9 @@ impl Host {
     pub(crate) fn retire(&mut self, key: u64) -> Option<Retired> {
         let rings = self.links.retire();
         let local = self.local.take();
+        if let Some(local) = &local {
+            local.slot.forget_name();
+        }
         if local.is_none() && rings.is_empty() {
             return None;
         }

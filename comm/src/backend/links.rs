@@ -14,6 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
@@ -22,7 +23,10 @@ use super::vigil::Vigil;
 use super::{Counts, Failure, Request, local};
 use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
 use crate::error::{ErrorKind, Field};
+use crate::sync::{Clock, Deadline};
 use crate::transport::shm::slot::Entry;
+use crate::transport::shm::wait::Rest;
+use crate::transport::tcp::{Interest, wait_until_ready};
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::Collective;
 
@@ -35,6 +39,9 @@ pub(crate) use point::Message;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
+/// How long to sleep where no descriptor tells when a stream is ready.
+const BLIND_PAUSE: Duration = Duration::from_millis(1);
+
 /// Which of a group's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plane {
@@ -158,20 +165,38 @@ fn drive(
     mut awaited: Awaited,
 ) -> (Result<(), ErrorKind>, MessageRun) {
     awaited.hold(streams);
-    let run = RefCell::new(run);
+    let (run, streams) = (RefCell::new(run), RefCell::new(streams));
     let outcome = Cell::new(Ok(Progress::Moved));
     let refused = RefCell::new(None);
     let mut ready = || {
-        if let Err(kind) = awaited.attach(vigil, streams) {
+        if let Err(kind) = awaited.attach(vigil, &mut streams.borrow_mut()) {
             *refused.borrow_mut() = Some(kind);
             return true;
         }
-        outcome.set(run.borrow_mut().poll(streams));
+        outcome.set(run.borrow_mut().poll(&mut streams.borrow_mut()));
         outcome.get() != Ok(Progress::Blocked)
     };
     let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
+    let sleep = |timeout| {
+        let waits = run.borrow();
+        rest_on(
+            &streams.borrow(),
+            waits.waits().map(|wait| (wait.direction, wait.peer)),
+            timeout,
+        );
+    };
+    let polls_descriptors = streams
+        .borrow()
+        .iter()
+        .flatten()
+        .any(|one| one.descriptor().is_some());
+    let rest = if polls_descriptors {
+        Rest::Descriptors(&sleep)
+    } else {
+        Rest::Pause
+    };
     let result = loop {
-        if let Err(kind) = vigil.wait(None, &mut ready, missing) {
+        if let Err(kind) = vigil.wait(&rest, &mut ready, missing) {
             break Err(kind);
         }
         if let Some(kind) = refused.take() {
@@ -183,8 +208,30 @@ fn drive(
             Err(error) => break Err(explain(vigil, &error)),
         }
     };
-    awaited.release(streams);
+    awaited.release(&mut streams.borrow_mut());
     (result, run.into_inner())
+}
+
+/// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
+/// where one of them has no descriptor to wait for.
+fn rest_on(
+    streams: &[Option<Box<dyn Stream>>],
+    waits: impl Iterator<Item = (Direction, usize)>,
+    timeout: Duration,
+) {
+    let interest = |(direction, peer): (Direction, usize)| {
+        let descriptor = streams.get(peer)?.as_ref()?.descriptor()?;
+        Some(Interest {
+            descriptor,
+            write: direction == Direction::Send,
+        })
+    };
+    let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
+    let deadline = Deadline::after(timeout);
+    let slept = interests.map(|interests| wait_until_ready(interests.into_iter(), deadline));
+    if !matches!(slept, Some(Ok(_))) {
+        Clock::pause(timeout.min(BLIND_PAUSE));
+    }
 }
 
 /// The peers that are waited for, those first from whom something is to come: who does not send is
@@ -318,7 +365,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        _ => 0,
+        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
     };
     CallTag {
         collective: request.called as u8,

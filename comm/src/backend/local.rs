@@ -20,6 +20,7 @@ use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Slot};
+use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, DType, Rank, ReduceOp, index};
 use crate::world::{Island, WorldInner};
 
@@ -54,10 +55,6 @@ pub(crate) enum Ride {
     /// Through staging.
     Staged,
 }
-
-/// A search through the whole directory of a peer, for the group's name under another key, costs as
-/// much as some hundred looks for one key.
-const LOOKS_PER_SEARCH: u32 = 1024;
 
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
@@ -167,9 +164,11 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
-            // published yet, so no peer reads (SLOT-1).
-            unsafe { payload.add(i * 8).cast::<[u8; 8]>().write_unaligned(bytes) };
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
+            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
+            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+            // (SLOT-1).
+            unsafe { place.write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
         if request.collective == Collective::AllToAllV {
@@ -214,7 +213,7 @@ impl Local {
         if slot.entered(arena, seq) != seq {
             let missing = || self.not_entered(vigil, seq);
             let ready = || slot.entered(arena, seq) == seq || !slot.belongs_to(arena, key);
-            vigil.wait(Some(slot.bell(arena)), ready, missing)?;
+            vigil.wait(&Rest::Bell(slot.bell(arena)), ready, missing)?;
         }
         if slot.belongs_to(arena, key) {
             return Ok(slot);
@@ -237,23 +236,13 @@ impl Local {
         let (arena, local, key) = (&self.arena, self.locals[peer], vigil.group.key);
         let mut found = PeerSlot::find(arena, local, key);
         if found == Ok(None) {
-            let mut strangers = None;
-            let mut looks: u32 = 0;
             let ready = || {
                 found = PeerSlot::find(arena, local, key);
-                looks = looks.wrapping_add(1);
-                if found == Ok(None) && looks.is_multiple_of(LOOKS_PER_SEARCH) {
-                    strangers = self.other_members(vigil, peer);
-                }
-                found != Ok(None) || strangers.is_some()
+                found != Ok(None)
             };
-            let waited = vigil.wait(None, ready, || self.not_entered(vigil, seq));
-            if found == Ok(None)
-                && let Some(mismatch) = strangers.or_else(|| self.other_members(vigil, peer))
-            {
-                return Err(mismatch);
-            }
-            waited?;
+            vigil
+                .wait(&Rest::Pause, ready, || self.not_entered(vigil, seq))
+                .map_err(|kind| self.other_members(vigil, peer).unwrap_or(kind))?;
         }
         let rank = vigil.group.members[peer];
         match found {
@@ -314,7 +303,7 @@ impl Local {
             if slot.reached(&self.arena) < goal {
                 let missing = || (0..n).filter(behind).collect();
                 let ready = || slot.reached(&self.arena) >= goal;
-                vigil.wait(Some(slot.bell(&self.arena)), ready, missing)?;
+                vigil.wait(&Rest::Bell(slot.bell(&self.arena)), ready, missing)?;
             }
         }
         Ok(())
@@ -382,9 +371,9 @@ impl Local {
     fn check_splits(&self, vigil: &Vigil<'_>, exchange: &Exchange) -> Result<(), ErrorKind> {
         let n = self.peers.len();
         let rows: Vec<Vec<u64>> = (0..n).map(|peer| exchange.row(peer, 2 * n)).collect();
-        for from in 0..n {
-            for to in 0..n {
-                let (sends, expects) = (rows[from][to], rows[to][n + from]);
+        for (from, row) in rows.iter().enumerate() {
+            for (to, other) in rows.iter().enumerate() {
+                let (sends, expects) = (row[to], other[n + from]);
                 if sends != expects {
                     let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
                     return Err(ErrorKind::Mismatch {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::Deadline;
-use crate::transport::shm::wait::{self, Bell, Interrupted};
+use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::world::WorldInner;
 
@@ -27,7 +27,7 @@ impl Vigil<'_> {
     /// blamed if the deadline passes, and the wait ends early if one of them is gone.
     pub(crate) fn wait(
         &self,
-        bell: Option<Bell<'_>>,
+        rest: &Rest<'_>,
         mut ready: impl FnMut() -> bool,
         missing: impl Fn() -> Vec<usize>,
     ) -> Result<(), ErrorKind> {
@@ -37,7 +37,7 @@ impl Vigil<'_> {
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         loop {
             let word = status.epoch_word();
-            let waited = wait::until(self.world.pace, self.deadline, word, seen, bell, &mut ready);
+            let waited = wait::until(self.world.pace, self.deadline, word, seen, rest, &mut ready);
             match waited {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => return Err(self.stalled(&missing())),
@@ -59,14 +59,16 @@ impl Vigil<'_> {
             return None;
         }
         let notice = status.notice(self.group.key)?;
-        Some(match notice.kind {
-            // All ranks report one mismatch in the same words.
-            ErrorKind::Mismatch { .. } => notice.kind,
-            kind => ErrorKind::PeerAborted {
+        // All ranks report one mismatch in the same words.
+        let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
+        Some(if judged {
+            notice.kind
+        } else {
+            ErrorKind::PeerAborted {
                 origin: Rank(notice.origin),
-                reason: kind.to_string(),
-                cause: Box::new(kind),
-            },
+                reason: notice.kind.to_string(),
+                cause: Box::new(notice.kind),
+            }
         })
     }
 
@@ -98,7 +100,7 @@ impl Vigil<'_> {
             deadline: Deadline::after(NEWS_TIMEOUT.min(self.deadline.left())),
             ..*self
         };
-        match listening.wait(None, || false, || vec![peer]) {
+        match listening.wait(&Rest::Pause, || false, || vec![peer]) {
             Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
             Err(news) => Some(news),
         }

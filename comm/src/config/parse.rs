@@ -1,8 +1,9 @@
 //! The values that our variables take, and how their text becomes them.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::rendezvous::Endpoint;
 
 /// Longest host name that DNS can carry.
 const HOST_CHARS_MAX: usize = 253;
@@ -14,48 +15,6 @@ const DEADLINE_S_MAX: f64 = 86_400.0;
 const ALGO_BYTES_MAX: usize = 64 * 1024;
 /// Most interface patterns in one `MUSTER_IFNAME`.
 const IFNAMES_MAX: usize = 16;
-
-/// A place to meet: a host (name or address) and a TCP port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Endpoint {
-    /// Host name or address; an IPv6 address without brackets.
-    pub host: String,
-    /// TCP port, never 0.
-    pub port: u16,
-}
-
-impl Endpoint {
-    /// Reads `tcp://host:port`, where an IPv6 address stands in brackets.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("tcp://")?;
-        let (host, port) = match rest.strip_prefix('[') {
-            Some(bracketed) => {
-                let (host, port) = bracketed.split_once("]:")?;
-                host.parse::<std::net::Ipv6Addr>().ok()?;
-                (host, port)
-            }
-            None => rest.split_once(':').filter(|(host, _)| is_host(host))?,
-        };
-        Some(Self {
-            host: host.to_owned(),
-            port: decimal(port)
-                .and_then(|port| u16::try_from(port).ok())
-                .filter(|port| *port > 0)?,
-        })
-    }
-}
-
-/// The same text that [`Endpoint::parse`] reads.
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "tcp://[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "tcp://{}:{}", self.host, self.port)
-        }
-    }
-}
 
 /// Which transport carries the bytes between two ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,6 +108,10 @@ pub(super) fn descriptor(text: &str) -> Option<i32> {
         .filter(|descriptor| *descriptor == 0 || *descriptor > 2)
 }
 
+pub(super) fn endpoint(text: &str) -> Option<Endpoint> {
+    text.parse().ok()
+}
+
 pub(super) fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
@@ -238,37 +201,6 @@ fn is_interface(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_endpoint_reads_back_from_its_own_text() {
-        for text in [
-            "tcp://127.0.0.1:20000",
-            "tcp://node-1.cluster:1",
-            "tcp://[fe80::1]:65535",
-        ] {
-            let endpoint = Endpoint::parse(text).expect(text);
-            assert_eq!(endpoint.to_string(), text);
-        }
-    }
-
-    #[test]
-    fn an_endpoint_without_host_port_or_scheme_is_refused() {
-        for text in [
-            "127.0.0.1:1",
-            "tcp://:1",
-            "tcp://h",
-            "tcp://h:",
-            "tcp://h:0",
-            "tcp://h:65536",
-            "tcp://h:+1",
-            "tcp://a b:1",
-            "tcp://[h]:1",
-            "tcp://::1:1",
-            "udp://h:1",
-        ] {
-            assert_eq!(Endpoint::parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn interface_patterns_select_as_hccl_does() {

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::parse::{self, AlgoSource, Endpoint, IfName, TransportChoice};
+use super::parse::{self, AlgoSource, IfName, TransportChoice};
+use crate::rendezvous::Endpoint;
 
 /// What can be said of a variable without knowing its type.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +82,8 @@ table! {
     NNODES: u32 = "MUSTER_NNODES", parse::positive,
         default "from the launcher", allowed "a whole number from 1",
         "Number of hosts.";
-    RENDEZVOUS: Endpoint = "MUSTER_RENDEZVOUS", Endpoint::parse,
-        default "derived, see docs/launch.md", allowed "tcp://HOST:PORT, an IPv6 address in brackets",
+    RENDEZVOUS: Endpoint = "MUSTER_RENDEZVOUS", parse::endpoint,
+        default "derived, see docs/launch.md", allowed "HOST:PORT or tcp://HOST:PORT, an IPv6 address in brackets",
         "Where the ranks meet: an address of rank 0's host and a free port.";
     JOB_ID: String = "MUSTER_JOB_ID", parse::job_id,
         default "from the launcher", allowed "1 to 128 printable ASCII characters without spaces",

@@ -146,6 +146,19 @@ fn nests(inner: &Claim, outer: &Claim) -> bool {
     further_out && one_here && spread && inner_size > outer_size
 }
 
+/// A world of one shares its name with nobody, so its process may give it.
+fn job_of_one(environment: &Environment, claim: &Claim) -> Option<String> {
+    let pid = environment.pid().filter(|_| claim.world_size == Some(1))?;
+    Some(endpoint::job_name(claim.contract, &format!("pid-{pid}")))
+}
+
+/// Whether a claim says nothing of where the rank lies. A device id alone does not say it.
+fn is_shapeless(claim: &Claim) -> bool {
+    let place = [claim.local_world_size, claim.node_rank, claim.nnodes];
+    let by_device = claim.contract == Contract::RankTable;
+    place.iter().all(Option::is_none) && (by_device || claim.local_rank.is_none())
+}
+
 /// Puts the answer together: the chosen claim, completed by those that agree with it.
 fn identity(
     environment: &Environment,
@@ -159,16 +172,16 @@ fn identity(
     if let Some(refusal) = chosen.refusal {
         return Err(refusal);
     }
-    let numbers = |pick: fn(&Claim) -> Option<u32>| {
-        pick(&chosen).or_else(|| agreeing.iter().find_map(|claim| pick(claim)))
+    // Where this rank lies is taken from one claim as a whole: parts of two could be of two worlds.
+    let shape = if is_shapeless(&chosen) {
+        agreeing.iter().copied().find(|claim| !is_shapeless(claim))
+    } else {
+        None
     };
-    let numbered: Vec<&&Claim> = agreeing
-        .iter()
-        .filter(|claim| claim.contract != Contract::RankTable)
-        .collect();
-    let local_rank = chosen
-        .local_rank
-        .or_else(|| numbered.iter().find_map(|claim| claim.local_rank));
+    let shape = shape.unwrap_or(&chosen);
+    let attempt = chosen
+        .attempt
+        .or_else(|| agreeing.iter().find_map(|claim| claim.attempt));
     let mut place = chosen.place.clone();
     for other in agreeing {
         place.host = place.host.or_else(|| other.place.host.clone());
@@ -177,20 +190,18 @@ fn identity(
     let job_id = chosen
         .job_id
         .clone()
-        .or_else(|| agreeing.iter().find_map(|claim| claim.job_id.clone()));
+        .or_else(|| agreeing.iter().find_map(|claim| claim.job_id.clone()))
+        .or_else(|| job_of_one(environment, &chosen));
     let mut found = Identity {
         rank: Rank(rank),
         world_size,
-        local_rank,
-        local_world_size: numbers(|claim| claim.local_world_size),
-        node_rank: numbers(|claim| claim.node_rank),
-        nnodes: numbers(|claim| claim.nnodes),
+        local_rank: shape.local_rank,
+        local_world_size: shape.local_world_size,
+        node_rank: shape.node_rank,
+        nnodes: shape.nnodes,
         endpoint: None,
         job_id: environment.read(&config::JOB_ID)?.or(job_id),
-        attempt: environment
-            .read(&config::ATTEMPT)?
-            .or_else(|| numbers(|claim| claim.attempt))
-            .unwrap_or(0),
+        attempt: environment.read(&config::ATTEMPT)?.or(attempt).unwrap_or(0),
         devices: None,
         source: Source {
             contract: chosen.contract,

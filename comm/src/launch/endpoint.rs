@@ -7,7 +7,7 @@
 use super::error::LaunchError;
 use super::identity::EndpointHint;
 use super::reader::host;
-use crate::config::{self, Endpoint, Environment};
+use crate::config::{self, ConfigError, Environment};
 
 /// First port of the range that derived ports lie in.
 pub const PORT_FIRST: u16 = 20_000;
@@ -44,6 +44,18 @@ fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     })
 }
 
+/// Remark where no variable names the job.
+const NO_JOB: &str = "nothing tells this job from another one: set MUSTER_RENDEZVOUS and \
+                      MUSTER_JOB_ID alike for all ranks";
+/// Remark where no variable names the host of rank 0.
+const NO_HOST: &str = "the launcher does not tell where rank 0 runs: set \
+                       MUSTER_RENDEZVOUS=tcp://HOST:PORT alike for all ranks";
+
+/// Whether a remark is one of [`choose`].
+pub(super) fn is_remark(note: &str) -> bool {
+    note == NO_JOB || note == NO_HOST
+}
+
 /// What is known about the meeting place of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
@@ -69,9 +81,7 @@ pub(super) fn choose(
         return Ok((Some(EndpointHint { endpoint, how }), None));
     }
     let Some(job_id) = job_id else {
-        let remark = "nothing tells this job from another one: set MUSTER_RENDEZVOUS and \
-                      MUSTER_JOB_ID alike for all ranks";
-        return Ok((None, Some(remark.to_owned())));
+        return Ok((None, Some(NO_JOB.to_owned())));
     };
     if place.host.is_none() {
         // Under mpirun users pass on MASTER_ADDR for torch's sake.
@@ -82,18 +92,20 @@ pub(super) fn choose(
         _ if on_one_host => ("127.0.0.1", "all ranks are on one host"),
         Some((host, from)) => (host.as_str(), *from),
         None => {
-            let remark = "the launcher does not tell where rank 0 runs: set \
-                          MUSTER_RENDEZVOUS=tcp://HOST:PORT alike for all ranks";
-            return Ok((None, Some(remark.to_owned())));
+            return Ok((None, Some(NO_HOST.to_owned())));
         }
     };
     let port = derive_port(job_id, attempt, place.taken);
     let how = format!("host: {from}; port: derived from job {job_id}, attempt {attempt}");
-    let endpoint = Endpoint {
-        host: host.to_owned(),
-        port,
+    let text = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     };
-    Ok((Some(EndpointHint { endpoint, how }), None))
+    match text.parse() {
+        Ok(endpoint) => Ok((Some(EndpointHint { endpoint, how }), None)),
+        Err(_) => Err(ConfigError::malformed(from, host, "a host name or address").into()),
+    }
 }
 
 /// A job id made of a launcher's own words: printable, without spaces, bounded.

@@ -1,8 +1,10 @@
 //! What detection answers with: who this process is, and how that is known.
 
+use std::fmt;
+
 use super::contract::Contract;
 use super::devices::VisibleDevices;
-use crate::config::Endpoint;
+use crate::rendezvous::Endpoint;
 use crate::types::Rank;
 
 /// What the environment says about this process.
@@ -121,4 +123,24 @@ pub struct Source {
     pub variables: Vec<(String, String)>,
     /// Further contracts that are set and say the same.
     pub agreeing: Vec<Contract>,
+}
+
+/// Longest text of a source: it travels in a hello.
+const SOURCE_BYTES_MAX: usize = 256;
+
+/// `slurm (SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4)`, as many variables as fit 256 bytes.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for (name, value) in &self.variables {
+            let gap = if text.is_empty() { "" } else { " " };
+            let next = format!("{gap}{name}={value}");
+            // Brackets and the longest name of a contract fit the rest.
+            if text.len() + next.len() > SOURCE_BYTES_MAX - 32 {
+                break;
+            }
+            text.push_str(&next);
+        }
+        write!(f, "{} ({text})", self.contract)
+    }
 }

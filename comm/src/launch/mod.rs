@@ -1,7 +1,7 @@
 //! Who am I? What the launcher that started this process says about rank and world.
 //!
 //! [`detect`] is pure: a snapshot of the environment in, an answer out. It must not know how ranks
-//! meet or what they do then. [`secret`] is the one part that touches files.
+//! meet or what they do then. [`secret`] and [`rank_table`] are the parts that touch files.
 //!
 //! - `LAUNCH-1`: an identity is what one contract says in full; nothing is guessed from another.
 //! - `LAUNCH-2`: contracts that are set and contradict each other are refused, both shown, unless
@@ -19,6 +19,7 @@ mod identity;
 mod node;
 pub mod notation;
 mod process;
+pub mod rank_table;
 mod reader;
 pub mod secret;
 mod slurm;

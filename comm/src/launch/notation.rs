@@ -57,7 +57,8 @@ pub fn compress_hosts(hosts: &[String]) -> String {
             continue;
         };
         match items.last_mut() {
-            Some((last, runs)) if *last == stem => match runs.last_mut() {
+            // A host that ends in no number has no runs, and is no stem of others.
+            Some((last, runs)) if *last == stem && !runs.is_empty() => match runs.last_mut() {
                 Some(run) if run.is_followed_by(digits) => run.last = digits,
                 _ => runs.push(single),
             },
@@ -284,7 +285,15 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_host_without_number_is_not_swallowed_by_its_numbered_neighbour() {
+        let hosts = ["a", "a0", "a1", "a"].map(str::to_owned);
+        assert_eq!(compress_hosts(&hosts), "a,a[0-1],a");
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_compressed_list_expands_to_the_hosts_it_was_made_of(
             hosts in prop::collection::vec("[a-c]{1,2}-?[0-1]{0,2}[0-9]{0,2}(\\.x)?", 1..40)

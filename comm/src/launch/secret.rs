@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::config::{self, ConfigError, Environment};
+use crate::rendezvous::Secret;
 use crate::sync::Deadline;
 
 /// Bytes of a secret.
@@ -34,24 +35,6 @@ const FILE_NAME: &str = "secret";
 const FOLDER_NAME: &str = "muster";
 /// How often creation is tried while somebody keeps deleting the file.
 const TRIES_MAX: usize = 8;
-
-/// What all ranks of a job know and nobody else.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JobSecret([u8; SECRET_BYTES]);
-
-impl JobSecret {
-    /// The bytes themselves, for the handshake.
-    #[must_use]
-    pub fn expose(&self) -> &[u8; SECRET_BYTES] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for JobSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JobSecret(..)")
-    }
-}
 
 /// Where a secret was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,12 +125,12 @@ pub fn job_secret(
     job_id: Option<&str>,
     on_one_host: bool,
     deadline: Deadline,
-) -> Result<(JobSecret, SecretSource), SecretError> {
+) -> Result<(Secret, SecretSource), SecretError> {
     if let Some(descriptor) = environment.read(&config::SECRET_FD)? {
         let place = format!("descriptor {descriptor}");
         let text = read_descriptor(descriptor, deadline)?;
         let secret = secret_of(&text, &place)?;
-        return Ok((JobSecret(secret), SecretSource::Descriptor(descriptor)));
+        return Ok((secret, SecretSource::Descriptor(descriptor)));
     }
     if let Some(path) = environment.read(&config::SECRET_FILE)? {
         let text = read_named_file(&path)?;
@@ -159,19 +142,19 @@ pub fn job_secret(
 }
 
 /// One secret a job, so that what leaks from one does not open another.
-fn mix(secret: &[u8; SECRET_BYTES], job_id: Option<&str>) -> JobSecret {
+fn mix(secret: &Secret, job_id: Option<&str>) -> Secret {
     let text = format!("muster 1 job {}", job_id.unwrap_or_default());
-    JobSecret(*blake3::keyed_hash(secret, text.as_bytes()).as_bytes())
+    Secret::from_bytes(*blake3::keyed_hash(secret.expose(), text.as_bytes()).as_bytes())
 }
 
 /// 32 bytes are the secret itself; anything else is a text from which one is derived.
-fn secret_of(text: &[u8], place: &str) -> Result<[u8; SECRET_BYTES], SecretError> {
+fn secret_of(text: &[u8], place: &str) -> Result<Secret, SecretError> {
     if let Ok(secret) = <[u8; SECRET_BYTES]>::try_from(text) {
-        return Ok(secret);
+        return Ok(Secret::from_bytes(secret));
     }
     let trimmed = text.trim_ascii_end();
     if (TEXT_BYTES_MIN..=TEXT_BYTES_MAX).contains(&trimmed.len()) {
-        return Ok(blake3::derive_key("muster 1 job secret from text", trimmed));
+        return Ok(Secret::from_text(trimmed));
     }
     Err(SecretError::Length {
         place: place.to_owned(),
@@ -296,7 +279,7 @@ fn kind_name(kind: FileType) -> &'static str {
 fn per_user(
     environment: &Environment,
     on_one_host: bool,
-) -> Result<([u8; SECRET_BYTES], PathBuf), SecretError> {
+) -> Result<(Secret, PathBuf), SecretError> {
     let (folder, folder_path) = open_folder(environment, on_one_host)?;
     let path = folder_path.join(FILE_NAME);
     for _ in 0..TRIES_MAX {
@@ -306,12 +289,13 @@ fn per_user(
                 check_private(&file, &path, FileType::RegularFile)?;
                 let bytes = read_file(file, &path)?;
                 let found = bytes.len();
-                let secret = bytes.try_into().map_err(|_| SecretError::Length {
-                    place: path.display().to_string(),
-                    bytes: found,
-                    allowed: "32 bytes, as muster wrote them",
-                })?;
-                return Ok((secret, path));
+                let secret: [u8; SECRET_BYTES] =
+                    bytes.try_into().map_err(|_| SecretError::Length {
+                        place: path.display().to_string(),
+                        bytes: found,
+                        allowed: "32 bytes, as muster wrote them",
+                    })?;
+                return Ok((Secret::from_bytes(secret), path));
             }
             Err(Errno::NOENT) => create(&folder, &path)?,
             Err(errno) => return Err(system("open", path.display())(errno)),

@@ -187,6 +187,7 @@ impl LayoutError {
             Self::PpNotLastAndDpDiffers { .. } => "not_pp_last_and_dp_differs",
             Self::PpGroupsDiffer { .. } => "pp_groups_differ",
             Self::RankOffset { .. } => "rank_offset",
+            Self::SizeNotPositive { got: 0, .. } => "zero_size",
             Self::SizeNotPositive { .. } => "size_not_positive",
             Self::VirtualPpNeedsPp { .. } => "virtual_pp_needs_pp",
             Self::WorldNotDivisibleByDense(_) => "world_not_divisible_by_dense",

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::closest;
 
 use super::axis::Param;
@@ -41,7 +43,10 @@ const ALIASES: [(&str, &str); 9] = [
 ];
 
 /// Sizes of the axes and a world, legal in Megatron's default order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Travels and is stored as its canonical name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Matrix {
     world: u32,
     /// By place in [`AXES`]; dp and etp only if they were written.
@@ -95,6 +100,20 @@ impl fmt::Display for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: String = self.words().collect();
         f.pad(&format!("{words}@{}", self.world))
+    }
+}
+
+impl From<Matrix> for String {
+    fn from(matrix: Matrix) -> Self {
+        matrix.to_string()
+    }
+}
+
+impl TryFrom<String> for Matrix {
+    type Error = MatrixError;
+
+    fn try_from(name: String) -> Result<Self, MatrixError> {
+        name.parse()
     }
 }
 

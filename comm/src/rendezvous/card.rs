@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RendezvousError;
 use super::limits;
+use super::phrase::Plain;
 
 /// What peers need to know in order to reach a rank. The roster holds one a rank, in rank order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,39 +182,6 @@ impl fmt::Display for DownReason {
             Self::ProtocolBroken { what } => write!(f, "broke the protocol: {}", Plain(what)),
             Self::Unreachable { why } => write!(f, "cannot be reached: {}", Plain(why)),
         }
-    }
-}
-
-/// Text from elsewhere, shown without control characters and cut where it gets long.
-pub(super) struct Plain<'a>(pub(super) &'a str);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Characters after which foreign text is cut in a message.
-        const CHARS_MAX: usize = 200;
-        for (at, char) in self.0.chars().enumerate() {
-            if at == CHARS_MAX {
-                return f.write_str("…");
-            }
-            if char.is_control() {
-                write!(f, "{}", char.escape_default())?;
-            } else {
-                fmt::Write::write_char(f, char)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Milliseconds, shown as seconds with one digit, or as they are below a second.
-pub(super) struct Seconds(pub(super) u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 1000 {
-            return write!(f, "{} ms", self.0);
-        }
-        write!(f, "{}.{} s", self.0 / 1000, self.0 % 1000 / 100)
     }
 }
 

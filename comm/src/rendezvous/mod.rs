@@ -15,6 +15,33 @@
 //! - `RDV-3`: ranks of one job that contradict each other end the bring-up with the same error on
 //!   every rank; strangers, other jobs and other attempts are refused and change nothing.
 //! - `RDV-4`: every rank is reported down or left at most once, and never both.
+//!
+//! ```
+//! use std::time::Duration;
+//! use muster_comm::rendezvous::{
+//!     Card, Coordinator, CoordinatorOptions, Hello, Secret, Session, build_id,
+//! };
+//! use muster_comm::sync::Deadline;
+//!
+//! let secret = Secret::random()?;
+//! let coordinator = Coordinator::start(CoordinatorOptions::new(secret.clone(), "job-7", 1))?;
+//! let hello = Hello {
+//!     job_id: "job-7".to_owned(),
+//!     attempt: 0,
+//!     rank: 0,
+//!     world_size: 1,
+//!     source: "an example".to_owned(),
+//!     build: build_id(),
+//!     card: Card { pid: std::process::id(), ..Card::default() },
+//! };
+//! let deadline = Deadline::after(Duration::from_secs(10));
+//! let endpoint = coordinator.address().into();
+//! let session = Session::join(&endpoint, &secret, hello, deadline, Box::new(|_event| {}))?;
+//! assert_eq!(session.gather("ports", vec![4, 2], deadline)?, [[4, 2]]);
+//! session.leave();
+//! coordinator.finish(deadline);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod blob;
 mod card;
@@ -22,6 +49,7 @@ mod coordinator;
 mod endpoint;
 mod error;
 pub mod limits;
+mod phrase;
 mod secret;
 mod session;
 mod wire;

@@ -10,7 +10,7 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,16 +34,20 @@ pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
 /// each other by name instead of misreading each other.
 #[must_use]
 pub fn build_id() -> String {
-    let mut hasher = blake3::Hasher::new();
-    for source in [
-        include_str!("wire.rs"),
-        include_str!("card.rs"),
-        include_str!("error.rs"),
-    ] {
-        hasher.update(source.as_bytes());
-    }
-    let digest = hasher.finalize().to_hex();
-    format!("{}+{}", env!("CARGO_PKG_VERSION"), &digest[..8])
+    static BUILD: OnceLock<String> = OnceLock::new();
+    let digest = || {
+        let mut hasher = blake3::Hasher::new();
+        for source in [
+            include_str!("wire.rs"),
+            include_str!("card.rs"),
+            include_str!("error.rs"),
+        ] {
+            hasher.update(source.as_bytes());
+        }
+        let digest = hasher.finalize().to_hex();
+        format!("{}+{}", env!("CARGO_PKG_VERSION"), &digest[..8])
+    };
+    BUILD.get_or_init(digest).clone()
 }
 
 /// Why bytes are no frame or no message.
@@ -209,8 +213,9 @@ pub(super) enum ToSession {
     Down { rank: Rank, reason: DownReason },
     /// Bring-up has failed, or this joiner is refused.
     Failed { error: RendezvousError },
-    /// A rank said goodbye.
-    Left { rank: Rank },
+    /// Ranks said goodbye. Those of one turn of the coordinator come together: when a whole world
+    /// leaves, the frames would otherwise be as many as its ranks squared.
+    Left { ranks: Vec<Rank> },
     /// From the coordinator's owner.
     Message {
         #[serde(with = "super::blob")]
@@ -387,5 +392,159 @@ impl Inbox {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rendezvous::error::{Absence, Presence};
+    use crate::rendezvous::secret::{Secret, Transcript};
+
+    fn seals() -> (Seal, Seal) {
+        let transcript = Transcript::new(&Secret::from_bytes([1; 32]), b"opening", &[2; 32]);
+        (transcript.joiner_seal(), transcript.joiner_seal())
+    }
+
+    fn arbitrary() -> impl Strategy<Value = Vec<u8>> {
+        // Small first bytes are the numbers of variants and short lengths: more of them gets past
+        // the first check.
+        let head = proptest::collection::vec(0..12u8, 0..6);
+        let rest = proptest::collection::vec(any::<u8>(), 0..600);
+        (head, rest).prop_map(|(head, rest)| [head, rest].concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever is decoded holds no more than the bytes that it was decoded from.
+        #[test]
+        fn arbitrary_bytes_are_refused_or_mean_what_they_encode(bytes in arbitrary()) {
+            let _ = decode_challenge(&bytes);
+            if let Some(opening) = Opening::decode(&bytes) {
+                prop_assert_eq!(opening.encode(), bytes.clone());
+            }
+            if let Some(admission) = Admission::decode(&bytes) {
+                prop_assert_eq!(admission.encode(), bytes.clone());
+            }
+            if let Ok((introduction, card)) = decode_introduction(&bytes) {
+                prop_assert!(encode(&introduction).len() + card.len() <= bytes.len());
+            }
+            if let Ok(message) = decode::<ToCoordinator>("", &bytes) {
+                prop_assert!(encode(&message).len() <= bytes.len());
+            }
+            if let Ok(message) = decode::<ToSession>("", &bytes) {
+                prop_assert!(encode(&message).len() <= bytes.len());
+            }
+            if let Ok(card) = decode::<Card>("", &bytes) {
+                prop_assert!(encode(&card).len() <= bytes.len());
+            }
+        }
+
+        /// `WIRE-1` and `WIRE-2`, for bytes that come in pieces of any size.
+        #[test]
+        fn an_inbox_never_holds_more_than_has_arrived(
+            bytes in proptest::collection::vec(any::<u8>(), 0..3000),
+            piece in 1..700usize,
+            is_sealed in any::<bool>(),
+        ) {
+            let (mut seal, _) = seals();
+            let mut inbox = Inbox::default();
+            let mut arrived = 0;
+            for piece in bytes.chunks(piece) {
+                arrived += piece.len();
+                inbox.accept(piece);
+                let frame = if is_sealed { inbox.sealed(&mut seal, 1000) } else { inbox.plain() };
+                // A vector doubles, so its capacity may be twice what it holds.
+                prop_assert!(inbox.bytes.capacity() <= 2 * arrived.max(8 * 1024));
+                prop_assert!(inbox.pending().len() <= arrived);
+                if frame.is_err() {
+                    break;
+                }
+            }
+        }
+
+        #[test]
+        fn frames_arrive_whole_and_in_order_however_the_bytes_are_cut(
+            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..8),
+            piece in 1..700usize,
+        ) {
+            let (mut write, mut read) = seals();
+            let mut stream = Vec::new();
+            for body in &bodies {
+                let body = Body::from_bytes(body.clone());
+                stream.extend_from_slice(&body.head(&mut write));
+                stream.extend_from_slice(&body.bytes);
+            }
+            let mut inbox = Inbox::default();
+            let mut arrived = Vec::new();
+            for piece in stream.chunks(piece) {
+                inbox.accept(piece);
+                while let Some(body) = inbox.sealed(&mut read, 300).unwrap() {
+                    arrived.push(body);
+                }
+            }
+            prop_assert_eq!(arrived, bodies);
+            prop_assert!(inbox.pending().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_length_over_the_limit_is_refused_before_its_bytes_arrive() {
+        let mut inbox = Inbox::default();
+        inbox.accept(&513u32.to_le_bytes());
+        let (bytes, max) = (513, HANDSHAKE_FRAME_BYTES_MAX);
+        assert_eq!(inbox.plain(), Err(WireError::TooLong { bytes, max }));
+        let (mut seal, _) = seals();
+        let mut inbox = Inbox::default();
+        inbox.accept(&u32::MAX.to_le_bytes());
+        let (bytes, max) = (u64::from(u32::MAX), 1000);
+        assert_eq!(
+            inbox.sealed(&mut seal, 1000),
+            Err(WireError::TooLong { bytes, max })
+        );
+    }
+
+    #[test]
+    fn a_message_with_bytes_after_it_is_malformed() {
+        let mut bytes = encode(&ToCoordinator::Bye);
+        assert_eq!(decode("m", &bytes), Ok(ToCoordinator::Bye));
+        bytes.push(0);
+        let decoded = decode::<ToCoordinator>("m", &bytes);
+        assert_eq!(decoded, Err(WireError::Malformed("m")));
+    }
+
+    #[test]
+    fn an_error_arrives_as_it_was_sent() {
+        let error = RendezvousError::Missing {
+            absence: Box::new(Absence {
+                world_size: 3,
+                waited_ms: 17,
+                missing: vec![Rank(1)],
+                missing_more: 0,
+                present: vec![Presence {
+                    rank: Rank(0),
+                    host: "n1".to_owned(),
+                    pid: 4711,
+                    since_ms: 5,
+                }],
+            }),
+        };
+        let message = ToSession::Failed { error };
+        assert_eq!(decode("m", &encode(&message)), Ok(message));
+    }
+
+    #[test]
+    fn the_longest_honest_opening_fits_the_handshake() {
+        let opening = Opening {
+            nonce: [0; NONCE_BYTES],
+            attempt: u32::MAX,
+            job_id: "j".repeat(JOB_ID_BYTES_MAX),
+        };
+        let body = opening.encode();
+        assert!(body.len() <= HANDSHAKE_FRAME_BYTES_MAX);
+        assert_eq!(Opening::decode(&body), Some(opening));
     }
 }

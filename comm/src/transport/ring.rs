@@ -227,6 +227,8 @@ pub struct RingStream {
     recv: Half,
     /// The first error; it is final.
     dead: Option<LinkError>,
+    /// Whether this side tore the link down.
+    torn: bool,
     _keep: Keep,
 }
 
@@ -364,6 +366,7 @@ impl RingStream {
             send: half(usize::from(second), true),
             recv: half(usize::from(!second), false),
             dead: None,
+            torn: false,
             _keep: keep,
         }
     }
@@ -434,6 +437,7 @@ impl Stream for RingStream {
 
     fn reset(&mut self) {
         self.dead = Some(LinkError::Reset);
+        self.torn = true;
         self.send.leave(RESET);
         self.recv.leave(RESET);
     }
@@ -441,7 +445,7 @@ impl Stream for RingStream {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
-        if self.dead != Some(LinkError::Reset) {
+        if !self.torn {
             self.send.leave(CLOSED);
             self.recv.leave(CLOSED);
         }
@@ -675,6 +679,27 @@ mod tests {
         drop(left);
         assert_eq!(right.try_read(&mut got), Err(LinkError::Reset));
         assert_eq!(right.try_write(&[3]), Err(LinkError::Reset));
+    }
+
+    #[test]
+    fn a_block_is_over_when_both_sides_left_however_they_did() {
+        let len = RingStream::block_bytes(4);
+        // SAFETY: `pair` makes its stream in this block, which has `len` bytes.
+        let is_over = |block: &Block| unsafe { RingStream::is_over(block.start(), len) };
+        for reset in [[false, false], [true, false], [false, true], [true, true]] {
+            let (mut left, mut right, block) = pair(4);
+            if reset[0] {
+                left.reset();
+                assert_eq!(right.try_write(&[1]), Err(LinkError::Reset));
+            }
+            if reset[1] {
+                right.reset();
+            }
+            drop(left);
+            assert_eq!(is_over(&block), reset[1], "{reset:?}");
+            drop(right);
+            assert!(is_over(&block), "{reset:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! - SIM-2: a pipe holds at most its window, in flight and unread together.
 //! - SIM-3: bytes of one pipe never overtake each other, whatever the jitter.
 
+mod draw;
 mod pipe;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::draw::{Draw, Trace};
 use self::pipe::Pipe;
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
 
@@ -478,57 +480,6 @@ impl Drop for SimStream {
         let mut state = net.state();
         let now = state.now_ns;
         state.pipes[self.send].end(now);
-    }
-}
-
-/// The random numbers of a simulation: a counter that is scrambled (Steele, Lea and Flood, "Fast
-/// splittable pseudorandom number generators", 2014).
-#[derive(Clone, Debug)]
-pub(super) struct Draw {
-    counter: u64,
-}
-
-impl Draw {
-    fn new(seed: u64) -> Self {
-        Self { counter: seed }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.counter = self.counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        scramble(self.counter)
-    }
-
-    /// A number from 0 to `last`. (The low bias of a remainder does not matter to a simulation.)
-    pub(super) fn up_to(&mut self, last: u64) -> u64 {
-        match last.checked_add(1) {
-            Some(count) => self.next() % count,
-            None => self.next(),
-        }
-    }
-
-    /// A number from a range; its start if it is empty.
-    pub(super) fn within(&mut self, range: &RangeInclusive<u64>) -> u64 {
-        range.start() + self.up_to(range.end().saturating_sub(*range.start()))
-    }
-}
-
-fn scramble(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
-/// A hash over events in order.
-#[derive(Debug, Default)]
-struct Trace {
-    hash: u64,
-}
-
-impl Trace {
-    fn add(&mut self, what: u64, at_ns: u64, value: u64) {
-        for word in [what, at_ns, value] {
-            self.hash = scramble(self.hash.wrapping_add(word).wrapping_add(1));
-        }
     }
 }
 

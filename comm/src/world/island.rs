@@ -216,9 +216,11 @@ pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Resu
     check_proof(&reply, key.mac(b'l', &[&mine, &theirs]))?;
     control
         .drain()
-        .find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
+        .find_map(|message| {
+            let RecvAncillaryMessage::ScmRights(mut descriptors) = message else {
+                return None;
+            };
+            descriptors.next()
         })
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no descriptor came along"))
 }

@@ -6,38 +6,27 @@
 //! 3. One round over the control plane tells everybody who is attached and where to reach the
 //!    others. It is also the barrier that ends bring-up.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::control::Control;
-use super::island::{self, IslandKey};
+use super::island;
+use super::meet::BringUp;
 use super::status::{Gone, Notice, Status};
-use super::{DEADLINE_DEFAULT, Island, Net, World, WorldInner};
+use super::{DEADLINE_DEFAULT, World, WorldInner};
 use crate::algo::Table;
 use crate::rendezvous::{
     Card, Endpoint, Hello, RendezvousError, Secret, Session, SessionEvent, build_id,
 };
 use crate::sync::Deadline;
-use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
-use crate::transport::shm::heap::Heap;
+use crate::transport::shm::arena::{ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::wait::Pace;
-use crate::transport::tcp::{Listener, TcpError};
+use crate::transport::tcp::TcpError;
 use crate::types::Rank;
 
 /// How long the ranks may take to find each other unless said otherwise.
 pub const BRING_UP_DEFAULT: Duration = Duration::from_secs(30);
-/// While members of an island are still coming, the leader looks this often whether the others
-/// have finished without them.
-const HAND_OUT_STEP: Duration = Duration::from_millis(20);
-/// Name of the round that ends bring-up.
-const ROUND_READY: &str = "ready";
-/// Name of the round that follows where somebody could not attach.
-const ROUND_ADDRESSES: &str = "addresses";
-
 /// Which transports a world may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
@@ -164,13 +153,6 @@ impl BringUpError {
     }
 }
 
-/// What a rank says of itself in the last round of bring-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Ready {
-    attached: bool,
-    data_address: Option<SocketAddr>,
-}
-
 impl World {
     /// Joins the world that `options` describe; returns when all ranks are there.
     ///
@@ -193,7 +175,7 @@ impl World {
             session: &session,
             deadline,
         };
-        let (island, net) = bring_up.meet(door)?;
+        let (island, net) = bring_up.meet(door.map(|(_, listener)| listener))?;
         let mates = bring_up.candidates(session.rank()).len();
         let size = session.roster().len();
         let inner = WorldInner {
@@ -209,6 +191,7 @@ impl World {
             table: options.algo_table,
             checksum: options.checksum,
             made: Mutex::default(),
+            coordinator: OnceLock::new(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -264,6 +247,10 @@ fn join_session(
 }
 
 /// Records an event of the control plane where waiting ranks look.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "events to come concern no waiting rank either"
+)]
 fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
     match event {
         SessionEvent::Abort { origin, bytes } => {
@@ -308,206 +295,6 @@ fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
         },
         // Nothing else concerns a waiting rank.
         _ => {}
-    }
-}
-
-/// The part of bring-up after the roster is known.
-struct BringUp<'a> {
-    options: &'a JoinOptions,
-    session: &'a Session,
-    deadline: Deadline,
-}
-
-impl BringUp<'_> {
-    /// The ranks that may share memory with `rank`, itself included.
-    fn candidates(&self, rank: Rank) -> Vec<usize> {
-        let roster = self.session.roster();
-        let mine = &roster[rank.index()];
-        let near = |card: &Card| {
-            !card.unix_address.is_empty()
-                && !card.host_identity.is_empty()
-                && card.host_identity == mine.host_identity
-        };
-        (0..roster.len())
-            .filter(|other| *other == rank.index() || near(&roster[*other]))
-            .collect()
-    }
-
-    fn meet(
-        &self,
-        door: Option<(String, UnixListener)>,
-    ) -> Result<(Option<Island>, Option<Net>), BringUpError> {
-        let me = self.session.rank();
-        let size = self.session.roster().len();
-        let group = if door.is_some() {
-            self.candidates(me)
-        } else {
-            vec![me.index()]
-        };
-        let mut listener = if group.len() < size {
-            Some(self.listen()?)
-        } else {
-            None
-        };
-        let (arena, mut all) = self.attach(door, &group, listener.as_ref())?;
-        let split = |all: &[Ready]| group.iter().any(|member| !all[*member].attached);
-        if group.len() > 1 && all.iter().any(|ready| !ready.attached) && size > 1 {
-            // Somebody is an island of its own against expectation: now everybody needs links.
-            if listener.is_none() {
-                listener = Some(self.listen()?);
-            }
-        }
-        if all.iter().enumerate().any(|(rank, ready)| {
-            !ready.attached && self.candidates(Rank::from_index(rank)).len() > 1
-        }) {
-            if listener.is_none() {
-                listener = Some(self.listen()?);
-            }
-            let again = Ready {
-                attached: all[me.index()].attached,
-                data_address: address(&listener),
-            };
-            all = self.round(ROUND_ADDRESSES, again)?;
-        }
-        let whole = group.len() == size && !split(&all);
-        let island = arena.map(|arena| island_of(arena, me, &group, &all, size));
-        let net = match listener {
-            Some(listener) if !whole => Some(Net {
-                listener,
-                addresses: all.iter().map(|ready| ready.data_address).collect(),
-                secret: *self.options.secret.expose(),
-            }),
-            _ => None,
-        };
-        Ok((island, net))
-    }
-
-    /// Makes or fetches the arena, and ends with the round that tells everybody how that went.
-    fn attach(
-        &self,
-        door: Option<(String, UnixListener)>,
-        group: &[usize],
-        listener: Option<&Listener>,
-    ) -> Result<(Option<Arc<Arena>>, Vec<Ready>), BringUpError> {
-        let me = self.session.rank();
-        let data_address = listener.map(Listener::local_addr);
-        let key = IslandKey::derive(self.options.secret.expose());
-        let (Some((_, door)), true) = (door, group.len() > 1) else {
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: false,
-                    data_address,
-                },
-            )?;
-            return Ok((None, all));
-        };
-        if group[0] != me.index() {
-            let leader = &self.session.roster()[group[0]].unix_address;
-            let arena = island::fetch(leader, &key, self.deadline)
-                .ok()
-                .and_then(|file| Arena::attach(file, group.len()).ok())
-                .map(Arc::new);
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: arena.is_some(),
-                    data_address,
-                },
-            )?;
-            return Ok((arena, all));
-        }
-        let arena = Arc::new(Arena::create(group.len(), self.options.region_bytes)?);
-        let finished = OnceLock::new();
-        let all = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut missing = group.len() - 1;
-                while missing > 0 && finished.get().is_none() && !self.deadline.passed() {
-                    let step = Deadline::after(HAND_OUT_STEP.min(self.deadline.left()));
-                    match island::hand_out(&door, &arena, &key, missing, step) {
-                        Ok(served) => missing -= served.min(missing),
-                        // Those who come now do not get it, and say so in the round.
-                        Err(_) => break,
-                    }
-                }
-            });
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: true,
-                    data_address,
-                },
-            );
-            let _ = finished.set(());
-            all
-        })?;
-        Ok((Some(arena), all))
-    }
-
-    fn round(&self, name: &str, mine: Ready) -> Result<Vec<Ready>, BringUpError> {
-        let bytes = postcard::to_allocvec(&mine).unwrap_or_default();
-        let all = self.session.gather(name, bytes, self.deadline)?;
-        let read = |(rank, bytes): (usize, &Vec<u8>)| {
-            postcard::from_bytes(bytes).map_err(|error| BringUpError::Malformed {
-                peer: Rank::from_index(rank),
-                what: error.to_string(),
-            })
-        };
-        all.iter().enumerate().map(read).collect()
-    }
-
-    /// Listens where the other ranks can reach this one.
-    fn listen(&self) -> Result<Listener, TcpError> {
-        let address = SocketAddr::new(local_address(&self.options.endpoint), 0);
-        Listener::bind(address, self.session.rank().0, self.options.secret.expose())
-    }
-}
-
-fn address(listener: &Option<Listener>) -> Option<SocketAddr> {
-    listener.as_ref().map(Listener::local_addr)
-}
-
-/// The address of this host towards the rendezvous: loopback where that is on loopback.
-fn local_address(endpoint: &Endpoint) -> IpAddr {
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let route = |target: SocketAddr| {
-        let any: SocketAddr = if target.is_ipv6() {
-            (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        };
-        // Connecting a datagram socket sends nothing; it only asks the routing table.
-        let socket = UdpSocket::bind(any).ok()?;
-        socket.connect(target).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    let target = endpoint.literal().or_else(|| {
-        use std::net::ToSocketAddrs;
-        (endpoint.host(), endpoint.port())
-            .to_socket_addrs()
-            .ok()?
-            .next()
-    });
-    target.and_then(route).unwrap_or(loopback)
-}
-
-fn island_of(arena: Arc<Arena>, me: Rank, group: &[usize], all: &[Ready], size: usize) -> Island {
-    let mut locals = vec![None; size];
-    for (local, member) in group.iter().enumerate() {
-        if all[*member].attached {
-            locals[*member] = Some(local);
-        }
-    }
-    let local = group
-        .iter()
-        .position(|member| *member == me.index())
-        .unwrap_or(0);
-    Island {
-        heap: Arc::new(Heap::new(Arc::clone(&arena), local)),
-        arena,
-        local,
-        locals,
-        retired: Mutex::default(),
     }
 }
 

@@ -5,18 +5,21 @@
 //! members know, and its slot and links are made when it is first used.
 
 mod control;
+mod env;
 mod island;
 mod join;
+mod meet;
 mod net;
 mod retire;
 mod status;
 mod threads;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use control::Control;
+pub use env::FromEnvError;
 pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
@@ -29,6 +32,7 @@ use crate::backend::vigil::Vigil;
 use crate::collective::Communicator;
 use crate::error::{CommError, ErrorKind};
 use crate::group::Identity;
+use crate::rendezvous::Coordinator;
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
@@ -62,9 +66,11 @@ pub(crate) struct WorldInner {
     pub(crate) table: Option<algo::Table>,
     /// Whether messages carry a checksum.
     pub(crate) checksum: bool,
-    /// How often a group of each name was made here: part of the key, so that a group that is
-    /// destroyed and made again never meets messages of its former life.
-    made: Mutex<HashMap<String, u64>>,
+    /// How often each group was made here: part of the key, so that a group that is destroyed and
+    /// made again never meets messages of its former life.
+    made: Mutex<HashMap<(String, Vec<Rank>), u64>>,
+    /// The rendezvous, where this rank serves it.
+    coordinator: OnceLock<Coordinator>,
 }
 
 /// The ranks that share this process's arena.
@@ -115,7 +121,7 @@ impl World {
                 .made
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let generation = made.entry(name.to_owned()).or_insert(0);
+            let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
             *generation += 1;
             *generation
         };
@@ -129,6 +135,12 @@ impl World {
     pub fn everyone(&self) -> Result<Communicator, CommError> {
         let members: Vec<Rank> = (0..self.inner.size).map(Rank::from_index).collect();
         self.group("world", &members)
+    }
+
+    /// Keeps the rendezvous that this rank serves for as long as the world.
+    pub(crate) fn keep(&self, coordinator: Coordinator) {
+        // Called once, by the bring-up that started it.
+        let _ = self.inner.coordinator.set(coordinator);
     }
 
     /// Hands bytes to whoever runs the job (the launcher, or rank 0's process where another

@@ -1,6 +1,6 @@
 //! Ranks as threads of one process: for tests, for embedding, and for examples.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -130,6 +130,7 @@ impl World {
                 table: options.algo_table.clone(),
                 checksum: options.checksum,
                 made: Mutex::default(),
+                coordinator: OnceLock::new(),
             };
             (
                 Self {

@@ -284,6 +284,43 @@ fn every_rank_of_the_headline_matrices_stands_where_megatron_says() {
     assert_eq!((matrices, ranks), (43, 219));
 }
 
+/// As recorded in every configuration's full log: these two get no timeout, and each gloo twin
+/// follows its group at once.
+#[test]
+fn ep_and_the_gloo_twin_of_edp_are_made_without_a_timeout() {
+    let layout = Layout::builder().world(8).tp(2).ep(2).build().unwrap();
+    for version in MegatronVersion::ALL {
+        let calls = layout
+            .creation_sequence(version, &SequenceOptions::default())
+            .unwrap();
+        let mut twins = Vec::new();
+        for (before, call) in calls.iter().zip(&calls[1..]) {
+            let gloo = call.backend == GroupBackend::Gloo;
+            let left_out = match call.kind {
+                Some(GroupKind::Ep) => true,
+                Some(GroupKind::Edp) => gloo,
+                _ => false,
+            };
+            assert_eq!(
+                call.timeout == GroupTimeout::BackendDefault,
+                left_out,
+                "{call:?}"
+            );
+            if gloo {
+                assert_eq!((before.kind, &before.ranks), (call.kind, &call.ranks));
+                assert_eq!(before.backend, GroupBackend::Default);
+                assert_eq!(call.megatron_name, format!("{}_GLOO", before.megatron_name));
+                twins.extend(call.kind.filter(|kind| twins.last() != Some(kind)));
+            }
+        }
+        let want = match version {
+            MegatronVersion::V0_12 => [GroupKind::Dp, GroupKind::DpCp, GroupKind::Edp],
+            MegatronVersion::V0_15 => [GroupKind::DpCp, GroupKind::Dp, GroupKind::Edp],
+        };
+        assert_eq!(twins, want, "{version}");
+    }
+}
+
 #[test]
 fn an_altered_partition_is_noticed() {
     let fixture = Fixture::read();

@@ -64,6 +64,19 @@ fn every_recorded_row_has_mindspeeds_groups_in_mindspeeds_sequence() {
     assert!(ranks > 500, "{ranks} ranks");
 }
 
+/// The recording has no window above 2, where one place on and one place back are the same.
+#[test]
+fn gradients_of_keys_and_values_travel_to_the_next_window_and_one_place_on() {
+    let layout = Layout::builder().world(8).cp(8).build().unwrap();
+    let options = CpOptions {
+        window: 4,
+        ..CpOptions::default()
+    };
+    let routes = layout.mindspeed_cp(&options).unwrap().inter_dkv;
+    let ranks = |list: [u32; 4]| list.map(Rank).to_vec();
+    assert_eq!(routes, [ranks([0, 5, 2, 7]), ranks([1, 6, 3, 4])]);
+}
+
 #[test]
 fn tp_extend_ep_places_experts_like_etp_1_with_a_larger_ep() {
     let layout = Layout::builder().world(16).tp(2).ep(4).build().unwrap();

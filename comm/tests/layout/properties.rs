@@ -75,11 +75,8 @@ proptest! {
                 .ranks()
                 .filter(|rank| {
                     let stage = layout.coordinates(Part::Dense, *rank).unwrap().pp;
-                    match kind {
-                        GroupKind::Embd => stage == 0 || stage == layout.dims().pp - 1,
-                        GroupKind::PosEmbd => stage == 0,
-                        _ => true,
-                    }
+                    let last = stage == layout.dims().pp - 1;
+                    kind.covers_all_ranks() || stage == 0 || (kind == GroupKind::Embd && last)
                 })
                 .collect();
             prop_assert_eq!(distinct, expected, "{}", kind);
@@ -300,7 +297,8 @@ fn what_megatron_wrongly_accepts_is_refused() {
     assert_eq!(rule(eight().tp(-1)), "size_not_positive");
     assert_eq!(rule(eight().tp(-2).pp(-2)), "size_not_positive");
     assert_eq!(rule(eight().ep(-1)), "size_not_positive");
-    assert_eq!(rule(eight().etp(0)), "size_not_positive");
+    assert_eq!(rule(eight().etp(-1)), "size_not_positive");
+    assert_eq!(rule(eight().etp(0)), "zero_size");
     assert_eq!(
         rule(eight().tp(2).order("tp-tp-cp-ep-dp-pp")),
         "order_axis_twice"

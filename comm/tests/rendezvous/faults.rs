@@ -36,13 +36,11 @@ fn await_joined(coordinator: &Coordinator, count: usize) {
 }
 
 fn failed(coordinator: &Coordinator) -> RendezvousError {
-    let event = event_until(coordinator, |event| {
-        matches!(event, CoordinatorEvent::Failed(_))
-    });
-    match event {
-        CoordinatorEvent::Failed(error) => error,
-        other => panic!("{other:?}"),
-    }
+    let is_failed = |event: &CoordinatorEvent| matches!(event, CoordinatorEvent::Failed(_));
+    let CoordinatorEvent::Failed(error) = event_until(coordinator, is_failed) else {
+        unreachable!("this is what was waited for");
+    };
+    error
 }
 
 #[test]
@@ -648,6 +646,29 @@ fn an_owner_that_knows_exits_gives_the_reason_whether_it_speaks_first_or_second(
         assert!(members.iter().all(Member::is_quiet));
         on_all(&members, |session| session.leave());
     }
+}
+
+#[test]
+fn what_a_rank_said_before_it_died_is_heard_even_if_the_owner_knows_of_its_death_first() {
+    let coordinator = start(options(2));
+    let members = world(&coordinator, 2);
+    for round in 0..3 {
+        let report = vec![round; 1024 * 1024];
+        members[1].session.report(report).unwrap();
+    }
+    let reason = DownReason::Killed { signal: 9 };
+    coordinator.rank_down(Rank(1), reason.clone());
+    let rank = Rank(1);
+    assert_eq!(members[0].event(), SessionEvent::Down { rank, reason });
+    let mut reports = Vec::new();
+    while let Some(event) = coordinator.events().try_next() {
+        if let CoordinatorEvent::Report { rank, bytes } = event {
+            reports.push((rank, bytes.len(), bytes[0]));
+        }
+    }
+    let expected: Vec<_> = (0..3).map(|round| (rank, 1024 * 1024, round)).collect();
+    assert_eq!(reports, expected);
+    members[0].session.leave();
 }
 
 #[test]

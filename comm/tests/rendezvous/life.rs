@@ -1,15 +1,15 @@
 //! A world that comes up, works, and goes.
 
+use crate::support::*;
 use std::time::Duration;
 
-use crate::support::*;
 use muster_comm::rendezvous::{CoordinatorEvent, DownReason, RendezvousError, SessionEvent};
 use muster_comm::sync::Deadline;
 use muster_comm::types::Rank;
 
 #[test]
 fn every_rank_gets_the_card_of_every_rank_in_rank_order() {
-    for world_size in [1, 2, 17, 256] {
+    for world_size in [1, 2, 17, affordable(256)] {
         let coordinator = start(options(world_size));
         let members = world(&coordinator, world_size);
         for (rank, member) in members.iter().enumerate() {
@@ -119,12 +119,40 @@ fn a_rank_that_leaves_is_reported_left_and_never_down() {
         .session
         .gather("late", Vec::new(), Deadline::after(PATIENCE));
     assert_eq!(round, Err(RendezvousError::RankLeft { rank: Rank(1) }));
+    for rank in [0, 2] {
+        members[rank].session.leave();
+        let rank = Rank::from_index(rank);
+        event_until(&coordinator, |event| {
+            *event == CoordinatorEvent::Left { rank }
+        });
+    }
+}
+
+#[test]
+fn a_coordinator_that_finishes_stays_until_the_last_rank_has_left() {
+    let coordinator = start(options(3));
+    let members = world(&coordinator, 3);
     members[0].session.leave();
-    members[2].session.leave();
+    std::thread::scope(|scope| {
+        scope.spawn(|| coordinator.finish(Deadline::after(PATIENCE)));
+        let left = |rank| SessionEvent::Left { rank: Rank(rank) };
+        assert_eq!(members[1].event(), left(0));
+        assert!(members[1].is_quiet());
+        members[1].session.leave();
+        assert_eq!([members[2].event(), members[2].event()], [left(0), left(1)]);
+        assert!(members[2].is_quiet(), "the coordinator is still there");
+        members[2].session.leave();
+    });
+}
+
+#[test]
+fn a_coordinator_finishes_at_its_deadline_whoever_stays() {
+    let coordinator = start(options(1));
+    let members = world(&coordinator, 1);
+    coordinator.finish(Deadline::after(Duration::from_millis(50)));
+    let event = members[0].event();
     assert!(
-        coordinator
-            .events()
-            .next(Deadline::after(Duration::from_millis(50)))
-            .is_some()
+        matches!(event, SessionEvent::CoordinatorLost { .. }),
+        "{event:?}"
     );
 }

@@ -1,6 +1,13 @@
 //! The rendezvous over real sockets, with threads as ranks. Every wait is bounded, every port is
 //! one that was free.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do; the lints spare only what is inside a test"
+)]
+
 mod faults;
+mod hostile;
 mod life;
 mod support;

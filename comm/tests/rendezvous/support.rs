@@ -31,7 +31,28 @@ pub(crate) fn options(world_size: u32) -> CoordinatorOptions {
 }
 
 pub(crate) fn start(options: CoordinatorOptions) -> Coordinator {
+    descriptors();
     Coordinator::start(options).expect("the coordinator starts")
+}
+
+/// Descriptors that this process may have: as many as it may allow itself, for these tests hold both
+/// ends of every connection.
+pub(crate) fn descriptors() -> u32 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it may not be raised, it stays as it is.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let limit = getrlimit(Resource::Nofile).current;
+    u32::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(u32::MAX)
+}
+
+/// As many as asked for, or what the descriptors of this process allow beside everything else that
+/// these tests have open at the time.
+pub(crate) fn affordable(count: u32) -> u32 {
+    /// Descriptors that the other tests may use meanwhile.
+    const OTHERS: u32 = 2500;
+    count.min(descriptors().saturating_sub(OTHERS) / 2).max(17)
 }
 
 pub(crate) fn endpoint(coordinator: &Coordinator) -> Endpoint {

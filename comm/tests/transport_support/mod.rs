@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use muster_comm::algo::{Algorithm, InPlace, Problem};
+use muster_comm::algo::{Algorithm, InPlace, Plan, Problem};
 use muster_comm::backend::message::{
     Buffers, MessageCall, MessageError, MessageRun, Progress, Workspace,
 };
@@ -249,7 +249,13 @@ pub(crate) fn reference(
                 })
                 .collect()
         }
-        other => panic!("{other} is not carried out by plans"),
+        other @ (Collective::AllGatherObject
+        | Collective::BroadcastObject
+        | Collective::GatherObject
+        | Collective::Recv
+        | Collective::ScatterObject
+        | Collective::Send
+        | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),
     }
 }
 
@@ -388,7 +394,111 @@ fn prepare(
     prepared
 }
 
+/// The only rank of a test that makes its plan by hand: f32 elements, some values in the send
+/// buffer, the receive buffer all zero. `call` has the last word.
+pub(crate) fn by_hand(
+    plan: Plan,
+    rank: usize,
+    ranks: usize,
+    lengths: [usize; 2],
+    call: impl FnOnce(&mut MessageCall),
+) -> Result<Rank, MessageError> {
+    let values: Vec<f64> = (0..lengths[0])
+        .map(|i| value(ReduceOp::Sum, rank, i))
+        .collect();
+    let mut prepared = Rank {
+        send: elements(DType::F32, &values),
+        recv: vec![0; lengths[1] * 4],
+        expected: Vec::new(),
+        recv_bytes: lengths[1] * 4,
+        recv_at: 0,
+        run: None,
+        result: None,
+    };
+    let mut settings = MessageCall {
+        rank,
+        ranks,
+        group: 77,
+        seq: 1,
+        tag: CallTag {
+            collective: 1,
+            dtype: 3,
+            op: 5,
+            algo: 0,
+            root: CallTag::NO_ROOT,
+            count: 1,
+            count_hash: 0,
+        },
+        dtype: DType::F32,
+        op: Some(ReduceOp::Sum),
+        checksum: false,
+    };
+    call(&mut settings);
+    let buffers = Buffers {
+        send: prepared.send.as_ptr(),
+        send_count: lengths[0],
+        recv: prepared.recv.as_mut_ptr(),
+        recv_count: lengths[1],
+    };
+    // SAFETY: as in `prepare`.
+    let run = unsafe { MessageRun::new(Arc::new(plan), settings, buffers, Workspace::default()) }?;
+    prepared.run = Some(run);
+    Ok(prepared)
+}
+
+/// A rank of a reduction of one element, which it gives.
+pub(crate) fn with_value(
+    problem: &Problem,
+    algorithm: &Algorithm,
+    rank: usize,
+    dtype: DType,
+    value: f64,
+) -> Rank {
+    let plan = algorithm.plan(problem, rank, false).unwrap();
+    let recv_count = problem.out_len(rank);
+    let mut prepared = Rank {
+        send: element(dtype, value),
+        recv: vec![0; recv_count * dtype.size()],
+        expected: Vec::new(),
+        recv_bytes: recv_count * dtype.size(),
+        recv_at: 0,
+        run: None,
+        result: None,
+    };
+    let how = How {
+        dtype,
+        op: ReduceOp::Sum,
+        in_place: false,
+        checksum: false,
+    };
+    let call = MessageCall {
+        rank,
+        ranks: problem.n(),
+        group: 77,
+        seq: 1,
+        tag: tag_of(problem, how),
+        dtype,
+        op: Some(ReduceOp::Sum),
+        checksum: false,
+    };
+    let buffers = Buffers {
+        send: prepared.send.as_ptr(),
+        send_count: 1,
+        recv: prepared.recv.as_mut_ptr(),
+        recv_count,
+    };
+    // SAFETY: as in `prepare`.
+    let run = unsafe { MessageRun::new(Arc::new(plan), call, buffers, Workspace::default()) };
+    prepared.run = Some(run.unwrap());
+    prepared
+}
+
 impl Rank {
+    /// The receive buffer, with its guards.
+    pub(crate) fn recv(&self) -> &[u8] {
+        &self.recv
+    }
+
     /// One poll; a result is kept, and the run ended.
     pub(crate) fn poll(&mut self, streams: &mut Row) -> Progress {
         let Some(run) = &mut self.run else {

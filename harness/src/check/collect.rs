@@ -3,6 +3,8 @@
 //! COLLECT-1: a case passes only if every member of its group said so. Silence is a failure.
 //! COLLECT-2: no message of a rank can make the launcher panic, or count for another rank.
 
+use muster_comm::types::Collective;
+
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Wrong};
 use crate::report::model::{self, Detail, GroupCount, listed};
@@ -29,7 +31,15 @@ struct CaseState {
     answered: Vec<u32>,
     elapsed_us: u64,
     wrong: Vec<(u32, Wrong)>,
-    blamed: Vec<u32>,
+    probes: Vec<Probe>,
+}
+
+/// What came of a case when one member of the group stayed away.
+#[derive(Clone, Debug)]
+struct Probe {
+    absent: u32,
+    answers: usize,
+    wrong: bool,
 }
 
 /// Everything that the ranks of one matrix said.
@@ -80,6 +90,18 @@ impl Collector {
         self.ranks.iter().all(|rank| rank.done)
     }
 
+    /// Whether every rank is through its first barrier.
+    #[must_use]
+    pub fn all_joined(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.joined_us.is_some())
+    }
+
+    /// Whether a rank said that it cannot go on.
+    #[must_use]
+    pub fn has_failure(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.failed.is_some())
+    }
+
     /// The ranks that have neither finished nor said why they cannot.
     #[must_use]
     pub fn silent(&self) -> Vec<u32> {
@@ -113,7 +135,11 @@ impl Collector {
                     self.answer(rank, case, elapsed_us, result.wrong);
                 }
             }
-            Ok(RankMessage::Blame { case, ranks }) => self.blame(rank, case, &ranks),
+            Ok(RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            }) => self.probed(rank, case, absent, wrong),
             Err(error) => garble(state, &error),
         }
     }
@@ -141,17 +167,47 @@ impl Collector {
         self.answers += 1;
     }
 
-    fn blame(&mut self, rank: u32, number: u32, ranks: &[u32]) {
-        if !self.is_member(rank, number) {
+    fn probed(&mut self, rank: u32, number: u32, absent: u32, wrong: bool) {
+        if !self.is_member(rank, number) || !self.is_member(absent, number) || rank == absent {
             return;
         }
-        if let Some(case) = self.cases.get_mut(number as usize) {
-            for blamed in ranks {
-                if !case.blamed.contains(blamed) {
-                    case.blamed.push(*blamed);
-                }
+        let Some(case) = self.cases.get_mut(number as usize) else {
+            return;
+        };
+        match case.probes.iter_mut().find(|probe| probe.absent == absent) {
+            Some(probe) => {
+                probe.answers += 1;
+                probe.wrong |= wrong;
             }
+            None => case.probes.push(Probe {
+                absent,
+                answers: 1,
+                wrong,
+            }),
         }
+    }
+
+    /// The members without whom a case of this group came out right, where it stayed wrong without
+    /// others. An element of a sum is the work of all, so only this tells whose is false.
+    fn probed_culprits(&self, kind: usize, group: usize) -> Vec<u32> {
+        let mut culprits = Vec::new();
+        for (case, state) in self.catalogue.cases.iter().zip(&self.cases) {
+            if case.kind != kind
+                || case.group != group
+                || !state.probes.iter().any(|probe| probe.wrong)
+            {
+                continue;
+            }
+            let others = self.catalogue.members(case).len() - 1;
+            let cured = state
+                .probes
+                .iter()
+                .filter(|probe| !probe.wrong && probe.answers == others);
+            culprits.extend(cured.map(|probe| probe.absent));
+        }
+        culprits.sort_unstable();
+        culprits.dedup();
+        culprits
     }
 
     fn is_member(&self, rank: u32, number: u32) -> bool {
@@ -183,8 +239,14 @@ impl Collector {
             .zip(&self.cases)
             .map(|(case, state)| {
                 let members = self.catalogue.members(case);
-                let detail = detail(members, state);
                 let question = &case.question;
+                let mut detail = detail(members, state);
+                if let Some(detail) = &mut detail
+                    && detail.blamed.is_empty()
+                    && question.collective().is_some_and(Collective::reduces)
+                {
+                    detail.blamed = self.probed_culprits(case.kind, case.group);
+                }
                 model::Case {
                     matrix: matrix.to_owned(),
                     world_size,
@@ -200,6 +262,15 @@ impl Collector {
                 }
             })
             .collect()
+    }
+
+    /// The first case of a rank that it has not answered.
+    #[must_use]
+    pub fn next_case(&self, rank: u32) -> Option<u32> {
+        self.catalogue
+            .of_rank(rank)
+            .find(|number| self.cases[*number].answered.binary_search(&rank).is_err())
+            .and_then(|number| u32::try_from(number).ok())
     }
 
     /// What a case is about, for messages: `all_reduce f32[1000] on group tp [0, 1]`.
@@ -269,7 +340,6 @@ fn blamed(state: &CaseState) -> Vec<u32> {
         .iter()
         .map(|(_, wrong)| wrong.blamed.as_slice())
         .collect();
-    opinions.push(&state.blamed);
     opinions.retain(|opinion| !opinion.is_empty());
     let Some((first, others)) = opinions.split_first() else {
         return Vec::new();
@@ -363,19 +433,77 @@ mod tests {
             text: "out of place".to_owned(),
         };
         collector.take(1, &results([(1, Some(wrong))]));
-        let blame = RankMessage::Blame {
-            case: 1,
-            ranks: vec![1],
-        }
-        .encode()
-        .expect("encodes");
-        collector.take(0, &blame);
         let cases = collector.report("tp2", 4);
         let failed: Vec<_> = cases.iter().filter(|case| !case.passed).collect();
         assert_eq!(failed.len(), 1);
         let detail = failed[0].detail.as_ref().expect("a detail");
-        assert_eq!(detail.blamed, [1], "what all opinions have in common");
+        assert_eq!(detail.blamed, [0, 1]);
         assert_eq!((detail.seen_by, detail.first_wrong), (1, Some(4)));
+    }
+
+    #[test]
+    fn who_is_away_when_a_sum_comes_out_right_is_to_blame() {
+        let kinds = vec![KindGroups {
+            kind: "dp".to_owned(),
+            groups: vec![vec![4, 5, 6]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            7,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
+        let mut collector = Collector::new(catalogue, 7);
+        let number = collector
+            .catalogue
+            .cases
+            .iter()
+            .position(|case| case.question.collective() == Some(Collective::AllReduce))
+            .expect("a sum");
+        for rank in [4, 5, 6] {
+            let wrong = Wrong {
+                element: Some(1),
+                ..Wrong::default()
+            };
+            collector.take(rank, &results([(number, Some(wrong))]));
+        }
+        let case = u32::try_from(number).expect("few cases");
+        for (rank, absent, wrong) in [
+            (4, 5, true),
+            (6, 5, true),
+            (5, 4, true),
+            (6, 4, true),
+            (4, 6, false),
+        ] {
+            let probe = RankMessage::Probe {
+                case,
+                absent,
+                wrong,
+            };
+            collector.take(rank, &probe.encode().expect("encodes"));
+        }
+        let blamed = |collector: &Collector| {
+            collector.report("dp3", 7)[number]
+                .detail
+                .as_ref()
+                .expect("a detail")
+                .blamed
+                .clone()
+        };
+        assert_eq!(
+            blamed(&collector),
+            [0_u32; 0],
+            "rank 5 has not said what it saw without rank 6"
+        );
+        let probe = RankMessage::Probe {
+            case,
+            absent: 6,
+            wrong: false,
+        };
+        collector.take(5, &probe.encode().expect("encodes"));
+        assert_eq!(blamed(&collector), [6]);
     }
 
     #[test]

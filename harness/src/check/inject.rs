@@ -5,10 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use muster_comm::layout::Matrix;
 use muster_comm::types::{Collective, closest};
 use serde::{Deserialize, Serialize};
 
-use crate::matrix::{Matrix, WORLD_SIZE_MAX};
+use crate::check::job::WORLD_SIZE_MAX;
 
 /// How data is falsified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,16 +103,25 @@ impl FromStr for Inject {
                     })?);
                 }
                 "collective" => {
-                    collective = Some(value.parse::<Collective>().map_err(|error| {
+                    let call = value.parse::<Collective>().map_err(|error| {
                         wrong(format!(
                             "unknown collective {value:?}{}",
                             did_you_mean(error.suggestion())
                         ))
-                    })?);
+                    })?;
+                    if !can_be_falsified(call) {
+                        return Err(wrong(format!(
+                            "{call} carries no contribution that could be falsified"
+                        )));
+                    }
+                    collective = Some(call);
                 }
                 "matrix" => {
-                    let known: Matrix = value.parse().map_err(|error| wrong(format!("{error}")))?;
-                    matrix = Some(known.name);
+                    // The phases of presets are no matrices of their own; whether there is one of
+                    // this name is seen where all of them are known.
+                    let known = value.parse::<Matrix>();
+                    matrix =
+                        Some(known.map_or_else(|_| value.to_owned(), |known| known.to_string()));
                 }
                 other => {
                     let meant = closest(other, ["rank", "collective", "matrix"]);
@@ -132,6 +142,22 @@ impl FromStr for Inject {
     }
 }
 
+/// Whether faults can be planted in a call: in those that carry numbers of all members or a root.
+#[must_use]
+pub fn can_be_falsified(collective: Collective) -> bool {
+    !matches!(
+        collective,
+        Collective::AllGatherObject
+            | Collective::Barrier
+            | Collective::BroadcastObject
+            | Collective::GatherObject
+            | Collective::Recv
+            | Collective::ScatterObject
+            | Collective::Send
+            | Collective::SendRecvBatch
+    )
+}
+
 fn did_you_mean(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"))
 }
@@ -145,7 +171,7 @@ mod tests {
         for text in [
             "bitflip:rank=3",
             "swap-blocks:rank=0,collective=all_to_all",
-            "drop-contribution:rank=7,collective=all_reduce,matrix=tp2ep4",
+            "drop-contribution:rank=7,collective=all_reduce,matrix=tp2ep4@8",
         ] {
             let inject: Inject = text.parse().expect(text);
             assert_eq!(inject.to_string(), text);
@@ -164,7 +190,10 @@ mod tests {
                 "bitflip:rank=1,collective=all_redcue",
                 "did you mean all_reduce?",
             ),
-            ("bitflip:rank=1,matrix=xx", "unknown axis"),
+            (
+                "bitflip:rank=1,collective=barrier",
+                "barrier carries no contribution",
+            ),
         ] {
             let error = text.parse::<Inject>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

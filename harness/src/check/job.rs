@@ -2,11 +2,72 @@
 
 use std::time::Duration;
 
+use muster_comm::layout::{Layout, LayoutError};
 use muster_comm::types::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::check::inject::Inject;
-use crate::matrix::Matrix;
+
+/// Most ranks that one host is asked to start. A process a rank: more than this exhausts process
+/// and descriptor limits long before it proves anything that fewer ranks do not.
+pub const WORLD_SIZE_MAX: u32 = 1024;
+
+/// A layout by its sizes, with the name under which reports know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixSpec {
+    /// The name: `tp2ep4@8`, or `mindspeed-rl-12/train` for a phase of a preset.
+    pub name: String,
+    /// Number of ranks.
+    pub world_size: u32,
+    /// Tensor parallel size.
+    pub tp: u32,
+    /// Context parallel size.
+    pub cp: u32,
+    /// Pipeline parallel size.
+    pub pp: u32,
+    /// Expert parallel size.
+    pub ep: u32,
+    /// Expert tensor parallel size, where it is not that of `tp`.
+    pub etp: Option<u32>,
+    /// Order of the axes.
+    pub order: String,
+}
+
+impl MatrixSpec {
+    /// The sizes of a layout, under a name.
+    #[must_use]
+    pub fn of(name: impl Into<String>, layout: &Layout) -> Self {
+        let dims = layout.dims();
+        Self {
+            name: name.into(),
+            world_size: dims.world,
+            tp: dims.tp,
+            cp: dims.cp,
+            pp: dims.pp,
+            ep: dims.ep,
+            etp: layout.etp_given().then_some(dims.etp),
+            order: layout.order().to_owned(),
+        }
+    }
+
+    /// The layout.
+    ///
+    /// # Errors
+    /// The rule that the sizes break.
+    pub fn layout(&self) -> Result<Layout, LayoutError> {
+        let builder = Layout::builder()
+            .world(self.world_size)
+            .tp(self.tp)
+            .cp(self.cp)
+            .pp(self.pp)
+            .ep(self.ep)
+            .order(self.order.clone());
+        match self.etp {
+            Some(etp) => builder.etp(etp).build(),
+            None => builder.build(),
+        }
+    }
+}
 
 /// How bytes go between the ranks of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -36,9 +97,7 @@ impl Transport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The axes and the world size.
-    pub matrix: Matrix,
-    /// Order of the axes, where not the default one.
-    pub order: Option<String>,
+    pub matrix: MatrixSpec,
     /// Element types to check; the default choice where empty.
     pub dtypes: Vec<DType>,
     /// Numbers of elements to check; the default choice where empty.

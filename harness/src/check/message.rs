@@ -9,13 +9,6 @@ use serde::{Deserialize, Serialize};
 /// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RankMessage {
-    /// Who is to blame for a case that failed, found out after it.
-    Blame {
-        /// Number of the case.
-        case: u32,
-        /// World ranks.
-        ranks: Vec<u32>,
-    },
     /// All cases are done.
     Done,
     /// The rank cannot go on.
@@ -24,6 +17,15 @@ pub enum RankMessage {
     Joined {
         /// Microseconds since the process started.
         elapsed_us: u64,
+    },
+    /// A case that came out wrong was tried again while one member of the group stayed away.
+    Probe {
+        /// Number of the case.
+        case: u32,
+        /// World rank of the member that stayed away.
+        absent: u32,
+        /// Whether it came out wrong again.
+        wrong: bool,
     },
     /// Results of some cases.
     Results(Vec<CaseResult>),
@@ -119,9 +121,10 @@ mod tests {
     fn messages_survive_the_wire_and_garbage_does_not_pass() {
         let messages = [
             RankMessage::Done,
-            RankMessage::Blame {
+            RankMessage::Probe {
                 case: 3,
-                ranks: vec![1, 2],
+                absent: 2,
+                wrong: true,
             },
             RankMessage::Joined { elapsed_us: 5 },
             RankMessage::Failed(Failed {

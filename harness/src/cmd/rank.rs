@@ -1,9 +1,14 @@
 //! `muster __rank`: one rank of a matrix, started by the launcher.
 
 use clap::Args;
+use muster_comm::config::Environment;
+use muster_comm::sync::Clock;
+use muster_comm::world::World;
 
+use crate::check::job::Job;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::{joined, rank};
 use crate::world::tether;
 
 /// Options of a rank.
@@ -20,11 +25,28 @@ pub struct RankArgs {
 /// Runs one rank to its end.
 ///
 /// # Errors
-/// If the launcher is gone, or the job cannot be understood or done.
+/// If the launcher is gone, the job cannot be understood, or the ranks do not come together.
 pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
+    let started = Clock::now();
     tether::tie_to(args.launcher)?;
-    Err(Failure::internal(format!(
-        "nothing to do yet for {}",
-        args.job
-    )))
+    let job: Job = serde_json::from_str(&args.job)
+        .map_err(|error| Failure::usage(format!("the job cannot be read: {error}")))?;
+    let layout = job
+        .matrix
+        .layout()
+        .map_err(|error| Failure::usage(format!("matrix {}: {error}", job.matrix.name)))?;
+    let environment = Environment::capture();
+    let identity = joined::identity(&environment)?
+        .ok_or_else(|| Failure::usage("a rank is started by `muster verify`, not by hand"))?;
+    let options = joined::options(&environment, &identity, &job)?;
+    let world = World::join(options).map_err(|error| joined::bring_up_failure(&error))?;
+    let exit = rank::run(&world, &job, &layout, started, &mut |bytes| {
+        world.report(bytes)
+    });
+    if !matches!(exit, Exit::Ok | Exit::Data) {
+        return Ok(exit);
+    }
+    // What was wrong has been reported; this rank has done its work.
+    world.leave();
+    Ok(Exit::Ok)
 }

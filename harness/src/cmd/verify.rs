@@ -1,20 +1,33 @@
 //! `muster verify`: its options, and the order in which matrices run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use muster_comm::types::{DType, closest};
+use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
+use muster_comm::sync::Clock;
+use muster_comm::types::DType;
 
+use crate::backend::{self, Backend};
 use crate::check::inject::Inject;
-use crate::check::job::{Job, Transport};
+use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::matrix::Matrix;
 use crate::out;
+use crate::progress::Progress;
+use crate::report::model::Report;
+use crate::report::{json, table};
+use crate::run::{self, Finished, joined, local};
+use crate::world::signals::Interrupts;
 
 /// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
 /// ranks is 8 GiB, more than a machine without an accelerator should be asked for.
 const COUNT_MAX: usize = 1 << 26;
+/// Time that each call is given where neither option nor environment says.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+/// Seed of the inputs where neither option nor environment says.
+const SEED_DEFAULT: u64 = 1;
 /// Longest deadline that makes sense: longer ones are a hang by another name.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -31,11 +44,17 @@ const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub struct VerifyArgs {
     /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16; without any, the default ones
     ///
-    /// A name lists the axes (tp, cp, pp, dp, ep, etp) with their sizes. The world size is their
-    /// product, unless @WORLD says otherwise. Default: tp1 tp2 tp8 tp2ep4 tp2cp2ep2 tp2pp2dp2
-    /// tp3ep4 tp2ep8 ep16.
+    /// A name lists the axes (tp, cp, pp, dp, ep, etp) with their sizes. The world is the smallest
+    /// one that is legal, unless @WORLD says otherwise. Default: tp1@1 tp2@2 tp8@8 tp2ep4@8
+    /// tp2cp2ep2@8 tp2pp2dp2@8 tp3ep4@12 tp2ep8@16 ep16@16.
     #[arg(value_name = "MATRIX")]
-    matrices: Vec<String>,
+    matrices: Vec<Matrix>,
+
+    /// The layouts of a training stack, such as qwen3-30b-a3b-8; may be given more than once
+    ///
+    /// `muster groups --preset NAME` shows what is in one.
+    #[arg(long, value_name = "NAME", value_parser = parse_preset)]
+    preset: Vec<&'static Preset>,
 
     /// Order of the axes, the fastest changing first, as Megatron-LM's initialize_model_parallel takes it
     #[arg(long, value_name = "AXES")]
@@ -43,7 +62,7 @@ pub struct VerifyArgs {
 
     /// Expert tensor parallel size of every matrix that does not name one [default: as tp]
     #[arg(long, value_name = "N")]
-    etp: Option<u32>,
+    etp: Option<i64>,
 
     /// Element types to check, separated by commas [default: all twelve]
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_dtype)]
@@ -53,9 +72,9 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
-    deadline: Duration,
+    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    deadline: Option<Duration>,
 
     /// How bytes go between ranks of one host
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
@@ -75,20 +94,9 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
-    /// Seed of the inputs; the same seed gives the same data
-    #[arg(long, value_name = "N", default_value_t = 0x6d75_7374_6572)]
-    seed: u64,
-}
-
-/// What moves the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    /// HCCL where a device is found, the host otherwise
-    Auto,
-    /// The processors and memory of the host
-    Host,
-    /// HCCL on Ascend NPUs
-    Hccl,
+    /// Seed of the inputs; the same seed gives the same data [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 /// How a result is shown.
@@ -105,6 +113,7 @@ fn after_long_help() -> String {
         "Examples:\n  \
          muster verify                                    the default matrices\n  \
          muster verify tp2ep4 tp4@8                       two matrices\n  \
+         muster verify --preset mindspeed-rl-12           the layouts of a training stack\n  \
          muster verify tp2ep4@16 --etp 1 --format json    for a program to read\n  \
          muster verify tp8 --transport tcp --deadline 5s  TCP between ranks of this host\n  \
          muster verify tp2 --inject bitflip:rank=1        see what wrong data looks like (exit 40)\n  \
@@ -118,67 +127,257 @@ fn after_long_help() -> String {
 /// # Errors
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
-    let jobs = args.jobs()?;
-    for job in &jobs {
-        out::note(&format!("{job:?}"));
+    let environment = Environment::capture();
+    let identity = joined::identity(&environment)?;
+    let jobs = args.jobs(&environment)?;
+    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let interrupts = Arc::new(Interrupts::install()?);
+    let speaks = identity
+        .as_ref()
+        .is_none_or(|identity| identity.rank.0 == 0);
+    if speaks {
+        for line in line
+            .into_iter()
+            .chain(environment.warnings().iter().map(ToString::to_string))
+        {
+            out::note(&line);
+        }
     }
-    Err(Failure::internal("the ranks cannot be started yet"))
+    let mut run = Run {
+        args,
+        interrupts,
+        report: Report::new(
+            backend,
+            false,
+            jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed),
+        ),
+        started: Clock::now(),
+    };
+    match identity {
+        None => run.locally(&jobs),
+        Some(identity) => run.joined(&jobs, &environment, &identity),
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    args: &'a VerifyArgs,
+    interrupts: Arc<Interrupts>,
+    report: Report,
+    started: std::time::Instant,
+}
+
+impl Run<'_> {
+    /// Starts the ranks of one matrix after the other.
+    fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+        let progress = Progress::new();
+        for (place, (job, layout)) in jobs.iter().enumerate() {
+            if self.report.verdict.is_some() {
+                let reason = "not run after the failure before".to_owned();
+                self.report.matrices.push(run::skipped(job, layout, reason));
+                continue;
+            }
+            progress.begin(
+                &job.matrix.name,
+                job.matrix.world_size,
+                place + 1,
+                jobs.len(),
+            );
+            let finished = local::run(job, layout, &self.interrupts, &mut |so_far| {
+                progress.set(so_far.answers, so_far.expected);
+            })?;
+            if !finished.output.is_empty() {
+                progress.clear();
+            }
+            self.add(finished);
+        }
+        drop(progress);
+        self.publish()
+    }
+
+    /// Runs the matrices that fit the world in which this process is a rank.
+    fn joined(
+        &mut self,
+        jobs: &[(Job, Layout)],
+        environment: &Environment,
+        identity: &muster_comm::launch::Identity,
+    ) -> Result<Exit, Failure> {
+        let (fitting, others): (Vec<_>, Vec<_>) = jobs
+            .iter()
+            .cloned()
+            .partition(|(job, _)| job.matrix.world_size == identity.world_size);
+        if fitting.is_empty() {
+            let names: Vec<&str> = jobs
+                .iter()
+                .map(|(job, _)| job.matrix.name.as_str())
+                .collect();
+            return Err(Failure::usage(format!(
+                "{} started {} ranks, and none of the matrices has that many: {}",
+                identity.source.contract,
+                identity.world_size,
+                names.join(", ")
+            ))
+            .with_help(format!(
+                "name one with @{}, such as tp1@{0}",
+                identity.world_size
+            )));
+        }
+        let interrupts = Arc::clone(&self.interrupts);
+        let progress = Progress::new();
+        let total = fitting.len();
+        let mut shown = usize::MAX;
+        joined::run(
+            &fitting,
+            environment,
+            identity,
+            &interrupts,
+            &mut |place, so_far| {
+                if shown != place
+                    && let Some((job, _)) = fitting.get(place)
+                {
+                    progress.begin(&job.matrix.name, job.matrix.world_size, place + 1, total);
+                    shown = place;
+                }
+                progress.set(so_far.answers, so_far.expected);
+            },
+            &mut |all| {
+                progress.clear();
+                for finished in all {
+                    self.add(finished);
+                }
+                for (job, layout) in fitting.iter().skip(self.report.matrices.len()) {
+                    let reason = "not run after the failure before".to_owned();
+                    self.report.matrices.push(run::skipped(job, layout, reason));
+                }
+                for (job, layout) in &others {
+                    let reason = format!(
+                        "needs {} ranks, this job has {}",
+                        job.matrix.world_size, identity.world_size
+                    );
+                    self.report.matrices.push(run::skipped(job, layout, reason));
+                }
+                self.publish()
+            },
+        )
+    }
+
+    fn add(&mut self, finished: Finished) {
+        for line in &finished.output {
+            out::note(line);
+        }
+        self.report.matrices.push(finished.summary);
+        self.report.cases.extend(finished.cases);
+        self.report.verdict = self.report.verdict.take().or(finished.verdict);
+    }
+
+    /// Prints the result. Its class is that of the run, unless it could not be written.
+    fn publish(&mut self) -> Result<Exit, Failure> {
+        self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
+        self.report.close();
+        out::result(&match self.args.format {
+            Format::Json => json::render(&self.report)?,
+            Format::Table => table::render(&self.report),
+        })?;
+        Ok(self.report.exit())
+    }
 }
 
 impl VerifyArgs {
-    /// One job a matrix, in the order of the command line.
-    fn jobs(&self) -> Result<Vec<Job>, Failure> {
-        let matrices = self.matrices()?;
-        if let Some(etp) = self.etp
-            && etp == 0
-        {
-            return Err(Failure::usage("--etp is 0, allowed are 1 and more"));
-        }
-        self.check_injections(&matrices)?;
-        Ok(matrices
-            .into_iter()
-            .map(|matrix| Job {
-                matrix: self.with_etp(matrix),
-                order: self.order.clone(),
+    /// One job a matrix, in the order of the command line, each with its layout.
+    fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
+        let unreadable =
+            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
+        let deadline = match self.deadline {
+            Some(deadline) => deadline,
+            None => environment
+                .read(&DEADLINE_S)
+                .map_err(unreadable)?
+                .unwrap_or(DEADLINE_DEFAULT),
+        };
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => environment
+                .read(&SEED)
+                .map_err(unreadable)?
+                .unwrap_or(SEED_DEFAULT),
+        };
+        let specs = self.specs()?;
+        self.check_injections(&specs)?;
+        let job = |(matrix, layout): (MatrixSpec, Layout)| {
+            let job = Job {
+                matrix,
                 dtypes: self.dtypes.clone(),
                 counts: self.sizes.clone(),
-                deadline_ms: u64::try_from(self.deadline.as_millis()).unwrap_or(u64::MAX),
+                deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
                 transport: self.transport,
                 inject: self.inject.clone(),
-                seed: self.seed,
-            })
-            .collect())
+                seed,
+            };
+            (job, layout)
+        };
+        Ok(specs.into_iter().map(job).collect())
     }
 
-    fn matrices(&self) -> Result<Vec<Matrix>, Failure> {
-        if self.matrices.is_empty() {
-            return Ok(Matrix::defaults());
+    /// The matrices and presets that were chosen, or the default ones, with the options applied.
+    fn specs(&self) -> Result<Vec<(MatrixSpec, Layout)>, Failure> {
+        let mut layouts: Vec<(String, Layout)> = Vec::new();
+        for preset in &self.preset {
+            let illegal = |error| Failure::internal(format!("preset {}: {error}", preset.name));
+            for phase in preset.phases().map_err(illegal)? {
+                layouts.push((format!("{}/{}", preset.name, phase.name), phase.layout));
+            }
         }
-        self.matrices
-            .iter()
-            .map(|name| parse_matrix(name))
+        let defaults: Vec<Matrix> = if self.matrices.is_empty() && self.preset.is_empty() {
+            DEFAULT_MATRICES
+                .iter()
+                .filter_map(|name| name.parse().ok())
+                .collect()
+        } else {
+            Vec::new()
+        };
+        for matrix in self.matrices.iter().chain(&defaults) {
+            let illegal = |error| Failure::usage(format!("matrix {matrix}: {error}"));
+            layouts.push((matrix.to_string(), matrix.layout().map_err(illegal)?));
+        }
+        layouts
+            .into_iter()
+            .map(|(name, layout)| self.with_options(name, &layout))
             .collect()
     }
 
-    fn with_etp(&self, mut matrix: Matrix) -> Matrix {
-        if matrix.etp.is_none() {
-            matrix.etp = self.etp;
+    fn with_options(&self, name: String, layout: &Layout) -> Result<(MatrixSpec, Layout), Failure> {
+        let mut spec = MatrixSpec::of(name, layout);
+        if spec.world_size > WORLD_SIZE_MAX {
+            return Err(Failure::usage(format!(
+                "matrix {} asks for {} ranks, and verify starts a process on this host for each: \
+                 at most {WORLD_SIZE_MAX}",
+                spec.name, spec.world_size
+            ))
+            .with_help("`muster groups` shows the groups of any world without starting anything"));
         }
-        matrix
+        if let (Some(etp), None) = (self.etp, spec.etp) {
+            spec.etp = Some(u32::try_from(etp).map_err(|_| {
+                Failure::usage(format!("--etp is {etp}, allowed are 1 to {WORLD_SIZE_MAX}"))
+            })?);
+        }
+        if let Some(order) = &self.order {
+            spec.order.clone_from(order);
+        }
+        let layout = spec
+            .layout()
+            .map_err(|error| Failure::usage(format!("matrix {}: {error}", spec.name)))?;
+        Ok((spec, layout))
     }
 
     /// A fault that can never strike would make a pass look like proof.
-    fn check_injections(&self, matrices: &[Matrix]) -> Result<(), Failure> {
+    fn check_injections(&self, specs: &[(MatrixSpec, Layout)]) -> Result<(), Failure> {
         for inject in &self.inject {
-            let strikes = matrices.iter().any(|matrix| {
-                inject.rank < matrix.world_size
-                    && inject
-                        .matrix
-                        .as_ref()
-                        .is_none_or(|name| *name == matrix.name)
+            let strikes = specs.iter().any(|(spec, _)| {
+                inject.rank < spec.world_size
+                    && inject.matrix.as_ref().is_none_or(|name| *name == spec.name)
             });
             if !strikes {
-                let names: Vec<&str> = matrices.iter().map(|matrix| matrix.name.as_str()).collect();
+                let names: Vec<&str> = specs.iter().map(|(spec, _)| spec.name.as_str()).collect();
                 return Err(Failure::usage(format!(
                     "the fault {inject} strikes no rank of the matrices chosen: {}",
                     names.join(", ")
@@ -190,20 +389,11 @@ impl VerifyArgs {
     }
 }
 
-fn parse_matrix(name: &str) -> Result<Matrix, Failure> {
-    name.parse::<Matrix>().map_err(|error| {
-        let defaults = Matrix::defaults();
-        let near = closest(
-            &name.to_ascii_lowercase(),
-            defaults.iter().map(|matrix| matrix.name.as_str()),
-        )
-        .map(|near| format!("did you mean {near}? "))
-        .filter(|_| !error.help().starts_with("did you mean"));
-        Failure::usage(error.to_string()).with_help(format!(
-            "{}{}",
-            near.unwrap_or_default(),
-            error.help()
-        ))
+fn parse_preset(name: &str) -> Result<&'static Preset, String> {
+    Preset::find(name).map_err(|error| {
+        let meant = Preset::closest(name)
+            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        format!("{error}{meant}")
     })
 }
 
@@ -267,18 +457,5 @@ mod tests {
         ] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn an_unknown_matrix_is_answered_with_one_that_was_meant() {
-        let failure = parse_matrix("tp2pe4").expect_err("no such axis");
-        assert_eq!(failure.exit, Exit::Usage);
-        assert!(
-            failure
-                .help
-                .as_deref()
-                .is_some_and(|help| help.contains("did you mean")),
-            "{failure:?}"
-        );
     }
 }

@@ -71,6 +71,17 @@ impl Capture {
                 .to_owned(),
         )
     }
+
+    /// What the rank said last about why it gave up, if it did: the line of its own `error:`.
+    #[must_use]
+    pub fn error_text(&self) -> Option<String> {
+        let lines = self.lines();
+        let error = lines
+            .iter()
+            .rev()
+            .find_map(|line| line.strip_prefix("error: "));
+        error.map(str::to_owned)
+    }
 }
 
 fn lines_of(bytes: &[u8]) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use muster_comm::sync::Deadline;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -285,17 +286,19 @@ fn start_one(spawn: &Spawn<'_>, rank: u32) -> std::io::Result<(RankProcess, File
         .args(spawn.args)
         .envs(spawn.env.iter().map(|(name, value)| (name, value)))
         .envs(identity(rank, spawn.world_size))
-        // The secret comes as standard input: no descriptor needs to be inheritable, and after the
-        // secret there is nothing to read, as a rank should find it.
-        .env("MUSTER_SECRET_FD", "0")
-        .stdin(Stdio::from(secret_reader))
+        .env("MUSTER_SECRET_FD", secret_reader.as_raw_fd().to_string())
+        .stdin(Stdio::null())
         .stdout(Stdio::from(output_writer))
         .stderr(Stdio::from(output_twin))
         // Ctrl-C on the terminal reaches the launcher alone, which then ends the ranks in order.
         .process_group(0);
     let flags = fcntl_getfl(&output)?;
     fcntl_setfl(&output, flags | OFlags::NONBLOCK)?;
-    let mut child = command.spawn()?;
+    // Inheritable for this one start; nothing else in the launcher starts processes.
+    fcntl_setfd(&secret_reader, FdFlags::empty())?;
+    let spawned = command.spawn();
+    drop(secret_reader);
+    let mut child = spawned?;
     // Our copies of the write ends close here, so that the pipe ends with the rank.
     drop(command);
     let pid = Pid::from_child(&child);
@@ -380,7 +383,7 @@ mod tests {
     #[test]
     fn each_rank_knows_who_it_is_and_gets_the_secret_through_its_pipe() {
         let mut ranks = shell(
-            "echo rank $MUSTER_RANK of $MUSTER_WORLD_SIZE, $EXTRA; cat <&$MUSTER_SECRET_FD; echo; echo oops >&2; exit $MUSTER_RANK",
+            "echo rank $MUSTER_RANK of $MUSTER_WORLD_SIZE, $EXTRA; cat /dev/fd/$MUSTER_SECRET_FD; echo; echo oops >&2; exit $MUSTER_RANK",
             3,
         );
         assert_eq!(

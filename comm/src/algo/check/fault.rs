@@ -143,6 +143,9 @@ pub enum FaultKind {
         /// The first element in question.
         element: usize,
     },
+    /// The problem holds what one rank knows, and a proof is about all of them.
+    #[error("only the counts of this rank are known, so the plans of all cannot be checked")]
+    PartialCounts,
     /// A plan for every rank is wanted.
     #[error("{got} plans for {n} ranks")]
     PlanCount {

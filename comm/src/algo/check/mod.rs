@@ -27,6 +27,7 @@ pub use super::schedule::{At, Wait};
 use super::plan::{Links, Plan};
 use super::problem::Problem;
 use super::schedule::{self, Matching, Mismatch, Stop};
+use super::shape::Matrix;
 use rules::Map;
 use run::Symbols;
 
@@ -109,6 +110,9 @@ fn check_calls(problem: &Problem, plans: &[Plan], in_place: bool) -> Result<Proo
 /// there are barriers between them.
 fn check_shape(problem: &Problem, plans: &[Plan]) -> Result<(), Fault> {
     let n = problem.n();
+    if let Some(own) = problem.matrix().and_then(Matrix::owner) {
+        return Err(of_rank(own, FaultKind::PartialCounts));
+    }
     if plans.len() != n {
         let got = plans.len();
         return Err(of_rank(got.min(n - 1), FaultKind::PlanCount { got, n }));

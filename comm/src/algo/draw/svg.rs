@@ -16,14 +16,15 @@ const MARGIN: usize = 90;
 /// Space above the first round.
 const HEAD: usize = 64;
 
+/// Colours stand in plain rules, not in variables, which many viewers do not know.
 const STYLE: &str = "\
-:root{--ink:#1b1f24;--faint:#d0d7de;--band:#f6f8fa;--send:#0a58ca;--reduce:#b3470c;--page:#fff}\
-@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--faint:#3d444d;--band:#151b23;\
---send:#6cb0ff;--reduce:#ff9d5c;--page:#0d1117}}\
-text{font:12px sans-serif;fill:var(--ink)}.title{font-size:15px;font-weight:bold}\
-.label{font-size:10px}.page{fill:var(--page)}.band{fill:var(--band)}.rank{stroke:var(--faint)}\
-.move{stroke:var(--send);fill:none}.reduce{stroke:var(--reduce);fill:none}\
-.pull{stroke-dasharray:4 3}.head-move{fill:var(--send)}.head-reduce{fill:var(--reduce)}";
+text{font:12px sans-serif;fill:#1b1f24}.title{font-size:15px;font-weight:bold}\
+.label{font-size:10px}.page{fill:#fff}.band{fill:#f3f5f8}.rank{stroke:#c9d1d9}\
+.move{stroke:#0a58ca;fill:none}.reduce{stroke:#b3470c;fill:none}.pull{stroke-dasharray:4 3}\
+.head-move{fill:#0a58ca}.head-reduce{fill:#b3470c}\
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}.band{fill:#151b23}\
+.rank{stroke:#3d444d}.move{stroke:#6cb0ff}.reduce{stroke:#ff9d5c}.head-move{fill:#6cb0ff}\
+.head-reduce{fill:#ff9d5c}}";
 
 /// The picture, with a title. Blue arrows move elements, orange ones reduce them; dashed arrows
 /// are reads of the source's memory.

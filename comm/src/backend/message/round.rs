@@ -64,10 +64,12 @@ impl Sending {
     }
 
     fn wait(&self) -> Wait {
+        let through = self.staged_bytes - self.staged.len();
+        let staged_payload = through.saturating_sub(FRAME_BYTES);
         Wait {
             peer: self.peer,
             direction: Direction::Send,
-            bytes_done: self.sent as u64,
+            bytes_done: (staged_payload + self.sent - self.direct_from) as u64,
             bytes: self.bytes as u64,
         }
     }

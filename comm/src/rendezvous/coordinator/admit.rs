@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use super::conn::{Proving, Seals, Stage};
-use super::engine::{Ended, Engine};
+use super::engine::Engine;
 use super::job::{Phase, Verdict};
+use super::parting::Ended;
 use super::{CoordinatorEvent, Refusal};
 use crate::rendezvous::card::DownReason;
 use crate::rendezvous::error::RendezvousError;
@@ -174,7 +175,7 @@ impl Engine {
             return false;
         };
         self.refuse(token, Refusal::Crowded);
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
         true
     }
 
@@ -187,7 +188,7 @@ impl Engine {
         if !is_drained {
             self.refuse(token, Refusal::Slow);
         }
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
     }
 
     /// A connection that does not speak the protocol.
@@ -199,11 +200,11 @@ impl Engine {
         if is_rank {
             let what = what.to_owned();
             let reason = DownReason::ProtocolBroken { what };
-            self.ended.push((token, Ended::Lost(reason)));
+            self.end(token, Ended::Lost(reason));
             return;
         }
         self.refuse(token, Refusal::Malformed);
-        self.ended.push((token, Ended::Quietly));
+        self.end(token, Ended::Quietly);
     }
 
     /// Counts a refusal, and tells the owner now and then.

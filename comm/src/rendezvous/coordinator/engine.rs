@@ -1,8 +1,9 @@
 //! The coordinator's event loop: sockets, time and the owner's commands on one side, the rules of
 //! `job` and `rounds` on the other. One thread, no locks, nothing blocks but the poll itself.
 //!
-//! - `ENGINE-1`: whatever a connection does ends in its own entry of `ended`; connections are
-//!   removed in one place (`settle`), so that telling others about a loss cannot recurse.
+//! - `ENGINE-1`: a connection that is over gets an entry in `ended`, and nothing it says after that
+//!   is served. Connections are removed in one place (`settle`), so that telling others about a loss
+//!   cannot recurse.
 //! - `ENGINE-2`: bytes are read before a death is believed: a goodbye that is already here wins.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +17,12 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::conn::{Conn, Read, Stage};
 use super::job::{Job, Phase};
+use super::parting::{Ended, Held};
 use super::rounds::Rounds;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::limits::{
-    DRAIN_MAX, HANDSHAKE_WAIT, OWNER_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX,
-};
+use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
 use crate::rendezvous::secret::Secret;
 use crate::rendezvous::wire::{Body, ToSession};
 use crate::sync::{Clock, Deadline};
@@ -74,13 +74,6 @@ pub(super) struct Channels {
     pub(super) counters: Arc<Counters>,
 }
 
-/// A rank whose death waits for the owner's word on how it died.
-struct Held {
-    rank: Rank,
-    reason: DownReason,
-    until: Instant,
-}
-
 /// The loop's state. What it does with frames is in `serve`, with strangers in `admit`.
 pub(super) struct Engine {
     pub(super) io: Channels,
@@ -96,10 +89,12 @@ pub(super) struct Engine {
     pub(super) unproved: BTreeSet<u64>,
     pub(super) strangers_max: usize,
     pub(super) notices: super::admit::Notices,
-    /// Connections that are over, and how.
-    pub(super) ended: Vec<(u64, Ended)>,
-    held: Vec<Held>,
-    owner_knows_exits: bool,
+    /// Connections that are over, and how (`ENGINE-1`).
+    pub(super) ended: BTreeMap<u64, Ended>,
+    /// Ranks whose goodbye the others have not been told of yet.
+    pub(super) leaving: Vec<Rank>,
+    pub(super) held: Vec<Held>,
+    pub(super) owner_knows_exits: bool,
     arrival: Deadline,
     next_token: u64,
     next_progress: Instant,
@@ -107,15 +102,8 @@ pub(super) struct Engine {
     accept_after: Option<Instant>,
     scratch: Vec<u8>,
     stop_by: Option<Instant>,
-}
-
-/// How a connection ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// It served its purpose, or was dropped on purpose; nobody need be told.
-    Quietly,
-    /// A rank's connection, without a goodbye.
-    Lost(DownReason),
+    /// Stop once no rank is left, or then.
+    finish_by: Option<Deadline>,
 }
 
 impl Engine {
@@ -132,7 +120,8 @@ impl Engine {
             unproved: BTreeSet::new(),
             strangers_max,
             notices: super::admit::Notices::default(),
-            ended: Vec::new(),
+            ended: BTreeMap::new(),
+            leaving: Vec::new(),
             held: Vec::new(),
             owner_knows_exits: options.owner_knows_exits,
             arrival: Deadline::after(options.deadline),
@@ -141,6 +130,7 @@ impl Engine {
             accept_after: None,
             scratch: vec![0; SCRATCH_BYTES],
             stop_by: None,
+            finish_by: None,
         }
     }
 
@@ -169,6 +159,7 @@ impl Engine {
             self.obey();
             self.settle();
             self.tick();
+            self.tell_left();
             self.settle();
             if self.is_over() {
                 return;
@@ -184,6 +175,7 @@ impl Engine {
             || self.rounds.is_any_open()
             || self.accept_after.is_some()
             || self.stop_by.is_some()
+            || self.finish_by.is_some()
             || self.conns.values().any(|conn| conn.until.is_some());
         if is_hurried {
             return TICK;
@@ -284,6 +276,9 @@ impl Engine {
     /// there.
     fn take_in(&mut self, token: u64) -> bool {
         for _ in 0..READS_PER_TURN {
+            if self.ended.contains_key(&token) {
+                return false;
+            }
             let Some(conn) = self.conns.get_mut(&token) else {
                 return false;
             };
@@ -295,7 +290,7 @@ impl Engine {
                     return false;
                 }
                 Err(error) => {
-                    self.ended.push((token, Ended::Lost(broken_off(&error))));
+                    self.end(token, Ended::Lost(broken_off(&error)));
                     return false;
                 }
             }
@@ -303,8 +298,20 @@ impl Engine {
         true
     }
 
+    /// Reads everything that is there, however much.
+    pub(super) fn take_in_rest(&mut self, token: u64) {
+        for _ in 0..LAST_TURNS {
+            if !self.take_in(token) {
+                return;
+            }
+        }
+    }
+
     fn frames(&mut self, token: u64) {
-        while let Some(conn) = self.conns.get_mut(&token) {
+        while !self.ended.contains_key(&token) {
+            let Some(conn) = self.conns.get_mut(&token) else {
+                return;
+            };
             match conn.frame() {
                 Ok(None) => return,
                 Ok(Some(body)) => self.serve(token, body),
@@ -329,7 +336,7 @@ impl Engine {
         if conn.is_stranger() {
             self.count(&self.io.counters.hung_up);
         }
-        self.ended.push((token, Ended::Lost(reason)));
+        self.end(token, Ended::Lost(reason));
     }
 
     /// Writes what a connection takes, and watches for room if that was not everything.
@@ -340,7 +347,7 @@ impl Engine {
         let is_written = match conn.flush() {
             Ok(is_written) => is_written,
             Err(error) => {
-                self.ended.push((token, Ended::Lost(broken_off(&error))));
+                self.end(token, Ended::Unwritable(broken_off(&error)));
                 return;
             }
         };
@@ -361,7 +368,7 @@ impl Engine {
             let reason = DownReason::NotReading {
                 bytes_queued: queued as u64,
             };
-            self.ended.push((token, Ended::Lost(reason)));
+            self.end(token, Ended::Lost(reason));
         }
     }
 
@@ -391,139 +398,30 @@ impl Engine {
         }
     }
 
-    /// Removes connections that are over and tells whoever needs to know (`ENGINE-1`).
-    fn settle(&mut self) {
-        while let Some((token, how)) = self.ended.pop() {
-            let Some(conn) = self.conns.remove(&token) else {
-                continue;
-            };
-            self.silent.remove(&token);
-            self.unproved.remove(&token);
-            // Closing it takes it off the poller as well, but only if no child holds a copy.
-            let _ = epoll::delete(&self.io.poller, &conn.stream);
-            let Stage::Joined(rank) = conn.stage else {
-                continue;
-            };
-            self.ranks[rank.index()] = None;
-            if let Ended::Lost(reason) = how {
-                self.lose(rank, reason);
-            }
-        }
-    }
-
-    /// A rank's connection ended without a goodbye.
-    fn lose(&mut self, rank: Rank, reason: DownReason) {
-        if self.job.is_gone(rank) || matches!(self.job.phase(), Phase::Failed(_)) {
-            return;
-        }
-        self.emit(CoordinatorEvent::Lost {
-            rank,
-            reason: reason.clone(),
-        });
-        if self.owner_knows_exits && reason == DownReason::HungUp {
-            self.held.push(Held {
-                rank,
-                reason,
-                until: Clock::now() + OWNER_WAIT,
-            });
-        } else {
-            self.announce_down(rank, reason);
-        }
-    }
-
-    /// Tells everybody that a rank is down; once (`RDV-4`).
-    fn announce_down(&mut self, rank: Rank, reason: DownReason) {
-        let error = self.job.down(rank, reason.clone());
-        match self.job.phase() {
-            Phase::Failed(_) => {}
-            Phase::Gathering => {
-                if !self.job.is_gone(rank) {
-                    self.fail(error);
-                }
-            }
-            Phase::Ready { .. } => {
-                if self.job.set_gone(rank) {
-                    self.tell_all(&ToSession::Down { rank, reason }, Some(rank));
-                    self.end_rounds(&error);
-                }
-            }
-        }
-    }
-
-    /// Ends the bring-up for everybody, for one reason.
-    pub(super) fn fail(&mut self, error: RendezvousError) {
-        self.job.set_failed(error.clone());
-        let message = ToSession::Failed {
-            error: error.clone(),
-        };
-        let body = Body::new(&message);
-        let tokens: Vec<u64> = self.ranks.iter_mut().filter_map(Option::take).collect();
-        for token in tokens {
-            self.dismiss(token, &body);
-        }
-        self.emit(CoordinatorEvent::Failed(error));
-    }
-
-    /// Says one last thing to a connection and reads no further from it.
-    pub(super) fn dismiss(&mut self, token: u64, last: &Body) {
-        if let Some(conn) = self.conns.get_mut(&token) {
-            conn.queue(last);
-            self.drain(token);
-        }
-    }
-
-    /// Lets a connection read what is queued for it, then closes it.
-    pub(super) fn drain(&mut self, token: u64) {
-        self.silent.remove(&token);
-        self.unproved.remove(&token);
-        if let Some(conn) = self.conns.get_mut(&token) {
-            conn.stage = Stage::Draining;
-            conn.until = Some(Clock::now() + HANDSHAKE_WAIT);
-            self.flush(token);
-        }
-    }
-
     fn obey(&mut self) {
         while let Ok(command) = self.io.commands.try_recv() {
             match command {
                 Command::Broadcast(bytes) => {
                     self.tell_all(&ToSession::Message { bytes }, None);
                 }
+                Command::Finish(deadline) => self.finish_by = Some(deadline),
                 Command::RankDown(rank, reason) => self.obey_rank_down(rank, reason),
-                Command::Shutdown => self.stop_by = Some(Clock::now() + DRAIN_MAX),
+                Command::Shutdown => self.finish_by = Some(Deadline::after(Duration::ZERO)),
             }
             self.settle();
         }
-    }
-
-    fn obey_rank_down(&mut self, rank: Rank, reason: DownReason) {
-        if rank.0 >= self.job.world_size() {
-            return;
-        }
-        if let Some(token) = self.ranks[rank.index()] {
-            // What it said before it died is in the socket: a goodbye wins (`ENGINE-2`).
-            for _ in 0..LAST_TURNS {
-                if !self.take_in(token) {
-                    break;
-                }
-            }
-            // Taken from the end: an end that was seen while reading is not news either.
-            self.ended.push((token, Ended::Quietly));
-            self.settle();
-        }
-        self.held.retain(|held| held.rank != rank);
-        self.announce_down(rank, reason);
     }
 
     fn tick(&mut self) {
         let now = Clock::now();
         self.resume_accepting(now);
         self.expire_connections(now);
-        let due = |held: &mut Held| held.until <= now;
-        let due: Vec<Held> = self.held.extract_if(.., due).collect();
-        for held in due {
-            self.announce_down(held.rank, held.reason);
+        let is_finished =
+            |finish_by: Deadline| finish_by.passed() || self.ranks.iter().all(Option::is_none);
+        if self.stop_by.is_none() && self.finish_by.is_some_and(is_finished) {
+            self.stop_by = Some(now + DRAIN_MAX);
         }
+        self.tell_held(now);
         if self.rounds.is_any_open() {
             let failures = self.rounds.expire(self.now_ms());
             self.tell_failures(failures);

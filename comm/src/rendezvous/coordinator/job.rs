@@ -362,3 +362,109 @@ fn broken(what: &str) -> RendezvousError {
         what: what.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rendezvous::wire::encode_introduction;
+
+    fn job(world_size: u32) -> Job {
+        Job::new("job".to_owned(), 0, "build".to_owned(), world_size)
+    }
+
+    fn introduction(rank: i64, world_size: i64) -> Introduction {
+        Introduction {
+            protocol: PROTOCOL,
+            build: "build".to_owned(),
+            rank,
+            world_size,
+            source: "test".to_owned(),
+            host: "n1".to_owned(),
+            pid: 1,
+        }
+    }
+
+    fn introduce(job: &mut Job, introduction: &Introduction) -> Verdict {
+        job.introduce(
+            &encode_introduction(introduction, &Card::default()).bytes,
+            5,
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_introduction_hurts_a_job(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut job = job(3);
+            let verdict = job.introduce(&bytes, 0);
+            prop_assert!(!matches!(verdict, Verdict::Joined(_)), "{:?}", verdict);
+            prop_assert_eq!(introduce(&mut job, &introduction(1, 3)), Verdict::Joined(Rank(1)));
+        }
+
+        #[test]
+        fn a_world_is_complete_exactly_when_every_rank_came_once(
+            order in proptest::collection::vec(0..6i64, 0..12)
+        ) {
+            let mut job = job(6);
+            let mut came = std::collections::BTreeSet::new();
+            for rank in order {
+                let verdict = introduce(&mut job, &introduction(rank, 6));
+                let is_new = came.insert(rank);
+                prop_assert_eq!(matches!(verdict, Verdict::Joined(_)), is_new);
+                prop_assert_eq!(job.is_complete(), came.len() == 6);
+                prop_assert_eq!(job.missing_count(), 6 - came.len());
+            }
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_named_even_though_its_card_cannot_be_read() {
+        let mut job = job(2);
+        let stranger = Introduction {
+            protocol: PROTOCOL + 1,
+            build: "next".to_owned(),
+            ..introduction(1, 2)
+        };
+        let mut bytes = encode_introduction(&stranger, &Card::default())
+            .bytes
+            .to_vec();
+        bytes.truncate(bytes.len() - 3);
+        let Verdict::Fatal(error) = job.introduce(&bytes, 0) else {
+            panic!("a rank of this job that cannot be understood ends the bring-up");
+        };
+        let text = error.to_string();
+        assert!(text.contains("speaks version 2 (\"next\")"), "{text}");
+        assert!(text.ends_with("speaks version 1"), "{text}");
+    }
+
+    #[test]
+    fn a_rank_is_gone_once() {
+        let mut job = job(3);
+        introduce(&mut job, &introduction(0, 3));
+        assert!(job.set_gone(Rank(0)));
+        assert!(!job.set_gone(Rank(0)));
+        assert!(job.set_gone(Rank(1)), "it never joined, and will not");
+        assert!(!job.set_gone(Rank(1)));
+        assert!(!job.set_gone(Rank(3)), "there is no such rank");
+        assert!(!job.is_gone(Rank(2)));
+    }
+
+    #[test]
+    fn progress_names_the_first_missing_ranks_and_counts_the_rest() {
+        let mut job = job(100);
+        introduce(&mut job, &introduction(1, 100));
+        let ToSession::Progress {
+            missing,
+            missing_more,
+        } = job.progress()
+        else {
+            panic!("progress is progress");
+        };
+        assert_eq!(missing.len(), PROGRESS_RANKS_MAX);
+        assert_eq!(missing[..2], [Rank(0), Rank(2)]);
+        assert_eq!(missing_more, 67);
+    }
+}

@@ -9,6 +9,7 @@ mod engine;
 mod job;
 mod listen;
 mod owner;
+mod parting;
 mod rounds;
 mod serve;
 
@@ -200,6 +201,7 @@ impl Counters {
 
 enum Command {
     Broadcast(Vec<u8>),
+    Finish(Deadline),
     RankDown(Rank, DownReason),
     Shutdown,
 }
@@ -364,12 +366,23 @@ impl Coordinator {
         self.stop();
     }
 
+    /// Waits until every rank has left or is down, then ends as [`Self::shutdown`] does; at
+    /// `deadline` in any case. For a coordinator in rank 0: the others may still be saying goodbye
+    /// when rank 0 has done so.
+    pub fn finish(mut self, deadline: Deadline) {
+        self.end(Command::Finish(deadline));
+    }
+
     fn stop(&mut self) {
+        self.end(Command::Shutdown);
+    }
+
+    fn end(&mut self, command: Command) {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        self.command(Command::Shutdown);
-        // The loop ends within DRAIN_MAX of the command. A panic in it was reported by the hook;
+        self.command(command);
+        // The loop ends within DRAIN_MAX of the command or of its deadline. A panic in it was reported by the hook;
         // there is nothing to add here, and a destructor does not panic.
         let _ = thread.join();
     }

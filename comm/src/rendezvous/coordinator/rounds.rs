@@ -186,3 +186,110 @@ impl Rounds {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn part(rank: usize) -> Vec<u8> {
+        vec![u8::try_from(rank).unwrap(); rank]
+    }
+
+    fn contribute(rounds: &mut Rounds, rank: usize, round: &str, now_ms: u64) -> Contribution {
+        let (name, bytes) = (round.to_owned(), part(rank));
+        rounds.contribute(Rank::from_index(rank), name, 100, bytes, now_ms)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_last_to_come_completes_a_round_whatever_the_order(
+            order in Just((0..9usize).collect::<Vec<_>>()).prop_shuffle()
+        ) {
+            let mut rounds = Rounds::new(9);
+            for rank in &order[..8] {
+                prop_assert_eq!(contribute(&mut rounds, *rank, "r", 0), Contribution::Waiting);
+            }
+            let parts = (0..9).map(|rank| Part(part(rank))).collect();
+            let last = contribute(&mut rounds, order[8], "r", 0);
+            prop_assert_eq!(last, Contribution::Complete(parts));
+            prop_assert!(!rounds.is_any_open());
+        }
+    }
+
+    #[test]
+    fn a_round_expires_at_the_earliest_budget_and_names_who_is_missing() {
+        let mut rounds = Rounds::new(3);
+        contribute(&mut rounds, 2, "r", 50);
+        contribute(&mut rounds, 0, "r", 60);
+        assert_eq!(rounds.expire(149), []);
+        let error = RendezvousError::RoundMissing {
+            round: "r".to_owned(),
+            missing: vec![Rank(1)],
+            world_size: 3,
+            waited_ms: 100,
+        };
+        let failure = |waiting: &[u32]| Failure {
+            round: "r".to_owned(),
+            waiting: waiting.iter().map(|rank| Rank(*rank)).collect(),
+            error: error.clone(),
+        };
+        assert_eq!(rounds.expire(150), [failure(&[0, 2])]);
+        assert_eq!(rounds.expire(1000), []);
+        let late = contribute(&mut rounds, 1, "r", 2000);
+        assert_eq!(late, Contribution::Failed(failure(&[1])));
+    }
+
+    #[test]
+    fn once_a_rank_is_gone_no_round_begins() {
+        let mut rounds = Rounds::new(2);
+        contribute(&mut rounds, 0, "r", 0);
+        let error = RendezvousError::RankLeft { rank: Rank(1) };
+        assert_eq!(rounds.end(&error).len(), 1);
+        for round in ["r", "s"] {
+            let outcome = contribute(&mut rounds, 0, round, 0);
+            assert!(matches!(outcome, Contribution::Failed(failure) if failure.error == error));
+        }
+    }
+
+    #[test]
+    fn rounds_have_limits_in_number_bytes_and_name() {
+        let mut rounds = Rounds::new(100);
+        for round in 0..ROUNDS_MAX {
+            let outcome = contribute(&mut rounds, 0, &round.to_string(), 0);
+            assert_eq!(outcome, Contribution::Waiting);
+        }
+        let outcome = contribute(&mut rounds, 0, "one more", 0);
+        assert!(matches!(outcome, Contribution::Failed(_)), "{outcome:?}");
+        assert_eq!(contribute(&mut rounds, 1, "0", 0), Contribution::Waiting);
+        let twice = contribute(&mut rounds, 1, "0", 0);
+        assert!(matches!(twice, Contribution::Broken(_)), "{twice:?}");
+        let name = "n".repeat(NAME_BYTES_MAX + 1);
+        let overlong = contribute(&mut rounds, 0, &name, 0);
+        assert!(matches!(overlong, Contribution::Broken(_)), "{overlong:?}");
+
+        let mut rounds = Rounds::new(100);
+        let mut outcomes = (0..49).map(|rank| {
+            let bytes = vec![0; 1024 * 1024];
+            rounds.contribute(Rank(rank), "big".to_owned(), 100, bytes, 0)
+        });
+        assert!(
+            outcomes
+                .by_ref()
+                .take(48)
+                .all(|outcome| outcome == Contribution::Waiting)
+        );
+        let Some(Contribution::Failed(failure)) = outcomes.next() else {
+            panic!("48 MiB are the limit");
+        };
+        assert!(
+            matches!(failure.error, RendezvousError::TooLarge { .. }),
+            "{}",
+            failure.error
+        );
+        assert_eq!(failure.waiting.len(), 49);
+    }
+}

@@ -90,9 +90,17 @@ impl Engine {
         self.ranks[rank.index()] = None;
         self.drain(token);
         if self.job.set_gone(rank) {
-            self.tell_all(&ToSession::Left { rank }, None);
+            self.leaving.push(rank);
             self.end_rounds(&super::admit::left(rank));
             self.emit(CoordinatorEvent::Left { rank });
+        }
+    }
+
+    /// Tells those who stay about the goodbyes of this turn.
+    pub(super) fn tell_left(&mut self) {
+        if !self.leaving.is_empty() {
+            let ranks = std::mem::take(&mut self.leaving);
+            self.tell_all(&ToSession::Left { ranks }, None);
         }
     }
 
@@ -116,7 +124,7 @@ impl Engine {
         }
     }
 
-    fn report(&mut self, rank: Rank, bytes: Vec<u8>) {
+    fn report(&self, rank: Rank, bytes: Vec<u8>) {
         let counters = &self.io.counters;
         let more = bytes.len() as u64;
         // Relaxed: a budget; the channel orders the report itself.

@@ -235,8 +235,8 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    fn say(&mut self, body: &[u8]) -> Result<(), Miss> {
-        super::write(&mut self.stream, &plain_frame(body), self.deadline).map_err(Miss::Peer)
+    fn say(&self, body: &[u8]) -> Result<(), Miss> {
+        super::write(&self.stream, &plain_frame(body), self.deadline).map_err(Miss::Peer)
     }
 
     /// The next frame, within [`SILENCE_MAX`] and the deadline.

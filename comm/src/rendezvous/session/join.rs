@@ -129,9 +129,8 @@ impl Wait<'_> {
             let frame = self
                 .inbox
                 .sealed(&mut self.read, COORDINATOR_FRAME_BYTES_MAX);
-            match frame.map_err(|error| self.broken(&error.to_string()))? {
-                Some(body) => return Ok(body),
-                None => {}
+            if let Some(body) = frame.map_err(|error| self.broken(&error.to_string()))? {
+                return Ok(body);
             }
             let end = self.grace.unwrap_or(self.deadline);
             let patience = Deadline::after(end.left().min(silence.left()));

@@ -90,20 +90,24 @@ struct Shared {
     /// Set before this side closes: the end of the stream is then no news.
     is_closing: AtomicBool,
     /// For ending the reader's read from another thread.
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
 }
 
 struct Sender {
-    stream: TcpStream,
+    /// One descriptor for both directions and all threads.
+    stream: Arc<TcpStream>,
     seal: Seal,
     /// A frame was written in part: nothing that follows would be understood.
     is_broken: bool,
 }
 
+/// What a round brought: everybody's bytes in rank order.
+type Outcome = Result<Vec<Vec<u8>>, RendezvousError>;
+
 #[derive(Default)]
 struct State {
     /// Rounds that a thread waits in, and their outcome once it is there.
-    rounds: HashMap<String, Option<Result<Vec<Vec<u8>>, RendezvousError>>>,
+    rounds: HashMap<String, Option<Outcome>>,
     /// Why the reader has ended, if it has.
     over: Option<String>,
 }
@@ -123,7 +127,7 @@ impl Shared {
     }
 
     fn is_closing(&self) -> bool {
-        // SYNC: pairs with the store in `Session::close`; what was written before it is seen.
+        // SYNC: pairs with the swap in `Session::set_closing`.
         self.is_closing.load(Ordering::Acquire)
     }
 }
@@ -212,7 +216,7 @@ impl Session {
         Ok(())
     }
 
-    fn end_round(&self, round: &str, deadline: Deadline) -> Result<Vec<Vec<u8>>, RendezvousError> {
+    fn end_round(&self, round: &str, deadline: Deadline) -> Outcome {
         let mut state = self.shared.state();
         loop {
             if let Some(Some(outcome)) = state.rounds.get_mut(round).map(Option::take) {
@@ -259,27 +263,38 @@ impl Session {
     /// Says goodbye and closes. The others see this rank leave, not die. Takes a second at most,
     /// and may be called more than once.
     pub fn leave(&self) {
-        if self.shared.is_closing() {
+        // Before the goodbye: the coordinator may answer it by closing before this thread runs on.
+        if self.set_closing() {
             return;
         }
         // If it cannot be said, the coordinator is gone, and there is nobody to say it to.
-        let said = self.send(&ToCoordinator::Bye);
-        self.close(said.is_ok());
+        if self.say(&ToCoordinator::Bye).is_ok() {
+            self.await_end();
+        }
+        self.cut();
     }
 
-    /// Ends the reader. With `is_polite`, the coordinator gets a moment to close first: then
-    /// everything that was said has been read there.
-    fn close(&self, is_polite: bool) {
+    /// From now on the end of the stream is no news. Says whether it was so already.
+    fn set_closing(&self) -> bool {
         // SYNC: pairs with the load in `Shared::is_closing`.
-        self.shared.is_closing.store(true, Ordering::Release);
-        if is_polite {
-            let deadline = Deadline::after(LEAVE_MAX);
-            let mut state = self.shared.state();
-            while state.over.is_none() && !deadline.passed() && !reader::is_current() {
-                let waited = self.shared.changed.wait_timeout(state, deadline.left());
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
+        self.shared.is_closing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives the coordinator a moment to close first: then it has read everything that was said.
+    fn await_end(&self) {
+        if reader::is_current() {
+            return;
         }
+        let deadline = Deadline::after(LEAVE_MAX);
+        let mut state = self.shared.state();
+        while state.over.is_none() && !deadline.passed() {
+            let waited = self.shared.changed.wait_timeout(state, deadline.left());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the connection, and with it the reader.
+    fn cut(&self) {
         // Fails only if the connection is closed already.
         let _ = self.shared.stream.shutdown(Shutdown::Both);
     }
@@ -295,6 +310,10 @@ impl Session {
         if self.shared.is_closing() {
             return Err(RendezvousError::SessionClosed);
         }
+        self.say(message)
+    }
+
+    fn say(&self, message: &ToCoordinator) -> Result<(), RendezvousError> {
         let body = Body::new(message);
         let sender = self.shared.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
@@ -304,8 +323,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.shared.is_closing() {
-            self.close(false);
+        if !self.set_closing() {
+            self.cut();
         }
     }
 }
@@ -313,7 +332,7 @@ impl Drop for Session {
 impl Sender {
     fn new(stream: TcpStream, seal: Seal) -> Self {
         Self {
-            stream,
+            stream: Arc::new(stream),
             seal,
             is_broken: false,
         }
@@ -328,8 +347,8 @@ impl Sender {
         self.is_broken = true;
         let head = body.head(&mut self.seal);
         let deadline = Deadline::after(SEND_MAX);
-        write(&mut self.stream, &head, deadline)?;
-        write(&mut self.stream, &body.bytes, deadline)?;
+        write(&self.stream, &head, deadline)?;
+        write(&self.stream, &body.bytes, deadline)?;
         self.is_broken = false;
         Ok(())
     }
@@ -337,7 +356,7 @@ impl Sender {
 
 /// Writes all of `bytes`; a single write that makes no progress for [`SILENCE_MAX`] fails, by the
 /// stream's own time limit.
-fn write(stream: &mut TcpStream, mut bytes: &[u8], deadline: Deadline) -> Result<(), String> {
+fn write(mut stream: &TcpStream, mut bytes: &[u8], deadline: Deadline) -> Result<(), String> {
     use std::io::ErrorKind;
     while !bytes.is_empty() {
         match stream.write(bytes) {

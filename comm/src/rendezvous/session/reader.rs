@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::join::{SCRATCH_BYTES, World};
-use super::{EventHandler, Session, SessionEvent, Shared, State};
+use super::{EventHandler, Outcome, Session, SessionEvent, Shared, State};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::COORDINATOR_FRAME_BYTES_MAX;
@@ -34,14 +34,11 @@ pub(super) fn start(
         what: what.to_owned(),
         why: error.to_string(),
     };
-    let clone = || {
-        let stream = world.sender.stream.try_clone()?;
-        // From here on a read ends when the connection does; both ends see to that.
-        stream.set_read_timeout(None)?;
-        Ok((stream.try_clone()?, stream))
-    };
-    let (for_reading, for_closing) =
-        clone().map_err(|error| failed("cannot open a descriptor for the session", error))?;
+    let stream = Arc::clone(&world.sender.stream);
+    // From here on a read ends when the connection does; both ends see to that.
+    stream
+        .set_read_timeout(None)
+        .map_err(|error| failed("cannot set up the session's socket", error))?;
     let shared = Arc::new(Shared {
         endpoint: endpoint.clone(),
         since: Deadline::after(Duration::MAX),
@@ -49,11 +46,11 @@ pub(super) fn start(
         state: Mutex::new(State::default()),
         changed: Condvar::new(),
         is_closing: AtomicBool::new(false),
-        stream: for_closing,
+        stream: Arc::clone(&stream),
     });
     let reader = Reader {
         shared: Arc::clone(&shared),
-        stream: for_reading,
+        stream,
         inbox: world.inbox,
         seal: world.read,
         on_event,
@@ -71,7 +68,7 @@ pub(super) fn start(
 
 struct Reader {
     shared: Arc<Shared>,
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     inbox: Inbox,
     seal: Seal,
     on_event: EventHandler,
@@ -125,7 +122,7 @@ impl Reader {
                     Err(error) => return error.to_string(),
                 }
             }
-            match self.inbox.fill(&mut self.stream, &mut scratch) {
+            match self.inbox.fill(&mut &*self.stream, &mut scratch) {
                 Ok(0) => return "it closed the connection".to_owned(),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -145,7 +142,11 @@ impl Reader {
                 (self.on_event)(SessionEvent::Down { rank, reason });
             }
             ToSession::Failed { error } => return Err(error.to_string()),
-            ToSession::Left { rank } => (self.on_event)(SessionEvent::Left { rank }),
+            ToSession::Left { ranks } => {
+                for rank in ranks {
+                    (self.on_event)(SessionEvent::Left { rank });
+                }
+            }
             ToSession::Message { bytes } => (self.on_event)(SessionEvent::Message(bytes)),
             // One that crossed the roster on its way.
             ToSession::Progress { .. } => {}
@@ -159,7 +160,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(&self, round: &str, outcome: Result<Vec<Vec<u8>>, RendezvousError>) {
+    fn finish(&self, round: &str, outcome: Outcome) {
         if let Some(slot) = self.shared.state().rounds.get_mut(round) {
             *slot = Some(outcome);
             self.shared.changed.notify_all();

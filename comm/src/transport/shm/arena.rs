@@ -188,7 +188,7 @@ impl Arena {
                 bytes,
                 source: errno.into(),
             })?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or(ArenaError::System {
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| ArenaError::System {
             step: "mmap",
             bytes,
             source: io::ErrorKind::InvalidData.into(),
@@ -262,6 +262,10 @@ impl Arena {
     #[must_use]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "word at {offset}");
+        #[expect(
+            clippy::cast_ptr_alignment,
+            reason = "asserted above: regions are page aligned"
+        )]
         let ptr = self.at(offset, 8).cast::<AtomicU64>();
         debug_assert!(ptr.is_aligned());
         // SAFETY: in bounds and aligned (the mapping is page aligned); the memory is valid for as
@@ -276,6 +280,10 @@ impl Arena {
     #[must_use]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "word at {offset}");
+        #[expect(
+            clippy::cast_ptr_alignment,
+            reason = "asserted above: regions are page aligned"
+        )]
         let ptr = self.at(offset, 4).cast::<AtomicU32>();
         debug_assert!(ptr.is_aligned());
         // SAFETY: in bounds and aligned; valid for as long as `self`, starts as zeroes, and is only

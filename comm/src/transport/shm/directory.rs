@@ -61,6 +61,14 @@ pub fn withdraw(arena: &Arena, local: usize, place: usize) {
         .store(0, Ordering::Release);
 }
 
+/// Takes the note off an entry, so that [`find_note`] passes it by.
+pub fn forget_note(arena: &Arena, local: usize, place: usize) {
+    // Relaxed: a note only serves messages.
+    arena
+        .word(at(arena, local, place) + 16)
+        .store(0, Ordering::Relaxed);
+}
+
 /// Looks for `key` in the directory of region `local`.
 #[must_use]
 pub fn find(arena: &Arena, local: usize, key: u64) -> Option<Found> {

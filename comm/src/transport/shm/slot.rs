@@ -190,6 +190,11 @@ impl Slot {
         })
     }
 
+    /// The group is destroyed here: its name no longer stands for these members.
+    pub fn forget_name(&self) {
+        directory::forget_note(&self.arena, self.local, self.place);
+    }
+
     /// Where the payload of call `seq` goes, [`PAYLOAD_MAX`] bytes, before the entry is published.
     #[must_use]
     pub fn payload(&self, seq: u64) -> *mut u8 {

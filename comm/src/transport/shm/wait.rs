@@ -6,6 +6,7 @@
 //! processors up to 60 us). *Sleep* on a futex after that, so that a rank that waits long burns
 //! nothing; sleeps are cut short, so a wake-up that is missed costs a millisecond and no more.
 
+use std::fmt;
 use std::time::Duration;
 
 use rustix::thread::futex;
@@ -17,6 +18,11 @@ use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering};
 const SPINS_ALONE: u32 = 4000;
 /// Yields before the first sleep: some milliseconds.
 const YIELDS: u32 = 2000;
+/// Yields before the first sleep on descriptors, whose polling costs system calls.
+const YIELDS_DESCRIPTORS: u32 = 20;
+/// Longest single sleep on descriptors: they wake the sleeper by themselves, but for news of the
+/// world.
+const SLEEP_DESCRIPTORS_MAX: Duration = Duration::from_millis(5);
 /// Longest single sleep: bounds the cost of a missed wake-up, and the time to notice a disturbance.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// The clock is read once in this many polls.
@@ -100,6 +106,52 @@ pub enum Interrupted {
     Epoch,
 }
 
+/// What a waiter does when it has polled and yielded long enough.
+pub enum Rest<'a> {
+    /// Sleeps until the bell rings.
+    Bell(Bell<'a>),
+    /// Sleeps until descriptors are ready, at most for the time given. Polling those costs a system
+    /// call each time, so the waiter comes to this soon.
+    Descriptors(&'a dyn Fn(Duration)),
+    /// Sleeps a moment: nobody can wake it.
+    Pause,
+}
+
+impl fmt::Debug for Rest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bell(_) => "Bell",
+            Self::Descriptors(_) => "Descriptors",
+            Self::Pause => "Pause",
+        })
+    }
+}
+
+impl Rest<'_> {
+    /// Polls before the first yield, and yields before the first sleep.
+    fn patience(&self, pace: Pace) -> (u32, u32) {
+        match self {
+            Self::Bell(_) | Self::Pause => (pace.spins, YIELDS),
+            Self::Descriptors(_) => (0, YIELDS_DESCRIPTORS),
+        }
+    }
+
+    /// Sleeps for `left` at most; `true` if what is waited for was seen meanwhile.
+    fn sleep(&self, ready: &mut dyn FnMut() -> bool, left: Duration) -> bool {
+        match self {
+            Self::Bell(bell) => bell.sleep(ready, left),
+            Self::Descriptors(sleep) => {
+                sleep(left.min(SLEEP_DESCRIPTORS_MAX));
+                ready()
+            }
+            Self::Pause => {
+                crate::sync::Clock::pause(left.min(SLEEP_MAX));
+                ready()
+            }
+        }
+    }
+}
+
 /// Waits until `ready` says so.
 ///
 /// # Errors
@@ -109,10 +161,11 @@ pub fn until(
     deadline: Deadline,
     epoch: &AtomicU64,
     seen: u64,
-    bell: Option<Bell<'_>>,
+    rest: &Rest<'_>,
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), Interrupted> {
-    for _ in 0..=pace.spins {
+    let (spins, yields) = rest.patience(pace);
+    for _ in 0..=spins {
         if ready() {
             return Ok(());
         }
@@ -128,7 +181,9 @@ pub fn until(
                 Err(Interrupted::Epoch)
             };
         }
-        if polls.is_multiple_of(CLOCK_EVERY) && deadline.passed() {
+        // While yielding, the clock is read now and then; a sleep is worth a look each time.
+        let look = polls >= yields || polls.is_multiple_of(CLOCK_EVERY);
+        if look && deadline.passed() {
             return if ready() {
                 Ok(())
             } else {
@@ -136,18 +191,13 @@ pub fn until(
             };
         }
         polls = polls.saturating_add(1);
-        if polls < YIELDS {
+        let seen = if polls <= yields {
             rustix::thread::sched_yield();
+            ready()
         } else {
-            // From here on every poll may sleep, so the clock is read each time.
-            polls = YIELDS.next_multiple_of(CLOCK_EVERY);
-            match bell {
-                Some(bell) if bell.sleep(&mut ready, deadline.left()) => return Ok(()),
-                Some(_) => {}
-                None => crate::sync::Clock::pause(deadline.left().min(SLEEP_MAX)),
-            }
-        }
-        if ready() {
+            rest.sleep(&mut ready, deadline.left())
+        };
+        if seen {
             return Ok(());
         }
     }
@@ -165,7 +215,7 @@ mod tests {
     fn a_wait_for_nothing_ends_at_the_deadline() {
         let epoch = AtomicU64::new(0);
         let pace = Pace { spins: 0 };
-        let ended = until(pace, quick(), &epoch, 0, None, || false);
+        let ended = until(pace, quick(), &epoch, 0, &Rest::Pause, || false);
         assert_eq!(ended, Err(Interrupted::Deadline));
     }
 
@@ -178,7 +228,14 @@ mod tests {
                 crate::sync::Clock::pause(Duration::from_millis(20));
                 epoch.store(1, Ordering::Release);
             });
-            let ended = until(Pace { spins: 10 }, deadline, &epoch, 0, None, || false);
+            let ended = until(
+                Pace { spins: 10 },
+                deadline,
+                &epoch,
+                0,
+                &Rest::Pause,
+                || false,
+            );
             assert_eq!(ended, Err(Interrupted::Epoch));
         });
     }
@@ -202,13 +259,13 @@ mod tests {
                         .ring();
                     }
                 });
-                let bell = Some(Bell {
+                let bell = Rest::Bell(Bell {
                     sleepers: &sleepers,
                     bell: &bell,
                 });
                 let ready = || value.load(Ordering::Acquire) == 1;
                 assert_eq!(
-                    until(Pace { spins: 0 }, deadline, &epoch, 0, bell, ready),
+                    until(Pace { spins: 0 }, deadline, &epoch, 0, &bell, ready),
                     Ok(())
                 );
             });

@@ -39,7 +39,9 @@ pub(super) const PROOF_BYTES: usize = 32;
 const NONCE_BYTES: usize = 32;
 /// Status, nonce and proof of the acceptor.
 pub(super) const ANSWER_BYTES: usize = STATUS_BYTES + NONCE_BYTES + PROOF_BYTES;
-pub(super) const STATUS_BYTES: usize = 4;
+const STATUS_BYTES: usize = 4;
+/// The verdict that lets the connector in.
+pub(super) const CONSENT: [u8; STATUS_BYTES] = [0; STATUS_BYTES];
 
 /// Attempts after the first, when a listener drops the connection: some three seconds in all. A
 /// listener that still does so then is none of ours.

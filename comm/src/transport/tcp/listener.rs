@@ -18,11 +18,10 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::hello::{
-    self, HELLO_BYTES, Key, LinkName, PROOF_BYTES, Refusal, Role, SECRET_BYTES, STATUS_BYTES,
-};
+use super::hello::{self, HELLO_BYTES, Key, LinkName, PROOF_BYTES, Refusal, Role, SECRET_BYTES};
 use super::{TcpError, TcpLink, poll_by};
 use crate::sync::Deadline;
+use crate::transport::stream::Stream;
 
 /// Strangers that are listened to at once. A world of ranks that all start together stays below
 /// it, since each is a stranger for microseconds only.
@@ -75,9 +74,15 @@ impl Shared {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn park(&self, key: ParkedKey, link: TcpLink) {
-        self.table().insert(key, link);
-        self.arrived.notify_all();
+    /// Lets the peer know and parks its link, under one lock: whoever has seen that the peer got
+    /// its link finds it in the table.
+    fn park(&self, key: ParkedKey, mut link: TcpLink) {
+        let mut table = self.table();
+        if link.try_write(&hello::CONSENT) == Ok(hello::CONSENT.len()) {
+            table.insert(key, link);
+            drop(table);
+            self.arrived.notify_all();
+        }
     }
 }
 
@@ -314,22 +319,17 @@ impl Acceptor {
         }
     }
 
-    /// Parks the link and says so to the peer, in this order: a peer that has its link finds it
-    /// parked.
-    fn admit(&self, socket: TcpStream, name: LinkName) {
+    /// Lets a peer in that has proved the secret.
+    fn admit(&self, mut socket: TcpStream, name: LinkName) {
         let key = ParkedKey {
             group: name.group,
             plane: name.plane,
             peer: name.from,
         };
-        let status = |mut socket: &TcpStream, code: u32| socket.write(&code.to_le_bytes());
         if self.is_full(key) {
-            let _ = status(&socket, Refusal::Full.code());
-            return;
-        }
-        if matches!(status(&socket, 0), Ok(STATUS_BYTES))
-            && let Ok(link) = TcpLink::new(socket)
-        {
+            // If even that cannot be sent, the peer learns it from the close.
+            let _ = socket.write(&Refusal::Full.code().to_le_bytes());
+        } else if let Ok(link) = TcpLink::new(socket) {
             self.shared.park(key, link);
         }
     }

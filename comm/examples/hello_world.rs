@@ -1,0 +1,38 @@
+//! The library in twenty lines: a sum, and who took part in it.
+//!
+//! ```sh
+//! cargo build --example hello_world -p muster-comm
+//! target/debug/examples/hello_world                                    # 4 ranks as threads
+//! mpirun -n 4 target/debug/examples/hello_world                        # 4 processes
+//! torchrun --nproc-per-node 4 --no-python target/debug/examples/hello_world
+//! ```
+#![expect(clippy::print_stdout, reason = "an example shows what it got")]
+
+use muster_comm::error::CommError;
+use muster_comm::types::ReduceOp;
+use muster_comm::world::{FromEnvError, World};
+
+fn hello(world: World) -> Result<(), CommError> {
+    let group = world.everyone()?;
+    let mut sum = vec![world.rank().0 + 1; 1000];
+    group.all_reduce_in_place(&mut sum, ReduceOp::Sum)?;
+    let processes: Vec<u32> = group.all_gather_object(&std::process::id())?;
+    if group.rank() == 0 {
+        println!("sum {} from processes {processes:?}", sum[0]);
+    }
+    world.leave();
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match World::from_env() {
+        Ok(world) => hello(world)?,
+        Err(FromEnvError::Standalone) => {
+            for rank in World::threads(4, hello)? {
+                rank?;
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}

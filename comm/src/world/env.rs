@@ -1,0 +1,234 @@
+//! Joining the world that the environment describes: under any launcher, or in anybody's worker.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use super::join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+use super::{DEADLINE_DEFAULT, World};
+use crate::algo::{Table, TableError};
+use crate::config::{self, AlgoSource, ConfigError, Environment, TransportChoice};
+use crate::launch::rank_table::{self, RankTableError};
+use crate::launch::secret::{SecretError, job_secret};
+use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
+use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousError};
+use crate::sync::Deadline;
+use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
+use crate::types::{Rank, index};
+
+/// Largest selection table that is read from a file, in bytes.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why the environment leads to no world.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FromEnvError {
+    /// A variable is malformed.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The launcher's variables are incomplete or contradict each other.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// No launcher started this process.
+    #[error("no launcher started this process: no launch contract was found in the environment")]
+    Standalone,
+    /// A launcher started one process a node; somebody has to start the ranks.
+    #[error("{contract} starts one process a node, not one a rank")]
+    PerNode {
+        /// The contract.
+        contract: Contract,
+    },
+    /// Nothing says where the ranks meet.
+    #[error("nothing says where the ranks meet, and the launcher gives no way to tell")]
+    NoEndpoint,
+    /// The vendor's rank table is wrong, or contradicts the launcher.
+    #[error(transparent)]
+    RankTable(#[from] RankTableError),
+    /// The job's secret is not to be had.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The selection table cannot be read.
+    #[error("the selection table {path}: {source}")]
+    TableFile {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The selection table makes no sense.
+    #[error("the selection table: {0}")]
+    Table(#[from] TableError),
+    /// The ranks did not come together.
+    #[error(transparent)]
+    BringUp(#[from] BringUpError),
+}
+
+impl FromEnvError {
+    /// The documented exit code of this class of error.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::BringUp(error) => error.exit_code(),
+            Self::Secret(_) => 60,
+            Self::Config(_)
+            | Self::Launch(_)
+            | Self::NoEndpoint
+            | Self::PerNode { .. }
+            | Self::RankTable(_)
+            | Self::Standalone
+            | Self::Table(_)
+            | Self::TableFile { .. } => 2,
+        }
+    }
+
+    /// One sentence on what to do.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::BringUp(error) => error.help(),
+            Self::Secret(error) => error.help(),
+            Self::Standalone => {
+                "start it with mpirun, srun, torchrun, or set MUSTER_RANK and MUSTER_WORLD_SIZE"
+            }
+            Self::PerNode { .. } => "start the ranks of each node with a per-process launcher",
+            Self::NoEndpoint => {
+                "set MUSTER_RENDEZVOUS=tcp://HOST:PORT, an address of rank 0's host"
+            }
+            Self::Config(_)
+            | Self::Launch(_)
+            | Self::RankTable(_)
+            | Self::Table(_)
+            | Self::TableFile { .. } => "correct the variable that is named",
+        }
+    }
+}
+
+impl JoinOptions {
+    /// What a rank with this identity needs to join, with the settings of the environment.
+    ///
+    /// # Errors
+    /// [`FromEnvError`], before anything is sent.
+    pub fn from_identity(
+        environment: &Environment,
+        identity: &Identity,
+    ) -> Result<Self, FromEnvError> {
+        let bring_up = BRING_UP_DEFAULT;
+        let deadline = Deadline::after(bring_up);
+        let mut identity = identity.clone();
+        rank_table::complete(&mut identity, environment, deadline)?;
+        let one_host = identity.is_on_one_host();
+        let hint = identity.endpoint.as_ref().ok_or(FromEnvError::NoEndpoint)?;
+        let endpoint = hint.endpoint.clone();
+        let job_id = identity.job_id.clone().unwrap_or_default();
+        let (secret, _) = job_secret(environment, identity.job_id.as_deref(), one_host, deadline)?;
+        let own = identity.source.contract == Contract::Muster
+            && environment.read(&config::LAUNCHER_PID)?.is_some();
+        let served_by = if own {
+            ServedBy::Launcher
+        } else {
+            ServedBy::Rank(Rank(0))
+        };
+        let transport = match environment.read(&config::TRANSPORT)?.unwrap_or_default() {
+            TransportChoice::Auto => Transport::Auto,
+            TransportChoice::Shm => Transport::Shm,
+            TransportChoice::Tcp => Transport::Tcp,
+        };
+        let region = environment
+            .read(&config::REGION_BYTES)?
+            .map_or(HEAP_BYTES_DEFAULT, index);
+        Ok(Self {
+            endpoint,
+            secret,
+            job_id,
+            attempt: identity.attempt,
+            rank: i64::from(identity.rank.0),
+            world_size: i64::from(identity.world_size),
+            source: identity.source.to_string(),
+            local_rank: identity.local_rank,
+            served_by,
+            bring_up,
+            deadline: environment
+                .read(&config::DEADLINE_S)?
+                .unwrap_or(DEADLINE_DEFAULT),
+            transport,
+            algo_table: table(environment)?,
+            checksum: false,
+            region_bytes: region,
+        })
+    }
+
+    /// Starts the rendezvous that these options lead to, where this rank is to serve it.
+    ///
+    /// # Errors
+    /// [`RendezvousError`], such as a port that is taken.
+    pub fn serve(&self) -> Result<Option<Coordinator>, RendezvousError> {
+        if self.served_by != ServedBy::Rank(Rank(0)) || self.rank != 0 {
+            return Ok(None);
+        }
+        let world_size = u32::try_from(self.world_size).unwrap_or(0);
+        let mut options =
+            CoordinatorOptions::new(self.secret.clone(), self.job_id.clone(), world_size);
+        options.bind = bind_address(&self.endpoint);
+        options.attempt = self.attempt;
+        options.deadline = self.bring_up;
+        Coordinator::start(options).map(Some)
+    }
+}
+
+/// Where rank 0 listens: the address that the endpoint names.
+fn bind_address(endpoint: &Endpoint) -> SocketAddr {
+    let resolved = || {
+        (endpoint.host(), endpoint.port())
+            .to_socket_addrs()
+            .ok()?
+            .next()
+    };
+    let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), endpoint.port()).into();
+    endpoint.literal().or_else(resolved).unwrap_or(loopback)
+}
+
+fn table(environment: &Environment) -> Result<Option<Table>, FromEnvError> {
+    let text = match environment.read(&config::ALGO)? {
+        None => return Ok(None),
+        Some(AlgoSource::Text(text)) => text,
+        Some(AlgoSource::File(path)) => {
+            use std::io::Read;
+            let mut text = String::new();
+            std::fs::File::open(&path)
+                .and_then(|file| file.take(TABLE_BYTES_MAX).read_to_string(&mut text))
+                .map_err(|source| FromEnvError::TableFile {
+                    path: path.display().to_string(),
+                    source,
+                })?;
+            text
+        }
+    };
+    Ok(Some(Table::with_overrides(&text)?))
+}
+
+impl World {
+    /// Joins the world that the environment describes: as started by muster, torchrun, Open MPI,
+    /// MPICH, Intel MPI, Slurm, … (`docs/launch.md`). Rank 0 serves the rendezvous where no
+    /// launcher of ours does.
+    ///
+    /// # Errors
+    /// [`FromEnvError`]; among others where no launcher started this process: a world of one is
+    /// never made in silence (see [`World::threads`] for one on purpose).
+    pub fn from_env() -> Result<Self, FromEnvError> {
+        let environment = Environment::capture();
+        let identity = match detect(&environment, None)? {
+            Detected::Identity(identity) => identity,
+            Detected::PerNode(node) => {
+                return Err(FromEnvError::PerNode {
+                    contract: node.source.contract,
+                });
+            }
+            Detected::Standalone { .. } => return Err(FromEnvError::Standalone),
+        };
+        let options = JoinOptions::from_identity(&environment, &identity)?;
+        let coordinator = options.serve().map_err(BringUpError::from)?;
+        let world = Self::join(options)?;
+        if let Some(coordinator) = coordinator {
+            world.keep(coordinator);
+        }
+        Ok(world)
+    }
+}

@@ -1,0 +1,424 @@
+//! `muster groups`: prints which ranks form which group, for people or for programs.
+//!
+//! Starts no rank and touches no device: numbers in, lists out. The arithmetic is the library's
+//! [`layout`](muster_comm::layout); this file chooses what to show.
+//!
+//! GROUPS-CMD-1: with `--format json` nothing but one JSON document is written. GROUPS-CMD-2: an
+//! illegal layout writes nothing.
+
+mod json;
+mod table;
+
+use std::io::{self, BufWriter, Write};
+
+use clap::{Args, ValueEnum};
+use muster_comm::layout::{
+    CpAlgorithm, CpOptions, DEFAULT_ORDER, GroupKind, Groups, Layout, LayoutError, Matrix,
+    MatrixError, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
+};
+use muster_comm::types::{Rank, UnknownName};
+use serde::Serialize;
+use serde::ser::Serializer;
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+
+/// Version of the JSON document's fields.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Print the process groups that Megatron-LM (and MindSpeed) would make
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "Examples:\n  \
+    muster groups --world-size 8 --tp 2 --ep 4\n  \
+    muster groups --world-size 8 --tp 2 --ep 4 --etp 1 --rank 3\n  \
+    muster groups --matrix tp3ep4 --format json\n  \
+    muster groups --preset twinkle-8")]
+pub struct GroupsArgs {
+    /// Number of ranks
+    #[arg(long, value_name = "W", allow_negative_numbers = true,
+          required_unless_present_any = ["matrix", "preset"])]
+    pub world_size: Option<i64>,
+    /// Tensor parallel size
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub tp: Option<i64>,
+    /// Pipeline parallel size
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub pp: Option<i64>,
+    /// Context parallel size
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cp: Option<i64>,
+    /// Expert parallel size
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub ep: Option<i64>,
+    /// Expert tensor parallel size [default: tp, as in Megatron]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub etp: Option<i64>,
+    /// Data parallel size, as a check: it follows from the others
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub dp: Option<i64>,
+    /// Axes from the one that changes fastest with the rank number [default: tp-cp-ep-dp-pp]
+    #[arg(long, value_name = "AXES")]
+    pub order: Option<String>,
+    /// A matrix instead of sizes: tp2ep4, tp2cp2ep2@8
+    #[arg(long, value_name = "MATRIX",
+          conflicts_with_all = ["world_size", "tp", "pp", "cp", "ep", "dp", "preset"])]
+    pub matrix: Option<String>,
+    /// A named list of layouts instead of sizes: qwen3-30b-a3b-8, twinkle-8
+    #[arg(long, value_name = "NAME",
+          conflicts_with_all = ["world_size", "tp", "pp", "cp", "ep", "etp", "dp", "order"])]
+    pub preset: Option<String>,
+    /// Table for people or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub format: GroupsFormat,
+    /// Show every group, one a line
+    #[arg(long)]
+    pub all: bool,
+    /// Show only the groups of this rank
+    #[arg(long, value_name = "R", conflicts_with = "sequence")]
+    pub rank: Option<u32>,
+    /// Show every new_group call in the sequence of a Megatron version: 0.12 or 0.15
+    #[arg(long, value_name = "VERSION", value_parser = megatron_version)]
+    pub sequence: Option<MegatronVersion>,
+    /// MindSpeed hybrid context parallelism: ranks of a Ulysses group
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub ulysses_degree: Option<i64>,
+    /// MindSpeed double ring: ranks of an inner ring
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cp_window_size: Option<i64>,
+    /// MindSpeed context parallelism: second communicators for send/receive overlap
+    #[arg(long)]
+    pub send_recv_overlap: bool,
+    /// Attention heads, to be checked against the Ulysses degree
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub attention_heads: Option<i64>,
+    /// MindSpeed 2-D tensor parallelism: first factor of tp
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        requires = "tp_y"
+    )]
+    pub tp_x: Option<i64>,
+    /// MindSpeed 2-D tensor parallelism: second factor of tp
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        requires = "tp_x"
+    )]
+    pub tp_y: Option<i64>,
+    /// MindSpeed tp-extend-ep: this many experts, whole, over tp*ep ranks
+    #[arg(long, value_name = "EXPERTS", allow_negative_numbers = true)]
+    pub tp_extend_ep: Option<i64>,
+}
+
+/// How groups are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GroupsFormat {
+    /// One JSON document.
+    Json,
+    /// Tables for people.
+    #[default]
+    Table,
+}
+
+/// Why no groups were printed. All but [`GroupsError::Write`] are faults of the command line.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupsError {
+    /// The layout breaks a rule.
+    #[error("illegal layout: {0}")]
+    Layout(#[from] LayoutError),
+    /// The matrix could not be read.
+    #[error("{0}")]
+    Matrix(#[from] MatrixError),
+    /// A MindSpeed feature does not fit the layout.
+    #[error("{0}")]
+    MindSpeed(#[from] MindSpeedError),
+    /// The rank is not in the world.
+    #[error("rank {rank} is not in a world of {world_size}; ranks: 0 to {}", world_size - 1)]
+    NoSuchRank {
+        /// The rank that was asked for.
+        rank: u32,
+        /// Number of ranks.
+        world_size: u32,
+    },
+    /// There is no preset of this name.
+    #[error("{0}")]
+    UnknownPreset(UnknownName),
+    /// The result could not be written.
+    #[error("the groups could not be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl From<GroupsError> for Failure {
+    fn from(error: GroupsError) -> Self {
+        let exit = match error {
+            GroupsError::Write(_) => Exit::Resource,
+            GroupsError::Layout(_)
+            | GroupsError::Matrix(_)
+            | GroupsError::MindSpeed(_)
+            | GroupsError::NoSuchRank { .. }
+            | GroupsError::UnknownPreset(_) => Exit::Usage,
+        };
+        let failure = Self::new(exit, error.to_string());
+        if let GroupsError::UnknownPreset(unknown) = &error
+            && let Some(name) = unknown.suggestion()
+        {
+            return failure.with_help(format!("did you mean {name}?"));
+        }
+        failure
+    }
+}
+
+/// Prints the groups that `args` ask for. A reader that goes away early is no error.
+///
+/// # Errors
+/// An illegal layout, matrix, preset, feature or rank, before anything is written; or a failure
+/// to write.
+pub fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<(), GroupsError> {
+    let views = views(args)?;
+    // A large world is megabytes of small pieces.
+    let mut out = BufWriter::new(out);
+    let written = match args.format {
+        GroupsFormat::Json => json::write(args, &views, &mut out),
+        GroupsFormat::Table => table::write(args, &views, &mut out),
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// One layout and everything to be shown of it.
+struct View {
+    /// Name of the phase, if it is part of a preset.
+    phase: Option<&'static str>,
+    /// Further facts about the phase, for people.
+    remarks: Vec<String>,
+    layout: Layout,
+    entries: Vec<Entry>,
+    calls: Option<Vec<NewGroup>>,
+}
+
+/// Groups of one name.
+struct Entry {
+    name: &'static str,
+    meaning: &'static str,
+    lists: Lists,
+}
+
+/// Groups, or the travelling routes of MindSpeed, which differ in shape.
+enum Lists {
+    Groups(Groups),
+    Routes(Vec<Vec<Rank>>),
+}
+
+impl Lists {
+    fn len(&self) -> usize {
+        match self {
+            Self::Groups(groups) => groups.len(),
+            Self::Routes(routes) => routes.len(),
+        }
+    }
+
+    fn get(&self, index: usize) -> Option<Vec<Rank>> {
+        match self {
+            Self::Groups(groups) => groups.get(index).map(|group| group.to_vec()),
+            Self::Routes(routes) => routes.get(index).cloned(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Vec<Rank>> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// Position and members of the list that holds a rank.
+    fn holding(&self, rank: Rank) -> Option<(usize, Vec<Rank>)> {
+        self.iter()
+            .enumerate()
+            .find(|(_, members)| members.contains(&rank))
+    }
+}
+
+impl Serialize for Lists {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Groups(groups) => groups.serialize(serializer),
+            Self::Routes(routes) => routes.serialize(serializer),
+        }
+    }
+}
+
+fn views(args: &GroupsArgs) -> Result<Vec<View>, GroupsError> {
+    let Some(name) = &args.preset else {
+        return Ok(vec![view(args, layout(args)?)?]);
+    };
+    let preset = Preset::find(name).map_err(GroupsError::UnknownPreset)?;
+    let mut views = Vec::new();
+    for phase in preset.phases()? {
+        let mut remarks = Vec::new();
+        if let (Some(experts), Some(each)) = (phase.experts, phase.experts_per_rank()) {
+            remarks.push(format!("{experts} experts: {each} a rank"));
+        }
+        if phase.reload {
+            remarks.push("all groups are destroyed and made again at every switch".to_owned());
+        }
+        views.push(View {
+            phase: Some(phase.name),
+            remarks,
+            ..view(args, phase.layout)?
+        });
+    }
+    Ok(views)
+}
+
+fn layout(args: &GroupsArgs) -> Result<Layout, GroupsError> {
+    let mut builder = match &args.matrix {
+        Some(matrix) => matrix.parse::<Matrix>()?.builder(),
+        None => {
+            let builder = Layout::builder()
+                .tp(args.tp.unwrap_or(1))
+                .pp(args.pp.unwrap_or(1))
+                .cp(args.cp.unwrap_or(1))
+                .ep(args.ep.unwrap_or(1));
+            match args.world_size {
+                Some(world) => builder.world(world),
+                None => builder,
+            }
+        }
+    };
+    if let Some(dp) = args.dp {
+        builder = builder.dp(dp);
+    }
+    if let Some(etp) = args.etp {
+        builder = builder.etp(etp);
+    }
+    let order = args.order.as_deref().unwrap_or(DEFAULT_ORDER);
+    Ok(builder.order(order).build()?)
+}
+
+fn view(args: &GroupsArgs, layout: Layout) -> Result<View, GroupsError> {
+    let mut entries: Vec<Entry> = GroupKind::ALL
+        .into_iter()
+        .map(|kind| entry(kind.name(), kind.meaning(), layout.groups(kind)))
+        .collect();
+    mindspeed_cp(args, &layout, &mut entries)?;
+    if let (Some(tp_x), Some(tp_y)) = (args.tp_x, args.tp_y) {
+        let groups = layout.mindspeed_tp_2d(tp_x, tp_y)?;
+        entries.extend([
+            entry(
+                "nd1_dim1",
+                "MindSpeed TP-2D: tp_x neighbours",
+                groups.nd1_dim1,
+            ),
+            entry(
+                "nd1_dim2",
+                "MindSpeed TP-2D: every tp_x-th",
+                groups.nd1_dim2,
+            ),
+            entry(
+                "nd2_dim1",
+                "MindSpeed TP-2D: tp_y neighbours",
+                groups.nd2_dim1,
+            ),
+            entry(
+                "nd2_dim2",
+                "MindSpeed TP-2D: every tp_y-th",
+                groups.nd2_dim2,
+            ),
+            entry(
+                "tp-y-cp",
+                "MindSpeed TP-2D: nd1_dim2 along cp",
+                groups.tp_y_cp,
+            ),
+        ]);
+    }
+    if let Some(experts) = args.tp_extend_ep {
+        let groups = layout.mindspeed_tp_extend_ep(experts)?.groups;
+        entries.push(entry(
+            "tp-extend-ep",
+            "MindSpeed: whole experts over tp*ep",
+            groups,
+        ));
+    }
+    if let Some(rank) = args.rank {
+        let world_size = layout.world_size();
+        if rank >= world_size {
+            return Err(GroupsError::NoSuchRank { rank, world_size });
+        }
+    }
+    let calls = match args.sequence {
+        Some(version) => Some(layout.creation_sequence(version, &SequenceOptions::default())?),
+        None => None,
+    };
+    Ok(View {
+        phase: None,
+        remarks: Vec::new(),
+        layout,
+        entries,
+        calls,
+    })
+}
+
+fn mindspeed_cp(
+    args: &GroupsArgs,
+    layout: &Layout,
+    entries: &mut Vec<Entry>,
+) -> Result<(), GroupsError> {
+    let wanted = args.ulysses_degree.is_some()
+        || args.cp_window_size.is_some()
+        || args.attention_heads.is_some()
+        || args.send_recv_overlap;
+    if !wanted {
+        return Ok(());
+    }
+    let hybrid = |ulysses_degree| CpAlgorithm::Hybrid { ulysses_degree };
+    let groups = layout.mindspeed_cp(&CpOptions {
+        algorithm: args.ulysses_degree.map_or(CpAlgorithm::Ring, hybrid),
+        window: args.cp_window_size.unwrap_or(1),
+        send_recv_overlap: args.send_recv_overlap,
+        attention_heads: args.attention_heads,
+    })?;
+    let mut optional = |name, meaning, groups: Option<Groups>| {
+        entries.extend(groups.map(|groups| entry(name, meaning, groups)));
+    };
+    optional("cp2", "MindSpeed: second cp communicator", groups.cp2);
+    optional("cp_ulysses", "MindSpeed: Ulysses inside cp", groups.ulysses);
+    optional("cp_ring", "MindSpeed: ring inside cp", groups.ring);
+    let twin = groups.intra_overlap.then(|| groups.intra.clone());
+    optional("cp_ring_intra", "MindSpeed: inner ring", Some(groups.intra));
+    optional(
+        "cp_ring_intra_overlap",
+        "MindSpeed: second inner ring",
+        twin,
+    );
+    optional(
+        "cp_ring_inter_kv",
+        "MindSpeed: route of kv (no group)",
+        Some(groups.inter_kv),
+    );
+    entries.push(Entry {
+        name: "cp_ring_inter_dkv",
+        meaning: "MindSpeed: route of kv gradients (no group)",
+        lists: Lists::Routes(groups.inter_dkv),
+    });
+    Ok(())
+}
+
+fn entry(name: &'static str, meaning: &'static str, groups: Groups) -> Entry {
+    Entry {
+        name,
+        meaning,
+        lists: Lists::Groups(groups),
+    }
+}
+
+fn megatron_version(text: &str) -> Result<MegatronVersion, String> {
+    MegatronVersion::ALL
+        .into_iter()
+        .find(|version| version.name() == text)
+        .ok_or_else(|| "known versions: 0.12, 0.15".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! `muster plan cost`: what the algorithms of a collective cost, by count and by model.
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use muster_comm::algo::cost::{LinkCost, Prediction};
+use muster_comm::algo::select::parse_bytes;
+use muster_comm::algo::{Algorithm, Cost, Links, Topology, algorithms_for, predict, sweep};
+use muster_comm::types::Collective;
+use serde_json::json;
+
+use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
+use crate::fail::Failure;
+
+/// Most ranks of a prediction.
+const RANKS_MAX: u32 = 100_000;
+/// Most ranks whose plans are counted one by one.
+const COUNTED_MAX: usize = 256;
+/// Largest buffer of a prediction.
+const BYTES_MAX: u64 = 1 << 40;
+
+/// Options of `muster plan cost`.
+#[derive(Debug, Args)]
+pub(super) struct CostArgs {
+    /// The collective: all_reduce, all_to_all, …
+    #[arg(value_parser = parse_collective)]
+    collective: Collective,
+
+    /// Number of ranks
+    #[arg(short, long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    n: u32,
+
+    /// Sizes of the largest buffer of a rank, separated by commas, in bytes, KiB, MiB or GiB
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_size,
+        default_value = "1KiB,16KiB,256KiB,4MiB,64MiB,1GiB")]
+    bytes: Vec<u64>,
+
+    /// Ranks of one host, which share memory
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_host: u32,
+
+    /// Latency between ranks of a host, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 1.0, value_parser = parse_positive)]
+    within_us: f64,
+
+    /// Bandwidth of a rank within its host, in GB/s
+    #[arg(long, value_name = "GB/S", default_value_t = 8.0, value_parser = parse_positive)]
+    within_gbytes_per_s: f64,
+
+    /// Latency between hosts, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 5.0, value_parser = parse_positive)]
+    between_us: f64,
+
+    /// Bandwidth of a rank between hosts, in GB/s
+    #[arg(long, value_name = "GB/S", default_value_t = 25.0, value_parser = parse_positive)]
+    between_gbytes_per_s: f64,
+
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// One predicted time.
+struct Cell {
+    bytes: u64,
+    algorithm: &'static Algorithm,
+    prediction: Prediction,
+}
+
+pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
+    let topology = args.topology();
+    let n = args.n as usize;
+    let algorithms: Vec<&'static Algorithm> = algorithms_for(args.collective)
+        .filter(|a| a.links == Links::Message || args.n <= args.ranks_per_host)
+        .collect();
+    let mut cells = Vec::new();
+    for bytes in &args.bytes {
+        let elements = usize::try_from(*bytes).map_err(unfit)?;
+        let problem = sweep::sized(args.collective, n, elements).map_err(unfit)?;
+        for algorithm in &algorithms {
+            let prediction = predict(algorithm, &problem, 1, &topology).map_err(unfit)?;
+            cells.push(Cell {
+                bytes: *bytes,
+                algorithm,
+                prediction,
+            });
+        }
+    }
+    let text = match args.format {
+        Format::Table => tables(args, &algorithms, &cells)?,
+        Format::Json => json(args, &cells),
+    };
+    Ok(Outcome::ok(text))
+}
+
+impl CostArgs {
+    fn topology(&self) -> Topology {
+        let link = |latency_us: f64, gbytes_per_s: f64| LinkCost {
+            latency_s: latency_us * 1e-6,
+            bytes_per_s: gbytes_per_s * 1e9,
+        };
+        Topology {
+            ranks_per_host: self.ranks_per_host as usize,
+            within: link(self.within_us, self.within_gbytes_per_s),
+            between: link(self.between_us, self.between_gbytes_per_s),
+            ..Topology::default()
+        }
+    }
+}
+
+fn tables(
+    args: &CostArgs,
+    algorithms: &[&'static Algorithm],
+    cells: &[Cell],
+) -> Result<String, Failure> {
+    let mut predicted = styled();
+    let names = algorithms.iter().map(|a| a.name.to_owned());
+    predicted.set_header(std::iter::once("Bytes".to_owned()).chain(names));
+    for of_size in cells.chunks(algorithms.len().max(1)) {
+        let best = of_size
+            .iter()
+            .map(|cell| cell.prediction.seconds)
+            .fold(f64::INFINITY, f64::min);
+        let times = of_size.iter().map(|cell| {
+            let seconds = cell.prediction.seconds;
+            let mark = if seconds <= best { "* " } else { "" };
+            format!("{mark}{}", show_seconds(seconds))
+        });
+        let bytes = of_size.first().map_or(0, |cell| cell.bytes);
+        predicted.add_row(std::iter::once(show_bytes(bytes)).chain(times));
+    }
+    let mut text = format!(
+        "{} over {} ranks, {} a host: predicted times (* the least)\n{}\n",
+        args.collective,
+        args.n,
+        args.ranks_per_host,
+        right_aligned(predicted)
+    );
+    if args.n as usize <= COUNTED_MAX {
+        let counted = counted(args, algorithms)?;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "\nCounted from the plans, most of any rank, in bytes of a buffer of 1 MiB:\n{counted}"
+        );
+    }
+    text.push_str(
+        "\nThe model: a message takes a latency and its bytes over a bandwidth; no congestion, no \
+         protocol. It ranks, it does not measure.\n",
+    );
+    Ok(text)
+}
+
+fn counted(args: &CostArgs, algorithms: &[&'static Algorithm]) -> Result<Table, Failure> {
+    let problem = sweep::sized(args.collective, args.n as usize, 1 << 20).map_err(unfit)?;
+    let mut table = styled();
+    table.set_header([
+        "Algorithm",
+        "Rounds",
+        "Barriers",
+        "Messages",
+        "Sent",
+        "Read from peers",
+        "Scratch",
+    ]);
+    for algorithm in algorithms {
+        let cost = Cost::of(&algorithm.plans(&problem, false).map_err(unfit)?);
+        table.add_row([
+            algorithm.name.to_owned(),
+            cost.rounds.to_string(),
+            cost.barriers.to_string(),
+            cost.messages_most.to_string(),
+            cost.sent_most.to_string(),
+            cost.pulled_most.to_string(),
+            cost.scratch_most.to_string(),
+        ]);
+    }
+    Ok(right_aligned(table))
+}
+
+fn json(args: &CostArgs, cells: &[Cell]) -> String {
+    let predictions: Vec<_> = cells
+        .iter()
+        .map(|cell| {
+            json!({
+                "algo": cell.algorithm.name,
+                "links": cell.algorithm.links,
+                "bytes": cell.bytes,
+                "seconds": cell.prediction.seconds,
+                "all_ranks": cell.prediction.all_ranks,
+            })
+        })
+        .collect();
+    document(&json!({
+        "schema_version": SCHEMA_VERSION,
+        "tool": "muster",
+        "collective": args.collective,
+        "n": args.n,
+        "ranks_per_host": args.ranks_per_host,
+        "model": {
+            "within_us": args.within_us,
+            "within_gbytes_per_s": args.within_gbytes_per_s,
+            "between_us": args.between_us,
+            "between_gbytes_per_s": args.between_gbytes_per_s,
+        },
+        "predictions": predictions,
+    }))
+}
+
+fn styled() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table
+}
+
+/// Numbers, which all columns but the first hold, end at one line.
+fn right_aligned(mut table: Table) -> Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A time with three digits and a unit.
+fn show_seconds(seconds: f64) -> String {
+    if seconds < 1e-3 {
+        format!("{:.3} us", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.3} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.3} s")
+    }
+}
+
+fn show_bytes(bytes: u64) -> String {
+    for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= size && bytes.is_multiple_of(size) {
+            return format!("{} {unit}", bytes / size);
+        }
+    }
+    format!("{bytes} B")
+}
+
+fn parse_size(word: &str) -> Result<u64, String> {
+    parse_bytes(word)
+        .filter(|bytes| *bytes <= BYTES_MAX)
+        .ok_or_else(|| {
+            "allowed are numbers with B, KiB, MiB, GiB or no unit, up to 1024GiB".to_owned()
+        })
+}
+
+fn parse_positive(word: &str) -> Result<f64, String> {
+    word.parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| "allowed are numbers above 0".to_owned())
+}

@@ -1,0 +1,435 @@
+//! Matrices on ranks that another launcher started: torchrun, mpirun, srun and their kin.
+//!
+//! Every process is one rank and runs the same command. Rank 0 serves the rendezvous, collects what
+//! ranks report, and prints; the others print nothing unless they fail. At the end all return the
+//! same code, after the report is out: launchers end the whole job when one rank fails.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use muster_comm::config::Environment;
+use muster_comm::launch::{Detected, Identity, LaunchError, detect};
+use muster_comm::layout::Layout;
+use muster_comm::rendezvous::{Coordinator, CoordinatorEvent};
+use muster_comm::sync::{Clock, Deadline};
+use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
+
+use crate::check::collect::Collector;
+use crate::check::job::{Job, Transport};
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::run::verdict::{BringUp, Death, Facts};
+use crate::run::{Finished, Progress, catalogue, rank};
+use crate::world::signals::Interrupts;
+
+/// Time for ranks to say what they know once one has failed.
+const GRACE: Duration = Duration::from_secs(1);
+/// Time for the news of a death to arrive after the request to stop that a launcher sends to all
+/// ranks because of it.
+const NEWS: Duration = Duration::from_millis(300);
+/// Time for the end of all ranks after the report is out.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// What a case may take besides waiting for its peers.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often signals are looked for while nothing else happens.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Who this process is, if a launcher started it as a rank.
+///
+/// # Errors
+/// A failure of class USAGE where the environment contradicts itself.
+pub fn identity(environment: &Environment) -> Result<Option<Identity>, Failure> {
+    if let Err(errors) = environment.check() {
+        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        return Err(Failure::usage(all.join("; ")));
+    }
+    let detected = detect(environment, None)
+        .map_err(|error: LaunchError| Failure::usage(error.to_string()))?;
+    match detected {
+        Detected::Identity(identity) => Ok(Some(identity)),
+        Detected::PerNode(node) => Err(Failure::usage(format!(
+            "{} starts one process a node, and verify joins processes that are one rank each",
+            node.source.contract
+        ))
+        .with_help("start the ranks of each node with torchrun, mpirun or srun")),
+        Detected::Standalone { notes } => {
+            for note in notes {
+                out::note(&note);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// How a rank joins, with the settings of a job.
+///
+/// # Errors
+/// A failure of class USAGE where the environment lacks or contradicts something, RESOURCE where
+/// the job's secret is not to be had.
+pub fn options(
+    environment: &Environment,
+    identity: &Identity,
+    job: &Job,
+) -> Result<JoinOptions, Failure> {
+    let mut options = JoinOptions::from_identity(environment, identity)
+        .map_err(|error: FromEnvError| failure(error.exit_code(), &error, error.help()))?;
+    options.deadline = job.deadline();
+    options.bring_up = job.deadline();
+    options.transport = match job.transport {
+        Transport::Auto => options.transport,
+        Transport::Shm => Links::Shm,
+        Transport::Tcp => Links::Tcp,
+    };
+    Ok(options)
+}
+
+/// The failure that an error of bring-up is.
+#[must_use]
+pub fn bring_up_failure(error: &BringUpError) -> Failure {
+    failure(error.exit_code(), error, error.help())
+}
+
+fn failure(code: u8, error: &dyn std::error::Error, help: &str) -> Failure {
+    let exit = Exit::from_code(code.into()).unwrap_or(Exit::Internal);
+    Failure::new(exit, error.to_string()).with_help(help)
+}
+
+/// Runs jobs that all have this world's size as one of its ranks. `publish` is called on rank 0
+/// with what came of them; it prints, and says how the whole run ended.
+///
+/// # Errors
+/// If the ranks do not come together, or the report cannot be written.
+pub fn run(
+    jobs: &[(Job, Layout)],
+    environment: &Environment,
+    identity: &Identity,
+    interrupts: &Arc<Interrupts>,
+    progress: &mut dyn FnMut(usize, Progress),
+    publish: &mut dyn FnMut(Vec<Finished>) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let started = Clock::now();
+    let Some((first, _)) = jobs.first() else {
+        return Err(Failure::internal("no matrix to run"));
+    };
+    let options = options(environment, identity, first)?;
+    if identity.rank.0 != 0 {
+        let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
+        return Ok(follow(&world, jobs, started));
+    }
+    let coordinator = options
+        .serve()
+        .map_err(|error| bring_up_failure(&BringUpError::from(error)))?
+        .ok_or_else(|| Failure::usage("these ranks report to another launcher of ours"))?;
+    let (sender, events) = channel();
+    pump(&coordinator, sender.clone())?;
+    let verdict = lead(options, jobs.to_vec(), started, sender)?;
+    let mut desk = Desk::new(jobs, interrupts);
+    desk.attend(&events, progress);
+    let is_over = desk.worker_done;
+    let exit = publish(desk.finish(jobs))?;
+    if is_over && verdict.send(exit).is_ok() {
+        wait_for_farewell(&events);
+    }
+    Ok(exit)
+}
+
+/// The way of every rank but the first one.
+fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Exit {
+    for (job, layout) in jobs {
+        let exit = rank::run(world, job, layout, started, &mut |bytes| {
+            world.report(bytes)
+        });
+        if !matches!(exit, Exit::Ok | Exit::Data) {
+            // Rank 0 reports first: a launcher may end all ranks as soon as one of them fails.
+            Clock::pause(GRACE);
+            return exit;
+        }
+    }
+    // The common code comes once the report is out.
+    let common = world
+        .everyone()
+        .and_then(|everyone| everyone.broadcast_object::<u8>(None, 0));
+    world.leave();
+    match common {
+        Ok(code) => Exit::from_code(code.into()).unwrap_or(Exit::Internal),
+        Err(_) => Exit::Internal,
+    }
+}
+
+/// What reaches the desk of rank 0.
+#[derive(Debug)]
+enum Event {
+    Control(CoordinatorEvent),
+    /// The rank in this process cannot join.
+    Refused(Failure),
+    /// The rank in this process has done its jobs, or has failed and said why.
+    Worked {
+        completely: bool,
+    },
+    /// It has said goodbye.
+    Gone,
+}
+
+/// Starts the rank that lives in rank 0's process; it waits for the verdict at the end.
+fn lead(
+    options: JoinOptions,
+    jobs: Vec<(Job, Layout)>,
+    started: Instant,
+    events: Sender<Event>,
+) -> Result<Sender<Exit>, Failure> {
+    let (verdict, wait_for_verdict) = channel::<Exit>();
+    let work = move || {
+        let world = match World::join(options) {
+            Ok(world) => world,
+            Err(error) => {
+                let _ = events.send(Event::Refused(bring_up_failure(&error)));
+                return;
+            }
+        };
+        let completely = jobs.iter().all(|(job, layout)| {
+            let exit = rank::run(&world, job, layout, started, &mut |bytes| {
+                world.report(bytes)
+            });
+            matches!(exit, Exit::Ok | Exit::Data)
+        });
+        let _ = events.send(Event::Worked { completely });
+        // The desk drops its end where there is nothing to tell the others.
+        if let Ok(exit) = wait_for_verdict.recv() {
+            let told = world
+                .everyone()
+                .and_then(|everyone| everyone.broadcast_object(Some(&exit.code()), 0));
+            if told.is_ok() {
+                world.leave();
+            }
+        }
+        let _ = events.send(Event::Gone);
+    };
+    std::thread::Builder::new()
+        .name("muster-rank-0".to_owned())
+        .spawn(work)
+        .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))?;
+    Ok(verdict)
+}
+
+/// Moves the coordinator's events to the desk, as long as the coordinator lives.
+fn pump(coordinator: &Coordinator, desk: Sender<Event>) -> Result<(), Failure> {
+    let events = coordinator.events();
+    std::thread::Builder::new()
+        .name("muster-pump".to_owned())
+        .spawn(move || {
+            loop {
+                let turn = Deadline::after(GRACE);
+                let event = events.next(turn);
+                // Nothing before its time means that the coordinator has ended.
+                let has_ended = event.is_none() && !turn.passed();
+                let is_refused =
+                    event.is_some_and(|event| desk.send(Event::Control(event)).is_err());
+                if has_ended || is_refused {
+                    return;
+                }
+            }
+        })
+        .map(drop)
+        .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))
+}
+
+fn wait_for_farewell(events: &Receiver<Event>) {
+    let deadline = Deadline::after(FAREWELL);
+    while !deadline.passed() {
+        match events.recv_timeout(deadline.left()) {
+            Ok(Event::Gone) | Err(_) => return,
+            Ok(Event::Control(_) | Event::Refused(_) | Event::Worked { .. }) => {}
+        }
+    }
+}
+
+/// Rank 0's second self: takes in what all ranks report.
+struct Desk<'a> {
+    collectors: Vec<Collector>,
+    /// Which job each rank works on.
+    at: Vec<usize>,
+    facts: Facts,
+    interrupts: &'a Interrupts,
+    started: Instant,
+    /// When the last report on each job came.
+    ended: Vec<Option<Instant>>,
+    /// When all ranks were through the first barrier.
+    joined: Option<Instant>,
+    worker_done: bool,
+    worker_failed: bool,
+    deadline: Deadline,
+    patience: Duration,
+    ending: bool,
+}
+
+impl<'a> Desk<'a> {
+    fn new(jobs: &[(Job, Layout)], interrupts: &'a Interrupts) -> Self {
+        let world_size = jobs.first().map_or(0, |(job, _)| job.matrix.world_size);
+        let patience = jobs
+            .first()
+            .map_or(PATIENCE, |(job, _)| job.deadline().saturating_add(PATIENCE));
+        Self {
+            collectors: jobs
+                .iter()
+                .map(|(job, layout)| Collector::new(catalogue(job, layout), world_size))
+                .collect(),
+            at: vec![0; world_size as usize],
+            facts: Facts::default(),
+            interrupts,
+            started: Clock::now(),
+            ended: vec![None; jobs.len()],
+            joined: None,
+            worker_done: false,
+            worker_failed: false,
+            deadline: Deadline::after(patience),
+            patience,
+            ending: false,
+        }
+    }
+
+    /// Takes in events until every rank has done every job, or one has failed and the others have
+    /// had time to say what they know.
+    fn attend(&mut self, events: &Receiver<Event>, progress: &mut dyn FnMut(usize, Progress)) {
+        while !self.is_complete() && !self.deadline.passed() {
+            match events.recv_timeout(self.deadline.left().min(TURN)) {
+                Ok(event) => {
+                    if !self.ending {
+                        self.deadline = Deadline::after(self.patience);
+                    }
+                    self.take(event, progress);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.interrupts.count() > 0 && !self.facts.interrupted {
+                // Whether this is the launcher's answer to a death is known in a moment.
+                self.facts.interrupted = true;
+                self.end_within(NEWS);
+            }
+        }
+        if self.deadline.passed() && !self.ending {
+            self.facts.silence_s = Some(self.patience.as_secs());
+        }
+        if !self.facts.deaths.is_empty() || self.collectors.iter().any(Collector::has_failure) {
+            self.facts.interrupted = false;
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.worker_done && self.at.iter().all(|at| *at == self.collectors.len())
+    }
+
+    fn take(&mut self, event: Event, progress: &mut dyn FnMut(usize, Progress)) {
+        match event {
+            Event::Control(CoordinatorEvent::Report { rank, bytes }) => {
+                self.reported(rank.index(), &bytes, progress);
+            }
+            Event::Control(CoordinatorEvent::Lost { rank, reason }) => {
+                let failed = self.collectors.iter().any(|collector| {
+                    collector
+                        .ranks()
+                        .get(rank.index())
+                        .is_some_and(|state| state.failed.is_some())
+                });
+                if !failed {
+                    self.facts.deaths.push(Death {
+                        rank: rank.0,
+                        how: reason.to_string(),
+                        exit: None,
+                        said: None,
+                        sigkill: false,
+                    });
+                }
+                self.end_within(GRACE);
+            }
+            Event::Control(CoordinatorEvent::Failed(error)) => {
+                self.not_together(error.exit_code(), error.to_string(), error.help());
+            }
+            Event::Refused(failure) => {
+                let help = failure.help.clone().unwrap_or_default();
+                self.not_together(failure.exit.code(), failure.message, &help);
+            }
+            Event::Worked { completely } => {
+                self.worker_done = completely;
+                self.worker_failed = !completely;
+                if self.worker_failed {
+                    self.end_within(GRACE);
+                }
+            }
+            Event::Control(_) | Event::Gone => {}
+        }
+    }
+
+    fn not_together(&mut self, code: u8, text: String, help: &str) {
+        let exit = Exit::from_code(code.into()).unwrap_or(Exit::Internal);
+        let error = BringUp {
+            exit,
+            text,
+            help: help.to_owned(),
+        };
+        self.facts.bring_up.get_or_insert(error);
+        self.end_within(GRACE);
+    }
+
+    fn reported(&mut self, rank: usize, bytes: &[u8], progress: &mut dyn FnMut(usize, Progress)) {
+        let Some(at) = self.at.get_mut(rank) else {
+            return;
+        };
+        let Some(collector) = self.collectors.get_mut(*at) else {
+            return;
+        };
+        let job = *at;
+        collector.take(u32::try_from(rank).unwrap_or(u32::MAX), bytes);
+        let state = collector.ranks().get(rank);
+        let failed = state.is_some_and(|state| state.failed.is_some());
+        if state.is_some_and(|state| state.done) {
+            *at += 1;
+        }
+        self.ended[job] = Some(Clock::now());
+        if self.joined.is_none() && collector.all_joined() {
+            self.joined = Some(Clock::now());
+        }
+        let (answers, expected) = collector.progress();
+        progress(job, Progress { answers, expected });
+        if failed {
+            self.end_within(GRACE);
+        }
+    }
+
+    fn end_within(&mut self, grace: Duration) {
+        if !self.ending {
+            self.ending = true;
+            self.deadline = Deadline::after(grace);
+        }
+    }
+
+    /// What came of the jobs that began. One that failed is the last.
+    fn finish(&self, jobs: &[(Job, Layout)]) -> Vec<Finished> {
+        let mut all = Vec::new();
+        let mut begun = self.started;
+        for (index, ((job, layout), collector)) in jobs.iter().zip(&self.collectors).enumerate() {
+            let ended = self.ended[index].unwrap_or_else(Clock::now);
+            let elapsed = ended.saturating_duration_since(begun);
+            let bring_up = self
+                .joined
+                .filter(|_| index == 0)
+                .map(|joined| joined.saturating_duration_since(self.started));
+            // A cause belongs to the job that it interrupted.
+            let facts = if collector.all_done() {
+                Facts::default()
+            } else {
+                self.facts.clone()
+            };
+            let finished = Finished::new(job, layout, collector, &facts, elapsed, bring_up);
+            let is_aborted = finished.verdict.is_some();
+            all.push(finished);
+            if is_aborted {
+                break;
+            }
+            begun = ended;
+        }
+        all
+    }
+}

@@ -1,0 +1,131 @@
+//! Running one matrix: as the launcher of its ranks, as one of them, or as a guest of another
+//! launcher; and finding the one cause when it fails.
+
+pub mod joined;
+pub mod local;
+pub mod procstate;
+pub mod rank;
+pub mod verdict;
+
+use std::time::Duration;
+
+use muster_comm::layout::{GroupKind, Layout};
+
+use crate::check::cases::{Catalogue, KindGroups, Selection};
+use crate::check::collect::Collector;
+use crate::check::job::Job;
+use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
+use crate::run::verdict::{Facts, judge};
+
+/// How far a matrix has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Answers of ranks so far.
+    pub answers: usize,
+    /// Answers expected.
+    pub expected: usize,
+}
+
+/// One matrix, run to its end or to its first failure.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its line in the report.
+    pub summary: MatrixSummary,
+    /// Its cases.
+    pub cases: Vec<Case>,
+    /// The cause, if it could not be run to its end.
+    pub verdict: Option<Verdict>,
+    /// What ranks printed, a line each with the rank before it.
+    pub output: Vec<String>,
+}
+
+impl Finished {
+    /// What came of a job: what ranks said and what else was seen.
+    #[must_use]
+    pub fn new(
+        job: &Job,
+        layout: &Layout,
+        collector: &Collector,
+        facts: &Facts,
+        elapsed: Duration,
+        bring_up: Option<Duration>,
+    ) -> Self {
+        let name = &job.matrix.name;
+        let verdict = judge(facts, collector).map(|mut verdict| {
+            verdict.matrix = Some(name.clone());
+            verdict
+        });
+        let cases = collector.report(name, job.matrix.world_size);
+        let passed = cases.iter().filter(|case| case.passed).count();
+        let summary = MatrixSummary {
+            groups: collector.group_counts(),
+            cases: cases.len() as u64,
+            cases_passed: passed as u64,
+            elapsed_us: micros(elapsed),
+            bring_up_us: bring_up.map(micros),
+            outcome: match &verdict {
+                Some(_) => Outcome::Aborted,
+                None if passed == cases.len() => Outcome::Passed,
+                None => Outcome::Failed,
+            },
+            reason: verdict.as_ref().map(|verdict| verdict.text.clone()),
+            ..skipped(job, layout, String::new())
+        };
+        Self {
+            summary,
+            cases,
+            verdict,
+            output: Vec::new(),
+        }
+    }
+}
+
+/// The line of a matrix that did not run, and why.
+#[must_use]
+pub fn skipped(job: &Job, layout: &Layout, reason: String) -> MatrixSummary {
+    let dims = layout.dims();
+    MatrixSummary {
+        matrix: job.matrix.name.clone(),
+        world_size: dims.world,
+        tp: dims.tp,
+        ep: dims.ep,
+        dp: dims.dp,
+        cp: dims.cp,
+        pp: dims.pp,
+        etp: dims.etp,
+        groups: Vec::new(),
+        cases: 0,
+        cases_passed: 0,
+        elapsed_us: 0,
+        bring_up_us: None,
+        outcome: Outcome::Skipped,
+        reason: Some(reason),
+    }
+}
+
+/// A time in microseconds.
+#[must_use]
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// All groups of a layout and all questions to them.
+#[must_use]
+pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
+    let kinds = GroupKind::ALL
+        .into_iter()
+        .map(|kind| KindGroups {
+            kind: kind.name().to_owned(),
+            groups: layout
+                .groups(kind)
+                .iter()
+                .map(|members| members.iter().map(|rank| rank.0).collect())
+                .collect(),
+        })
+        .collect();
+    let selection = Selection {
+        dtypes: &job.dtypes,
+        counts: &job.counts,
+    };
+    Catalogue::new(kinds, job.matrix.world_size, selection)
+}

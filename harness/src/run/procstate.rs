@@ -1,0 +1,29 @@
+//! Whether a process runs, as the kernel sees it.
+
+/// The state of a process that exists but does not run: `T` stopped, `t` traced, `D` stuck in the
+/// kernel. `None` for one that runs or sleeps, or that cannot be looked at.
+#[must_use]
+pub fn not_running(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_of(&stat).filter(|state| matches!(state, 'T' | 't' | 'D'))
+}
+
+/// The state letter: what follows the name, which stands in parentheses and may hold any others.
+fn state_of(stat: &str) -> Option<char> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.trim_start().chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_is_found_behind_any_name() {
+        assert_eq!(state_of("12 (a) R 1"), Some('R'));
+        assert_eq!(state_of("12 (a) T) (b) D 1"), Some('D'));
+        assert_eq!(state_of(""), None);
+        let own = i32::try_from(std::process::id()).expect("a process id");
+        assert_eq!(not_running(own), None);
+    }
+}

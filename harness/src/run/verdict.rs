@@ -1,0 +1,448 @@
+//! From what is known at the end of a matrix to one cause.
+//!
+//! Pure: facts in, verdict out. The first failing rank is the cause; ranks that failed because it
+//! did are evidence, never culprits.
+
+use muster_comm::error::ErrorKind;
+
+use crate::check::collect::{Collector, RankState};
+use crate::check::message::Failed;
+use crate::exit::Exit;
+use crate::report::model::{Verdict, listed};
+
+/// Ranks whose own words are kept as evidence.
+const WITNESSES_MAX: usize = 8;
+
+/// A rank's process that ended before its work was done, and not by our hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// World rank.
+    pub rank: u32,
+    /// How it ended: `was killed by signal 9 (SIGKILL)`.
+    pub how: String,
+    /// Class of the end, where the rank's own exit code tells it better than that it is dead.
+    pub exit: Option<Exit>,
+    /// What it said at last: its panic, or its error.
+    pub said: Option<String>,
+    /// Whether SIGKILL ended it, which nothing of ours sends before the verdict.
+    pub sigkill: bool,
+}
+
+/// Why the ranks never found each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BringUp {
+    /// Class of the error.
+    pub exit: Exit,
+    /// The error in words.
+    pub text: String,
+    /// What to do next.
+    pub help: String,
+}
+
+/// What the launcher saw besides the messages of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// A signal asked us to stop.
+    pub interrupted: bool,
+    /// The ranks never found each other.
+    pub bring_up: Option<BringUp>,
+    /// Ranks that died, in the order in which that was seen.
+    pub deaths: Vec<Death>,
+    /// Nothing was heard for longer than any call may take; the time in seconds.
+    pub silence_s: Option<u64>,
+    /// Ranks whose processes did not run when somebody waited for them, with the kernel's state.
+    pub frozen: Vec<(u32, char)>,
+}
+
+/// The cause, or `None` where every rank did its work.
+#[must_use]
+pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let mut verdict = interrupted(facts, collector)
+        .or_else(|| bring_up(facts))
+        .or_else(|| dead(facts, collector))
+        .or_else(|| frozen(facts))
+        .or_else(|| failed(collector))
+        .or_else(|| silent(facts, collector))?;
+    for (rank, said) in witnesses(collector) {
+        let line = format!("rank {rank}: {said}");
+        if verdict.evidence.len() < WITNESSES_MAX && !verdict.evidence.contains(&line) {
+            verdict.evidence.push(line);
+        }
+    }
+    verdict.blamed.sort_unstable();
+    verdict.blamed.dedup();
+    Some(verdict)
+}
+
+fn interrupted(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let (answers, expected) = collector.progress();
+    facts.interrupted.then(|| {
+        Verdict::new(
+            Exit::Interrupted,
+            format!("interrupted by a signal after {answers} of {expected} answers of ranks"),
+        )
+    })
+}
+
+fn bring_up(facts: &Facts) -> Option<Verdict> {
+    // A rank that died is the better cause: the bring-up failed because of it.
+    let error = facts
+        .bring_up
+        .as_ref()
+        .filter(|_| facts.deaths.is_empty())?;
+    let mut verdict = Verdict::new(error.exit, error.text.clone());
+    verdict.next = Some(error.help.clone());
+    Some(verdict)
+}
+
+fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let first = facts.deaths.first()?;
+    let during = last_case(first.rank, collector);
+    let rank = first.rank;
+    let text = match (&first.said, first.exit) {
+        // It said itself why it gave up, so how its process ended adds nothing.
+        (Some(said), Some(_)) => format!("rank {rank}: {said}"),
+        (Some(said), None) => format!("rank {rank} {said}{during}"),
+        (None, _) => format!("rank {rank} {}{during}", first.how),
+    };
+    let mut verdict = Verdict::new(first.exit.unwrap_or(Exit::PeerDead), text);
+    verdict.blamed = vec![rank];
+    for other in facts.deaths.iter().skip(1) {
+        verdict
+            .evidence
+            .push(format!("rank {} {} after it", other.rank, other.how));
+    }
+    verdict.next = Some(if first.sigkill {
+        "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager".to_owned()
+    } else {
+        "read that rank's output".to_owned()
+    });
+    Some(verdict)
+}
+
+/// Which case a dead rank was in, as far as its answers tell.
+fn last_case(rank: u32, collector: &Collector) -> String {
+    collector
+        .next_case(rank)
+        .and_then(|number| collector.describe(number))
+        .map_or_else(String::new, |case| format!(", last seen before {case}"))
+}
+
+fn frozen(facts: &Facts) -> Option<Verdict> {
+    let (rank, state) = facts.frozen.first()?;
+    let what = match state {
+        'T' => "stopped by a signal",
+        't' => "stopped by a debugger",
+        _ => "stuck in the kernel",
+    };
+    let mut verdict = Verdict::new(
+        Exit::PeerFrozen,
+        format!("rank {rank} exists but does not run: {what} (state {state})"),
+    );
+    verdict.blamed = facts.frozen.iter().map(|(rank, _)| *rank).collect();
+    verdict.next = Some(
+        "continue it with `kill -CONT`, or find out what it waits for in the kernel".to_owned(),
+    );
+    Some(verdict)
+}
+
+/// The rank whose error explains the others: the first one that does not point at another rank's.
+fn failed(collector: &Collector) -> Option<Verdict> {
+    let mut failures: Vec<(u32, &RankState, &Failed)> = (0..)
+        .zip(collector.ranks())
+        .filter_map(|(rank, state)| Some((rank, state, state.failed.as_ref()?)))
+        .collect();
+    failures.sort_by_key(|(_, state, failed)| (is_echo(failed), state.failed_order));
+    let (rank, _, failed) = failures.first()?;
+    let (exit, blamed) = match &failed.kind {
+        Some(kind) => class_of(*rank, kind),
+        None => (
+            Exit::from_code(failed.exit.into()).unwrap_or(Exit::Internal),
+            vec![*rank],
+        ),
+    };
+    let during = failed
+        .case
+        .and_then(|number| collector.describe(number))
+        .map_or_else(String::new, |case| format!(" (checking {case})"));
+    let mut verdict = Verdict::new(exit, format!("rank {rank}: {}{during}", failed.text));
+    verdict.blamed = blamed;
+    verdict.next.clone_from(&failed.help);
+    Some(verdict)
+}
+
+/// Whether an error only says that another rank failed.
+fn is_echo(failed: &Failed) -> bool {
+    matches!(
+        failed.kind,
+        Some(
+            ErrorKind::PeerAborted { .. }
+                | ErrorKind::PeerClosed { .. }
+                | ErrorKind::Orphaned { .. }
+        )
+    )
+}
+
+/// Class and culprits of an error that `rank` met.
+fn class_of(rank: u32, kind: &ErrorKind) -> (Exit, Vec<u32>) {
+    match kind {
+        ErrorKind::Mismatch {
+            rank: mine, peer, ..
+        } => (Exit::Mismatch, vec![mine.0, peer.0]),
+        ErrorKind::PeerClosed { peer, .. } => (Exit::PeerDead, vec![peer.0]),
+        ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
+        ErrorKind::Resource { .. } => (Exit::Resource, vec![rank]),
+        ErrorKind::Stalled { waiting_for, .. } => (
+            Exit::NotJoined,
+            waiting_for.iter().map(|peer| peer.0).collect(),
+        ),
+        ErrorKind::Transport { peer, .. } => (Exit::Link, vec![rank, peer.0]),
+        ErrorKind::Malformed { peer, .. } => (Exit::Data, vec![peer.0]),
+        ErrorKind::Orphaned { .. } => (Exit::Interrupted, Vec::new()),
+        // The harness made the call, so wrong arguments are its own bug; a kind that is newer than
+        // this table cannot be classified, which must not look like success either.
+        ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => {
+            (Exit::Internal, vec![rank])
+        }
+    }
+}
+
+fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let garbled = (0_u32..)
+        .zip(collector.ranks())
+        .find_map(|(rank, state)| Some((rank, state.garbled.as_ref()?)));
+    if let Some((rank, what)) = garbled {
+        let mut verdict = Verdict::new(
+            Exit::Internal,
+            format!("rank {rank} reported nonsense: {what}"),
+        );
+        verdict.blamed = vec![rank];
+        return Some(verdict);
+    }
+    let silent = collector.silent();
+    if silent.is_empty() {
+        return None;
+    }
+    let text = match facts.silence_s {
+        Some(seconds) => format!(
+            "nothing heard from rank {} for {seconds} s",
+            listed(&silent)
+        ),
+        None => format!("rank {} ended without a result", listed(&silent)),
+    };
+    let mut verdict = Verdict::new(Exit::Internal, text);
+    verdict.blamed = silent;
+    Some(verdict)
+}
+
+/// What ranks said themselves, the first failure first.
+fn witnesses(collector: &Collector) -> Vec<(u32, &str)> {
+    let mut failures: Vec<(usize, u32, &str)> = (0..)
+        .zip(collector.ranks())
+        .filter_map(|(rank, state)| {
+            let failed = state.failed.as_ref()?;
+            Some((state.failed_order, rank, failed.text.as_str()))
+        })
+        .collect();
+    failures.sort_unstable();
+    failures
+        .into_iter()
+        .map(|(_, rank, text)| (rank, text))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_comm::types::Rank;
+
+    use super::*;
+    use crate::check::cases::{Catalogue, KindGroups, Selection};
+    use crate::check::message::RankMessage;
+
+    fn collector() -> Collector {
+        let kinds = vec![KindGroups {
+            kind: "tp".to_owned(),
+            groups: vec![vec![0, 1], vec![2, 3]],
+        }];
+        let catalogue = Catalogue::new(
+            kinds,
+            4,
+            Selection {
+                dtypes: &[],
+                counts: &[5],
+            },
+        );
+        Collector::new(catalogue, 4)
+    }
+
+    fn tell(collector: &mut Collector, rank: u32, kind: ErrorKind) {
+        let failed = Failed {
+            case: Some(0),
+            text: kind.to_string(),
+            kind: Some(kind),
+            exit: 70,
+            help: Some("do this".to_owned()),
+        };
+        let bytes = RankMessage::Failed(failed).encode().expect("encodes");
+        collector.take(rank, &bytes);
+    }
+
+    fn death(rank: u32) -> Death {
+        Death {
+            rank,
+            how: "was killed by signal 9 (SIGKILL)".to_owned(),
+            exit: None,
+            said: None,
+            sigkill: true,
+        }
+    }
+
+    fn all_done(collector: &mut Collector) {
+        for rank in 0..4 {
+            collector.take(rank, &RankMessage::Done.encode().expect("encodes"));
+        }
+    }
+
+    fn closed(peer: u32) -> ErrorKind {
+        ErrorKind::PeerClosed {
+            peer: Rank(peer),
+            how: "was killed by signal 9".to_owned(),
+            orderly: false,
+        }
+    }
+
+    fn stalled(waiting_for: &[u32]) -> ErrorKind {
+        ErrorKind::Stalled {
+            waiting_for: waiting_for.iter().copied().map(Rank).collect(),
+            waited_ms: 30_000,
+        }
+    }
+
+    #[test]
+    fn ranks_that_all_did_their_work_leave_no_verdict() {
+        let mut collector = collector();
+        all_done(&mut collector);
+        assert_eq!(judge(&Facts::default(), &collector), None);
+    }
+
+    #[test]
+    fn the_dead_rank_is_blamed_and_its_peers_are_witnesses() {
+        let mut collector = collector();
+        tell(&mut collector, 1, closed(0));
+        let facts = Facts {
+            deaths: vec![death(3), death(2)],
+            ..Facts::default()
+        };
+        let verdict = judge(&facts, &collector).expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerDead, [3].as_slice())
+        );
+        assert!(
+            verdict
+                .text
+                .contains("rank 3 was killed by signal 9 (SIGKILL)"),
+            "{verdict:?}"
+        );
+        assert!(
+            verdict
+                .evidence
+                .iter()
+                .any(|line| line.starts_with("rank 1: ")),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_words() {
+        let facts = Facts {
+            deaths: vec![Death {
+                said: Some("panicked at x.rs:3 it broke".to_owned()),
+                ..death(1)
+            }],
+            ..Facts::default()
+        };
+        let verdict = judge(&facts, &collector()).expect("a verdict");
+        assert!(
+            verdict
+                .text
+                .starts_with("rank 1 panicked at x.rs:3 it broke"),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn an_echo_never_hides_the_first_cause() {
+        let mut collector = collector();
+        tell(
+            &mut collector,
+            0,
+            ErrorKind::PeerAborted {
+                origin: Rank(2),
+                reason: "x".to_owned(),
+                cause: Box::new(stalled(&[3])),
+            },
+        );
+        tell(&mut collector, 2, stalled(&[3]));
+        let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::NotJoined, [3].as_slice())
+        );
+        assert_eq!(verdict.next.as_deref(), Some("do this"));
+        let facts = Facts {
+            frozen: vec![(3, 'T')],
+            ..Facts::default()
+        };
+        let verdict = judge(&facts, &collector).expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerFrozen, [3].as_slice())
+        );
+    }
+
+    #[test]
+    fn only_echoes_still_lead_to_the_origin() {
+        let mut collector = collector();
+        tell(
+            &mut collector,
+            0,
+            ErrorKind::PeerAborted {
+                origin: Rank(2),
+                reason: "x".to_owned(),
+                cause: Box::new(closed(3)),
+            },
+        );
+        let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Exit::PeerDead, [3].as_slice())
+        );
+    }
+
+    #[test]
+    fn silence_and_nonsense_are_never_a_pass() {
+        let mut collector = collector();
+        let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+        assert_eq!(verdict.class, Exit::Internal);
+        assert_eq!(verdict.text, "rank 0-3 ended without a result");
+        all_done(&mut collector);
+        collector.take(1, &[0xff; 9]);
+        let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+        assert_eq!(verdict.blamed, [1]);
+    }
+
+    #[test]
+    fn an_interruption_is_one_whatever_else_broke() {
+        let facts = Facts {
+            interrupted: true,
+            deaths: vec![death(0)],
+            ..Facts::default()
+        };
+        let verdict = judge(&facts, &collector()).expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.len()),
+            (Exit::Interrupted, 0)
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! The rules of the house that a program can check: sizes, doors, directions.
+//!
+//! Each rule says in its message what to do. A rule that stands in the way of something better is
+//! changed here, in a commit that says why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest file, tests at its end not counted.
+const LINES_MAX: usize = 500;
+
+/// Files that may hold unsafe code, beside all of `hccl-sys` and the integration tests.
+const UNSAFE: &[&str] = &[
+    "comm/src/backend/",
+    "comm/src/buffer.rs",
+    "comm/src/collective/tamper.rs",
+    "comm/src/kernel/",
+    "comm/src/launch/secret",
+    "comm/src/transport/ring.rs",
+    "comm/src/transport/shm/",
+    "comm/src/transport/stream.rs",
+    "comm/src/transport/tcp",
+    "harness/src/world/",
+];
+
+/// Which rooms of `comm` a room may use, beside itself. What is not listed may use everything.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("algo", &["types"]),
+    ("buffer.rs", &["types"]),
+    ("error.rs", &["types"]),
+    ("kernel", &["sync", "types"]),
+    ("layout", &["types"]),
+    ("sync.rs", &[]),
+    ("transport", &["sync", "types"]),
+    ("types.rs", &[]),
+    ("rendezvous", &["sync", "types"]),
+    ("config", &["rendezvous", "types"]),
+    ("launch", &["config", "rendezvous", "sync", "types"]),
+    (
+        "backend",
+        &[
+            "algo",
+            "error",
+            "group",
+            "kernel",
+            "sync",
+            "transport",
+            "types",
+            "world",
+        ],
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_owned()
+}
+
+/// Every Rust file of the workspace, as (path from the root, text).
+fn sources() -> Vec<(String, String)> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).expect("a folder of the workspace") {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    walk(&root, &mut found);
+    found.sort();
+    assert!(
+        found.len() > 50,
+        "the walk found only {} files",
+        found.len()
+    );
+    let read = |path: PathBuf| {
+        let name = path
+            .strip_prefix(&root)
+            .expect("below the root")
+            .to_string_lossy()
+            .into_owned();
+        (name, fs::read_to_string(&path).expect("a readable source"))
+    };
+    found.into_iter().map(read).collect()
+}
+
+fn is_test(name: &str) -> bool {
+    name.starts_with("tests/")
+        || name.contains("/tests/")
+        || name.ends_with("/tests.rs")
+        || name.contains("/benches/")
+        || name.contains("/examples/")
+}
+
+/// The text without the tests at its end.
+fn code(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text)
+}
+
+/// The code without comments, roughly: enough to look for words.
+fn words(text: &str) -> String {
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    code(text)
+        .lines()
+        .filter(is_code)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn complain(rule: &str, offences: &[String]) {
+    assert!(offences.is_empty(), "{rule}:\n  {}", offences.join("\n  "));
+}
+
+#[test]
+fn files_stay_short_enough_to_be_read_at_once() {
+    let long: Vec<String> = sources()
+        .iter()
+        .filter(|(name, _)| !is_test(name))
+        .map(|(name, text)| (name, code(text).lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .map(|(name, lines)| format!("{name}: {lines} lines"))
+        .collect();
+    complain(
+        "split the file by what it is about (500 lines at most, tests aside)",
+        &long,
+    );
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let silent: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(name, _)| name)
+        .collect();
+    complain(
+        "begin the file with `//!`: what it is for, what it must not know",
+        &silent,
+    );
+}
+
+#[test]
+fn unsafe_code_stays_in_the_rooms_that_need_it() {
+    let outside: Vec<String> = sources()
+        .into_iter()
+        .filter(|(name, _)| !is_test(name) && !name.starts_with("hccl-sys/"))
+        .filter(|(name, _)| !UNSAFE.iter().any(|allowed| name.starts_with(allowed)))
+        .filter(|(_, text)| words(text).contains("unsafe "))
+        .map(|(name, _)| name)
+        .collect();
+    complain(
+        "unsafe code outside of the rooms listed in tidy.rs",
+        &outside,
+    );
+}
+
+#[test]
+fn the_environment_and_the_atomics_have_one_door_each() {
+    let doors = [
+        ("std::env::var", "comm/src/config"),
+        ("env::vars", "comm/src/config"),
+        ("std::sync::atomic", "comm/src/sync.rs"),
+        ("core::sync::atomic", "comm/src/sync.rs"),
+    ];
+    let mut passed_by = Vec::new();
+    for (name, text) in sources() {
+        let ours = name.starts_with("comm/src/") || name.starts_with("harness/src/");
+        for (word, door) in doors {
+            if ours && !name.starts_with(door) && words(&text).contains(word) {
+                passed_by.push(format!("{name}: {word} (the door is {door})"));
+            }
+        }
+    }
+    complain("go through the one door", &passed_by);
+}
+
+#[test]
+fn imports_go_down_the_house() {
+    let mut upward = Vec::new();
+    for (name, text) in sources() {
+        let Some(inside) = name.strip_prefix("comm/src/") else {
+            continue;
+        };
+        let room = inside.split('/').next().unwrap_or(inside);
+        let bare = room.trim_end_matches(".rs");
+        let Some((_, allowed)) = IMPORTS
+            .iter()
+            .find(|(listed, _)| *listed == room || *listed == bare)
+        else {
+            continue;
+        };
+        for (at, _) in words(&text).match_indices("crate::") {
+            let words = words(&text);
+            let used: String = words[at + "crate::".len()..]
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
+            if !used.is_empty() && used != bare && !allowed.contains(&used.as_str()) {
+                upward.push(format!(
+                    "{name}: crate::{used} (allowed: {})",
+                    allowed.join(", ")
+                ));
+            }
+        }
+    }
+    upward.dedup();
+    complain(
+        "this import runs against the arrows of ARCHITECTURE.md",
+        &upward,
+    );
+}
+
+#[test]
+fn nothing_is_left_open_and_no_test_is_switched_off() {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("#[ig", "nore"),
+        concat!("todo", "!("),
+    ];
+    let mut open = Vec::new();
+    for (name, text) in sources() {
+        for (number, line) in text.lines().enumerate() {
+            if let Some(mark) = marks.iter().find(|mark| line.contains(**mark)) {
+                open.push(format!("{name}:{}: {mark}", number + 1));
+            }
+        }
+    }
+    complain("finish it, or open an issue", &open);
+}
