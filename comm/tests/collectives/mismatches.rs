@@ -34,6 +34,7 @@ fn gather_v(counts: [usize; 4]) -> Call {
 
 /// What all ranks but one call, what that one calls, the field that differs, and words that the
 /// two sides must hold.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn pairs() -> Vec<(Call, Call, Field, &'static str, &'static str)> {
     let gather = |count: usize| {
         call(move |comm: &Communicator| {
