@@ -35,17 +35,25 @@ pub(crate) struct Local {
     locals: Vec<usize>,
     members: Vec<Rank>,
     me: usize,
+    /// What the last call exchanged: kept, so that a small call allocates nothing.
+    pub(crate) exchange: Exchange,
 }
 
 /// The entries of all members, and what rides in them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Exchange {
     pub(crate) entries: Vec<Entry>,
     /// Address of every member's payload.
     payloads: Vec<*const u8>,
     /// Where the contribution begins in each payload, behind the row of counts.
     data_at: usize,
+    /// Scratch: the sources of a reduction.
+    srcs: Vec<*const u8>,
 }
+
+// SAFETY: the addresses point into the arena, which the `Local` around this holds, and which all
+// threads may use; nothing is read through them but in the call that set them.
+unsafe impl Send for Exchange {}
 
 /// How a contribution travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +107,7 @@ impl Local {
             locals,
             members: group.members.clone(),
             me: group.me,
+            exchange: Exchange::default(),
         })
     }
 
@@ -121,7 +130,7 @@ impl Local {
     }
 
     /// Publishes this call's entry and waits for everybody else's; compares before anything else
-    /// is done.
+    /// is done. What came is in `self.exchange`.
     pub(crate) fn exchange(
         &mut self,
         vigil: &Vigil<'_>,
@@ -129,14 +138,15 @@ impl Local {
         seq: u64,
         ride: Ride,
         staging: u64,
-    ) -> Result<Exchange, ErrorKind> {
+    ) -> Result<(), ErrorKind> {
         let mine = self.publish(vigil, request, seq, ride, staging);
         let n = self.peers.len();
-        let mut exchange = Exchange {
-            entries: vec![mine; n],
-            payloads: vec![self.slot.payload(seq).cast_const(); n],
-            data_at: row_bytes(request),
-        };
+        self.exchange.entries.resize(n, mine);
+        self.exchange.entries[self.me] = mine;
+        let payload = self.slot.payload(seq).cast_const();
+        self.exchange.payloads.resize(n, payload);
+        self.exchange.payloads[self.me] = payload;
+        self.exchange.data_at = row_bytes(request);
         let mut agreed = true;
         for step in 1..n {
             let peer = (self.me + step) % n;
@@ -144,16 +154,16 @@ impl Local {
             let entry = slot.entry(&self.arena, seq);
             agreed &=
                 (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
-            exchange.entries[peer] = entry;
-            exchange.payloads[peer] = slot.payload(&self.arena, seq);
+            self.exchange.entries[peer] = entry;
+            self.exchange.payloads[peer] = slot.payload(&self.arena, seq);
         }
         if !agreed {
-            return Err(self.judge(vigil, request, &exchange));
+            return Err(self.judge(vigil, request));
         }
         if request.collective == Collective::AllToAllV {
-            self.check_splits(vigil, &exchange)?;
+            self.check_splits(vigil)?;
         }
-        Ok(exchange)
+        Ok(())
     }
 
     fn publish(
@@ -340,7 +350,8 @@ impl Local {
 
     /// Names the ranks that made different calls. The call of the majority stands as right (the
     /// lowest rank's where there is none), so that all ranks say the same.
-    fn judge(&self, vigil: &Vigil<'_>, request: &Request<'_>, exchange: &Exchange) -> ErrorKind {
+    fn judge(&self, vigil: &Vigil<'_>, request: &Request<'_>) -> ErrorKind {
+        let exchange = &self.exchange;
         let entries = &exchange.entries;
         let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
         let votes = |i: usize| {
@@ -380,9 +391,9 @@ impl Local {
     }
 
     /// For an exchange of splits: what each rank sends must be what its peer expects.
-    fn check_splits(&self, vigil: &Vigil<'_>, exchange: &Exchange) -> Result<(), ErrorKind> {
+    fn check_splits(&self, vigil: &Vigil<'_>) -> Result<(), ErrorKind> {
         let n = self.peers.len();
-        let rows: Vec<Vec<u64>> = (0..n).map(|peer| exchange.row(peer, 2 * n)).collect();
+        let rows: Vec<Vec<u64>> = (0..n).map(|peer| self.exchange.row(peer, 2 * n)).collect();
         for from in 0..n {
             for to in 0..n {
                 let (sends, expects) = (rows[from][to], rows[to][n + from]);
@@ -430,62 +441,91 @@ impl Exchange {
         unsafe { self.payloads[member].add(from) }
     }
 
-    /// Computes this rank's result from inline contributions.
-    pub(crate) fn finish(&self, request: &Request<'_>, me: usize) {
-        let n = self.entries.len();
+    /// Copies `len` elements from `start` on of a member's inline contribution to element `to` of the
+    /// receive buffer.
+    fn take(&self, request: &Request<'_>, member: usize, start: usize, len: usize, to: usize) {
         let size = request.dtype.size();
-        let take = |member: usize, start: usize, len: usize, to: usize| {
-            let src = self.data(member, request.dtype, start, len);
-            // SAFETY: `to + len` lies in the receive buffer, whose length the collective layer
-            // checked against the counts.
-            let dst = unsafe { request.recv.add(to * size) };
-            // SAFETY: both ranges are in bounds, and payloads are never user memory.
-            unsafe { kernel::copy(dst, src, len * size) };
-        };
-        let reduce = |start: usize, len: usize| {
-            let srcs: Vec<*const u8> = (0..n)
-                .map(|member| self.data(member, request.dtype, start, len))
-                .collect();
-            let divisor = u32::try_from(n).unwrap_or(u32::MAX);
-            let (dtype, op, dst) = (request.dtype, request.op, request.recv);
-            // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
-            // payloads are never user memory.
-            unsafe { kernel::reduce_n(dtype, op, &srcs, dst, len, divisor) };
-        };
+        let src = self.data(member, request.dtype, start, len);
+        // SAFETY: `to + len` lies in the receive buffer, whose length the collective layer checked
+        // against the counts.
+        let dst = unsafe { request.recv.add(to * size) };
+        // SAFETY: both ranges are in bounds, and payloads are never user memory.
+        unsafe { kernel::copy(dst, src, len * size) };
+    }
+
+    /// Reduces `len` elements from `start` on of all inline contributions into the receive buffer.
+    fn reduce(&mut self, request: &Request<'_>, start: usize, len: usize) {
+        let n = self.entries.len();
+        let mut srcs = std::mem::take(&mut self.srcs);
+        srcs.clear();
+        srcs.extend((0..n).map(|member| self.data(member, request.dtype, start, len)));
+        let divisor = u32::try_from(n).unwrap_or(u32::MAX);
+        let (dtype, op, dst) = (request.dtype, request.op, request.recv);
+        // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
+        // payloads are never user memory.
+        unsafe { kernel::reduce_n(dtype, op, &srcs, dst, len, divisor) };
+        self.srcs = srcs;
+    }
+
+    /// Computes this rank's result from inline contributions.
+    pub(crate) fn finish(&mut self, request: &Request<'_>, me: usize) {
+        let n = self.entries.len();
         use super::Counts::{Blocks, Splits, Uniform};
         match (request.collective, request.counts) {
-            (Collective::AllReduce, Uniform(count)) => reduce(0, count),
-            (Collective::Reduce, Uniform(count)) if me == request.root => reduce(0, count),
-            (Collective::ReduceScatter, Uniform(count)) => reduce(me * count, count),
+            (Collective::AllReduce, Uniform(count)) => self.reduce(request, 0, count),
+            (Collective::Reduce, Uniform(count)) if me == request.root => {
+                self.reduce(request, 0, count)
+            }
+            (Collective::ReduceScatter, Uniform(count)) => self.reduce(request, me * count, count),
             (Collective::ReduceScatterV, Blocks(counts)) => {
-                reduce(counts[..me].iter().sum(), counts[me]);
+                self.reduce(request, counts[..me].iter().sum(), counts[me]);
             }
             (Collective::Broadcast, Uniform(count)) if me != request.root => {
-                take(request.root, 0, count, 0);
+                self.take(request, request.root, 0, count, 0);
             }
             (Collective::AllGather, Uniform(count)) => {
-                (0..n).for_each(|member| take(member, 0, count, member * count));
+                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
             }
             (Collective::Gather, Uniform(count)) if me == request.root => {
-                (0..n).for_each(|member| take(member, 0, count, member * count));
+                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
             }
-            (Collective::AllGatherV, Blocks(counts)) => gather_v(counts, take),
-            (Collective::GatherV, Blocks(counts)) if me == request.root => gather_v(counts, take),
-            (Collective::Scatter, Uniform(count)) => take(request.root, me * count, count, 0),
+            (Collective::AllGatherV, Blocks(counts)) => self.gather_v(request, counts),
+            (Collective::GatherV, Blocks(counts)) if me == request.root => {
+                self.gather_v(request, counts)
+            }
+            (Collective::Scatter, Uniform(count)) => {
+                self.take(request, request.root, me * count, count, 0)
+            }
             (Collective::ScatterV, Blocks(counts)) => {
-                take(request.root, counts[..me].iter().sum(), counts[me], 0);
+                self.take(
+                    request,
+                    request.root,
+                    counts[..me].iter().sum(),
+                    counts[me],
+                    0,
+                );
             }
             (Collective::AllToAll, Uniform(count)) => {
-                (0..n).for_each(|member| take(member, me * count, count, member * count));
+                (0..n).for_each(|member| {
+                    self.take(request, member, me * count, count, member * count)
+                });
             }
             (Collective::AllToAllV, Splits { recv, .. }) => {
                 let mut to = 0;
                 for (member, len) in recv.iter().enumerate() {
-                    take(member, self.start_in_row(member, me), *len, to);
+                    self.take(request, member, self.start_in_row(member, me), *len, to);
                     to += len;
                 }
             }
             _ => {}
+        }
+    }
+
+    fn gather_v(&self, request: &Request<'_>, counts: &[usize]) {
+        let mut to = 0;
+        for (member, len) in counts.iter().enumerate() {
+            self.take(request, member, 0, *len, to);
+            to += len;
         }
     }
 
@@ -503,14 +543,6 @@ impl Exchange {
                 (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
             bytes <= PAYLOAD_MAX as u64
         })
-    }
-}
-
-fn gather_v(counts: &[usize], take: impl Fn(usize, usize, usize, usize)) {
-    let mut to = 0;
-    for (member, len) in counts.iter().enumerate() {
-        take(member, 0, *len, to);
-        to += len;
     }
 }
 
