@@ -101,6 +101,7 @@ fn lengths(comm: &Communicator) -> Vec<Refused> {
 }
 
 /// Wrong lists of counts on a group of three.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn lists(comm: &Communicator) -> Vec<Refused> {
     let me = comm.rank();
     let out = |len: usize| -> &'static mut [u16] { zeroes(len).leak() };
@@ -226,6 +227,7 @@ fn lists(comm: &Communicator) -> Vec<Refused> {
 }
 
 /// Roots and peers that are no members of a group of three.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn indices(comm: &Communicator) -> Vec<Refused> {
     let me = comm.rank();
     let out = |len: usize| -> &'static mut [i8] { zeroes(len).leak() };

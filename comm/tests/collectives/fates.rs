@@ -12,8 +12,11 @@ use muster_comm::world::{ThreadOptions, World};
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ranks};
 
+/// What a rank does with a group.
+type Call = fn(&Communicator) -> Result<(), CommError>;
+
 /// Calls that need all ranks, on every way a call can take.
-const CALLS: [fn(&Communicator) -> Result<(), CommError>; 5] = [
+const CALLS: [Call; 5] = [
     Communicator::barrier,
     |comm| comm.all_reduce_in_place(&mut [1_f32; 8], ReduceOp::Sum),
     |comm| comm.all_reduce_in_place(&mut vec![1_f32; 700_000], ReduceOp::Sum),
@@ -194,10 +197,8 @@ fn a_rank_that_returns_early_is_named_long_before_the_deadline() {
     }
 }
 
-/// A call whose data one rank gives and others may still read when that rank is through.
-type Farewell = fn(&Communicator) -> Result<(), CommError>;
-
-const FAREWELLS: [Farewell; 4] = [
+/// Calls whose data one rank gives and others may still read when that rank is through.
+const FAREWELLS: [Call; 4] = [
     |comm| {
         let mut data = vec![u64::from(comm.rank() == 0) * 7; 130_000];
         comm.broadcast(&mut data, 0)?;

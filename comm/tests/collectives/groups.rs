@@ -1,6 +1,6 @@
 //! Many groups: at once, one after the other, made again, destroyed in any order.
 
-use muster_comm::collective::Communicator;
+use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
@@ -83,12 +83,10 @@ fn use_all(comm: &Communicator) -> Result<(), CommError> {
     let (n, me) = (comm.size(), comm.rank());
     let (to, from) = ((me + 1) % n, (me + n - 1) % n);
     let mut got = [0_u8; 2];
-    let batch = [
-        muster_comm::collective::PointToPoint::send(&[1_u8, 2], to),
-        muster_comm::collective::PointToPoint::recv(&mut got, from),
-    ];
-    comm.batch_send_recv(&batch)?;
-    drop(batch);
+    comm.batch_send_recv(&[
+        PointToPoint::send(&[1_u8, 2], to),
+        PointToPoint::recv(&mut got, from),
+    ])?;
     assert_eq!(got, [1, 2]);
     Ok(())
 }

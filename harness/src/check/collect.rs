@@ -311,7 +311,7 @@ fn detail(members: &[u32], state: &CaseState) -> Option<Detail> {
             first_wrong: wrong.element,
             expected: (!wrong.expected.is_empty()).then(|| wrong.expected.clone()),
             got: (!wrong.got.is_empty()).then(|| wrong.got.clone()),
-            wrong: None,
+            wrong: wrong.differing,
             text: wrong.text.clone(),
         });
     }
@@ -430,6 +430,7 @@ mod tests {
             expected: "1".to_owned(),
             got: "2".to_owned(),
             blamed: vec![0, 1],
+            differing: Some(3),
             text: "out of place".to_owned(),
         };
         collector.take(1, &results([(1, Some(wrong))]));
@@ -438,7 +439,10 @@ mod tests {
         assert_eq!(failed.len(), 1);
         let detail = failed[0].detail.as_ref().expect("a detail");
         assert_eq!(detail.blamed, [0, 1]);
-        assert_eq!((detail.seen_by, detail.first_wrong), (1, Some(4)));
+        assert_eq!(
+            (detail.seen_by, detail.first_wrong, detail.wrong),
+            (1, Some(4), Some(3))
+        );
     }
 
     #[test]

@@ -68,6 +68,7 @@ fn first_wrong(
     let at = (0..got.len()).find(|at| got[*at] != expected(*at))?;
     Some(Wrong {
         element: Some(at as u64),
+        differing: None,
         expected: expected(at).to_string(),
         got: got[at].to_string(),
         blamed: Vec::new(),

@@ -13,9 +13,12 @@ use crate::check::message::Wrong;
 const ROUNDS: usize = 10;
 /// Rounds that may warm up.
 const WARM_UP: usize = 2;
+/// Last rounds in each of which memory must have grown for it to count as a leak: pages that are
+/// touched for the first time come in some rounds, what leaks comes in all.
+const STEADY: usize = 4;
 /// Mappings that an allocator may add by itself.
 const MAPPINGS_SLACK: u64 = 4;
-/// Resident bytes that may come and go by themselves.
+/// Bytes that may come and go by themselves.
 const BYTES_SLACK: u64 = 2 << 20;
 
 /// What a process holds.
@@ -23,48 +26,63 @@ const BYTES_SLACK: u64 = 2 << 20;
 struct Holdings {
     descriptors: u64,
     mappings: u64,
-    bytes: u64,
+    private_bytes: u64,
+    shared_bytes: u64,
 }
 
 impl Holdings {
     /// What this process holds now; zeros where the kernel does not tell.
     fn now() -> Self {
-        let lines = |path: &str| {
-            std::fs::read_to_string(path).map_or(0, |text| text.lines().count() as u64)
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let status = read("/proc/self/status");
+        let bytes = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok())
+                .map_or(0, |kibibytes: u64| kibibytes * 1024)
         };
-        let resident_pages = std::fs::read_to_string("/proc/self/statm")
-            .ok()
-            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok())
-            .unwrap_or(0_u64);
         Self {
             descriptors: std::fs::read_dir("/proc/self/fd")
                 .map_or(0, |entries| entries.count() as u64),
-            mappings: lines("/proc/self/maps"),
-            bytes: resident_pages * rustix::param::page_size() as u64,
+            mappings: read("/proc/self/maps").lines().count() as u64,
+            private_bytes: bytes("RssAnon:"),
+            shared_bytes: bytes("RssShmem:"),
         }
     }
+}
 
-    /// What grew between two looks beyond the slack, if anything.
-    fn growth(before: Self, after: Self) -> Option<Wrong> {
-        let grown = [
-            ("descriptors", before.descriptors, after.descriptors, 0),
-            ("mappings", before.mappings, after.mappings, MAPPINGS_SLACK),
-            ("resident bytes", before.bytes, after.bytes, BYTES_SLACK),
-        ];
-        let (what, before, after, _) = grown
-            .into_iter()
-            .find(|(_, before, after, slack)| *after > before + slack)?;
-        let rounds = ROUNDS - WARM_UP;
-        Some(Wrong {
-            element: None,
-            expected: before.to_string(),
-            got: after.to_string(),
-            blamed: Vec::new(),
-            text: format!(
-                "{what} grew from {before} to {after} while all groups were made and destroyed {rounds} times"
-            ),
-        })
-    }
+/// What grew over the rounds beyond its slack, if anything. The first look is after the warm-up,
+/// the others one round apart.
+fn growth(looks: &[Holdings]) -> Option<Wrong> {
+    type Quantity = (&'static str, fn(&Holdings) -> u64, u64, bool);
+    const QUANTITIES: [Quantity; 4] = [
+        ("descriptors", |held| held.descriptors, 0, false),
+        ("mappings", |held| held.mappings, MAPPINGS_SLACK, false),
+        (
+            "private memory",
+            |held| held.private_bytes,
+            BYTES_SLACK,
+            true,
+        ),
+        ("shared memory", |held| held.shared_bytes, BYTES_SLACK, true),
+    ];
+    let (first, last) = (looks.first()?, looks.last()?);
+    let recent = &looks[looks.len().saturating_sub(STEADY + 1)..];
+    let (what, of, ..) = QUANTITIES.into_iter().find(|(_, of, slack, steadily)| {
+        let is_more = of(last) > of(first) + slack;
+        is_more && (!steadily || recent.windows(2).all(|pair| of(&pair[1]) > of(&pair[0])))
+    })?;
+    let (before, after) = (of(first), of(last));
+    let rounds = looks.len() - 1;
+    Some(Wrong {
+        element: None,
+        differing: None,
+        expected: before.to_string(),
+        got: after.to_string(),
+        blamed: Vec::new(),
+        text: format!(
+            "{what} grew from {before} to {after} while all groups were made and destroyed {rounds} times"
+        ),
+    })
 }
 
 /// Makes and destroys the groups of this rank, given as name and members, in the order in which all
@@ -73,7 +91,7 @@ impl Holdings {
 /// # Errors
 /// The first error of a call.
 pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wrong>, CommError> {
-    let (mut before, mut wrong) = (Holdings::default(), None);
+    let (mut looks, mut wrong) = (Vec::with_capacity(ROUNDS), None);
     for round in 0..ROUNDS {
         let mut made = Vec::with_capacity(groups.len());
         for (name, members) in groups {
@@ -83,6 +101,7 @@ pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wro
             if sum[0] as usize != members.len() {
                 wrong.get_or_insert_with(|| Wrong {
                     element: Some(0),
+                    differing: None,
                     expected: members.len().to_string(),
                     got: sum[0].to_string(),
                     blamed: Vec::new(),
@@ -93,64 +112,82 @@ pub fn check(world: &World, groups: &[(String, Vec<Rank>)]) -> Result<Option<Wro
             made.push(comm);
         }
         drop(made);
-        if round + 1 == WARM_UP {
-            before = Holdings::now();
+        if round + 1 >= WARM_UP {
+            looks.push(Holdings::now());
         }
     }
-    Ok(wrong.or_else(|| Holdings::growth(before, Holdings::now())))
+    Ok(wrong.or_else(|| growth(&looks)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const START: Holdings = Holdings {
+        descriptors: 10,
+        mappings: 40,
+        private_bytes: 1 << 20,
+        shared_bytes: 1 << 20,
+    };
+
+    /// Looks after which each round changed what `change` changes.
+    fn rounds(change: impl Fn(u64, &mut Holdings)) -> Vec<Holdings> {
+        let look = |round| {
+            let mut held = START;
+            change(round, &mut held);
+            held
+        };
+        (0..=8).map(look).collect()
+    }
+
     #[test]
-    fn one_descriptor_too_many_is_growth_and_noise_is_not() {
-        let before = Holdings {
-            descriptors: 10,
-            mappings: 40,
-            bytes: 1 << 20,
-        };
-        assert_eq!(Holdings::growth(before, before), None);
-        let noisy = Holdings {
-            mappings: 43,
-            bytes: 2 << 20,
-            ..before
-        };
-        assert_eq!(Holdings::growth(before, noisy), None);
-        for (after, what) in [
+    fn what_grows_in_every_round_is_growth() {
+        for (looks, what) in [
             (
-                Holdings {
-                    descriptors: 11,
-                    ..before
-                },
-                "descriptors grew from 10 to 11",
+                rounds(|round, held| held.descriptors += round),
+                "descriptors grew from 10 to 18",
             ),
             (
-                Holdings {
-                    mappings: 48,
-                    ..before
-                },
-                "mappings grew",
+                rounds(|round, held| held.mappings += round),
+                "mappings grew from 40 to 48",
             ),
             (
-                Holdings {
-                    bytes: 9 << 20,
-                    ..before
-                },
-                "resident bytes grew",
+                rounds(|round, held| held.private_bytes += round << 20),
+                "private memory grew",
+            ),
+            (
+                rounds(|round, held| held.shared_bytes += round << 20),
+                "shared memory grew",
             ),
         ] {
-            let wrong = Holdings::growth(before, after).expect(what);
+            let wrong = growth(&looks).expect(what);
             assert!(wrong.text.contains(what), "{wrong:?}");
         }
+        let once = rounds(|round, held| held.descriptors += u64::from(round == 8));
+        assert!(growth(&once).is_some(), "one descriptor is one too many");
+    }
+
+    #[test]
+    fn noise_and_first_touches_are_none() {
+        assert_eq!(growth(&rounds(|_, _| {})), None);
+        assert_eq!(
+            growth(&rounds(|round, held| held.mappings += round / 2)),
+            None
+        );
+        assert_eq!(
+            growth(&rounds(|round, held| held.private_bytes += round << 12)),
+            None
+        );
+        let touched = rounds(|round, held| held.shared_bytes += round.min(6) << 20);
+        assert_eq!(growth(&touched), None, "it stopped growing");
+        assert_eq!(growth(&[]), None);
     }
 
     #[test]
     fn this_process_holds_something() {
         let now = Holdings::now();
         assert!(
-            now.descriptors >= 3 && now.mappings > 5 && now.bytes > 100_000,
+            now.descriptors >= 3 && now.mappings > 5 && now.private_bytes > 100_000,
             "{now:?}"
         );
     }

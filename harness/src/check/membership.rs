@@ -104,6 +104,7 @@ fn differs(text: &str, expected: impl ToString, got: impl ToString, blamed: &[u3
     let (expected, got) = (expected.to_string(), got.to_string());
     Wrong {
         element: None,
+        differing: None,
         text: format!("{text}: expected {expected}, got {got}"),
         expected,
         got,

@@ -62,6 +62,8 @@ pub struct CaseResult {
 pub struct Wrong {
     /// Index of the first wrong element of the receive buffer.
     pub element: Option<u64>,
+    /// Number of wrong elements.
+    pub differing: Option<u64>,
     /// What it should have been.
     pub expected: String,
     /// What it was.

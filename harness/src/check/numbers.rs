@@ -108,6 +108,7 @@ impl<T: Element> Attempt<T> {
 fn wrong(difference: &Difference, blamed: Vec<u32>, how: &str) -> Wrong {
     Wrong {
         element: Some(difference.index as u64),
+        differing: Some(difference.differing as u64),
         expected: difference.expected.clone(),
         got: difference.got.clone(),
         blamed,

@@ -96,6 +96,7 @@ fn compare(comm: &Communicator, expected: &[Vec<Parcel>], got: &[Vec<Parcel>]) -
     };
     Some(Wrong {
         element: Some(index as u64),
+        differing: None,
         expected: shortened(&expected[index]),
         got: shortened(&got[index]),
         blamed: blamed.map(|rank| rank.0).into_iter().collect(),

@@ -1,5 +1,6 @@
 //! Under other launchers: the same command joins the ranks it finds, and rank 0 reports.
 
+use std::path::Path;
 use std::time::Duration;
 
 use muster_comm::sync::Clock;
@@ -235,14 +236,28 @@ fn contracts_that_disagree_are_refused_and_both_are_shown() {
     }
 }
 
-/// Runs under a real mpirun, or says that there is none.
-fn mpirun(world_size: &str, args: &[&str]) -> Option<Running> {
-    let Some(program) = find_program("mpirun") else {
-        skipped("mpirun is not installed (apt-get install openmpi-bin)");
+/// Whose mpirun.
+#[derive(Clone, Copy, Debug)]
+enum Mpi {
+    Mpich,
+    OpenMpi,
+}
+
+/// Starts ranks under a real mpirun, or says that there is none.
+fn mpirun(mpi: Mpi, world_size: &str, args: &[&str]) -> Option<Running> {
+    let (names, options): (&[&str], &[&str]) = match mpi {
+        Mpi::Mpich => (&["mpirun.mpich", "mpiexec.hydra"], &[]),
+        Mpi::OpenMpi => (&["mpirun.openmpi", "mpirun"], &["--oversubscribe"]),
+    };
+    let found = names.iter().find_map(|name| find_program(name));
+    let Some(program) = found.filter(|program| is_of(mpi, program)) else {
+        skipped(&format!(
+            "no mpirun of {mpi:?} is installed (apt-get install openmpi-bin mpich)"
+        ));
         return None;
     };
     let muster = binary().to_str().expect("a path in text");
-    let words = [&["--oversubscribe", "-n", world_size, muster], args].concat();
+    let words = [options, &["-n", world_size, muster], args].concat();
     let allow_root = [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -250,10 +265,18 @@ fn mpirun(world_size: &str, args: &[&str]) -> Option<Running> {
     Some(start(&program, &words, &allow_root))
 }
 
-#[test]
-fn ranks_of_a_real_mpirun_join_and_rank_0_reports() {
+/// Whether a plain `mpirun` is the one that is meant.
+fn is_of(mpi: Mpi, program: &Path) -> bool {
+    let version = start(program, &["--version"], &[]).wait().stdout;
+    match mpi {
+        Mpi::Mpich => version.contains("HYDRA"),
+        Mpi::OpenMpi => version.contains("Open MPI"),
+    }
+}
+
+fn joins(mpi: Mpi) {
     let args = [&["verify", "tp2ep2@4"], SHORT.as_slice()].concat();
-    let Some(run) = mpirun("4", &args) else {
+    let Some(run) = mpirun(mpi, "4", &args) else {
         return;
     };
     let ended = run.wait();
@@ -262,14 +285,22 @@ fn ranks_of_a_real_mpirun_join_and_rank_0_reports() {
 }
 
 #[test]
+fn ranks_of_open_mpi_join_and_rank_0_reports() {
+    joins(Mpi::OpenMpi);
+}
+
+#[test]
+fn ranks_of_mpich_join_and_rank_0_reports() {
+    joins(Mpi::Mpich);
+}
+
+#[test]
 fn mpirun_passes_on_the_code_of_wrong_data() {
-    let args = [
-        &["verify", "tp2@2", "--inject", "drop-contribution:rank=1"],
-        SHORT.as_slice(),
-    ]
-    .concat();
-    let Some(run) = mpirun("2", &args) else {
-        return;
-    };
-    run.wait().expect_code(40);
+    let fault = "drop-contribution:rank=1,collective=all_gather";
+    let args = [&["verify", "tp2@2", "--inject", fault], SHORT.as_slice()].concat();
+    if let Some(run) = mpirun(Mpi::OpenMpi, "2", &args) {
+        let ended = run.wait();
+        ended.expect_code(40);
+        assert!(ended.stdout.contains("\"blamed\":[1]"), "{}", ended.stdout);
+    }
 }
