@@ -491,7 +491,7 @@ impl Exchange {
             }
             (Collective::AllGatherV, Blocks(counts)) => self.gather_v(request, counts),
             (Collective::GatherV, Blocks(counts)) if me == request.root => {
-                self.gather_v(request, counts)
+                self.gather_v(request, counts);
             }
             (Collective::Scatter, Uniform(count)) => {
                 self.take(request, request.root, me * count, count, 0)
