@@ -40,13 +40,17 @@ pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::usage("a rank is started by `muster verify`, not by hand"))?;
     let options = joined::options(&environment, &identity, &job)?;
     let world = World::join(options).map_err(|error| joined::bring_up_failure(&error))?;
-    let exit = rank::run(&world, &job, &layout, started, &mut |bytes| {
+    let outcome = rank::run(&world, &job, &layout, started, &mut |bytes| {
         world.report(bytes)
     });
-    if !matches!(exit, Exit::Ok | Exit::Data) {
-        return Ok(exit);
+    match outcome {
+        // What was wrong has been reported; this rank has done its work.
+        Ok(_) => {
+            world.leave();
+            Ok(Exit::Ok)
+        }
+        // So has this, and the launcher prints it.
+        Err(failure) if failure.exit != Exit::Internal => Ok(failure.exit),
+        Err(failure) => Err(failure),
     }
-    // What was wrong has been reported; this rank has done its work.
-    world.leave();
-    Ok(Exit::Ok)
 }

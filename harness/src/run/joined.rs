@@ -116,7 +116,7 @@ pub fn run(
     let options = options(environment, identity, first)?;
     if identity.rank.0 != 0 {
         let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
-        return Ok(follow(&world, jobs, started));
+        return follow(&world, jobs, started);
     }
     let coordinator = options
         .serve()
@@ -136,26 +136,23 @@ pub fn run(
 }
 
 /// The way of every rank but the first one.
-fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Exit {
+fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Result<Exit, Failure> {
     for (job, layout) in jobs {
-        let exit = rank::run(world, job, layout, started, &mut |bytes| {
+        rank::run(world, job, layout, started, &mut |bytes| {
             world.report(bytes)
-        });
-        if !matches!(exit, Exit::Ok | Exit::Data) {
+        })
+        .inspect_err(
             // Rank 0 reports first: a launcher may end all ranks as soon as one of them fails.
-            Clock::pause(GRACE);
-            return exit;
-        }
+            |_| Clock::pause(GRACE),
+        )?;
     }
     // The common code comes once the report is out.
     let common = world
         .everyone()
-        .and_then(|everyone| everyone.broadcast_object::<u8>(None, 0));
+        .and_then(|everyone| everyone.broadcast_object::<u8>(None, 0))
+        .map_err(|error| Failure::new(Exit::PeerDead, error.to_string()).with_help(error.help()))?;
     world.leave();
-    match common {
-        Ok(code) => Exit::from_code(code.into()).unwrap_or(Exit::Internal),
-        Err(_) => Exit::Internal,
-    }
+    Ok(Exit::from_code(common.into()).unwrap_or(Exit::Internal))
 }
 
 /// What reaches the desk of rank 0.
@@ -189,10 +186,8 @@ fn lead(
             }
         };
         let completely = jobs.iter().all(|(job, layout)| {
-            let exit = rank::run(&world, job, layout, started, &mut |bytes| {
-                world.report(bytes)
-            });
-            matches!(exit, Exit::Ok | Exit::Data)
+            let report = &mut |bytes: &[u8]| world.report(bytes);
+            rank::run(&world, job, layout, started, report).is_ok()
         });
         let _ = events.send(Event::Worked { completely });
         // The desk drops its end where there is nothing to tell the others.
