@@ -131,7 +131,6 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let identity = joined::identity(&environment)?;
     let jobs = args.jobs(&environment)?;
     let (backend, line) = backend::choose(args.backend, &environment)?;
-    let interrupts = Arc::new(Interrupts::install()?);
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
@@ -145,7 +144,6 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let mut run = Run {
         args,
-        interrupts,
         report: Report::new(
             backend,
             false,
@@ -162,7 +160,6 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
 /// A run under way.
 struct Run<'a> {
     args: &'a VerifyArgs,
-    interrupts: Arc<Interrupts>,
     report: Report,
     started: std::time::Instant,
 }
@@ -170,6 +167,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts the ranks of one matrix after the other.
     fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+        let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
         for (place, (job, layout)) in jobs.iter().enumerate() {
             if self.report.verdict.is_some() {
@@ -183,7 +181,7 @@ impl Run<'_> {
                 place + 1,
                 jobs.len(),
             );
-            let finished = local::run(job, layout, &self.interrupts, &mut |so_far| {
+            let finished = local::run(job, layout, &interrupts, &mut |so_far| {
                 progress.set(so_far.answers, so_far.expected);
             })?;
             if !finished.output.is_empty() {
@@ -222,7 +220,6 @@ impl Run<'_> {
                 identity.world_size
             )));
         }
-        let interrupts = Arc::clone(&self.interrupts);
         let progress = Progress::new();
         let total = fitting.len();
         let mut shown = usize::MAX;
@@ -230,7 +227,6 @@ impl Run<'_> {
             &fitting,
             environment,
             identity,
-            &interrupts,
             &mut |place, so_far| {
                 if shown != place
                     && let Some((job, _)) = fitting.get(place)

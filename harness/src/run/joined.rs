@@ -4,7 +4,6 @@
 //! ranks report, and prints; the others print nothing unless they fail. At the end all return the
 //! same code, after the report is out: launchers end the whole job when one rank fails.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -105,7 +104,6 @@ pub fn run(
     jobs: &[(Job, Layout)],
     environment: &Environment,
     identity: &Identity,
-    interrupts: &Arc<Interrupts>,
     progress: &mut dyn FnMut(usize, Progress),
     publish: &mut dyn FnMut(Vec<Finished>) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
@@ -118,6 +116,8 @@ pub fn run(
         let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
         return follow(&world, jobs, started);
     }
+    // Only here: on the other ranks a signal does what it always does, and ends them at once.
+    let interrupts = Interrupts::install()?;
     let coordinator = options
         .serve()
         .map_err(|error| bring_up_failure(&BringUpError::from(error)))?
@@ -125,7 +125,7 @@ pub fn run(
     let (sender, events) = channel();
     pump::start(&coordinator, sender.clone(), Event::Control)?;
     let verdict = lead(options, jobs.to_vec(), started, sender)?;
-    let mut desk = Desk::new(jobs, interrupts);
+    let mut desk = Desk::new(jobs, &interrupts);
     desk.attend(&events, progress);
     let is_over = desk.worker_done;
     let exit = publish(desk.finish(jobs))?;

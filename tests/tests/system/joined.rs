@@ -123,6 +123,26 @@ fn a_rank_that_dies_is_named_by_rank_0() {
     }
 }
 
+#[test]
+fn a_launcher_that_stops_its_ranks_gets_a_report_of_what_there_is() {
+    let ranks = torchrun(4, &["verify", "tp2ep2@4", "--format", "json"], &job("stop"));
+    Clock::pause(Duration::from_millis(400));
+    for rank in &ranks {
+        let _ = send(rank.pid(), Signal::TERM);
+    }
+    let all = wait(ranks);
+    if all[0].code == Some(0) {
+        // Done before the signal came.
+        return;
+    }
+    // Whether the signal or the first of its victims is seen first is a matter of microseconds.
+    assert!(matches!(all[0].code, Some(20 | 80)), "{:?}", all[0]);
+    assert_eq!(all[0].json()["passed"], false);
+    for other in &all[1..] {
+        assert_ne!(other.code, Some(0), "{other:?}");
+    }
+}
+
 /// The variables of a rank that somebody starts by hand.
 fn by_hand<'a>(
     rank: &'a str,
