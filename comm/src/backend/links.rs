@@ -20,7 +20,7 @@ use super::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
 };
 use super::vigil::Vigil;
-use super::{Counts, Failure, Request, local};
+use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
 use crate::error::{ErrorKind, Field};
 use crate::sync::{Clock, Deadline};
@@ -341,7 +341,7 @@ fn describe(tag: &CallTag) -> String {
         | u64::from(tag.dtype) << 8
         | u64::from(tag.op) << 16
         | root << 32;
-    let text = local::describe(&Entry {
+    let text = matching::describe(&Entry {
         call,
         count: tag.count,
         ..Entry::default()
@@ -367,7 +367,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        _ => 0,
+        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
     };
     CallTag {
         collective: request.called as u8,
