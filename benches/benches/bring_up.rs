@@ -179,7 +179,9 @@ fn bring_up(world_size: u32) -> Result<Times, Box<dyn Error>> {
                 reports += 1;
             }
             Some(CoordinatorEvent::Failed(error)) => return Err(error.into()),
-            Some(CoordinatorEvent::Lost { rank, .. }) => return Err(lost(&ranks, rank.0).into()),
+            Some(CoordinatorEvent::Lost { rank, reason }) => {
+                return Err(lost(&ranks, rank.0, &reason.to_string()).into());
+            }
             Some(_) => {}
             None => return Err(format!("{reports} of {world_size} ranks came").into()),
         }
@@ -188,7 +190,7 @@ fn bring_up(world_size: u32) -> Result<Times, Box<dyn Error>> {
         match ranks.next(deadline) {
             Some(Event::Ended { rank, how }) => {
                 if how != Ended::Exited(0) {
-                    return Err(lost(&ranks, rank).into());
+                    return Err(lost(&ranks, rank, &format!("{how:?}")).into());
                 }
                 ranks.note_end(rank, how);
             }
@@ -210,13 +212,13 @@ fn stamps(bytes: &[u8]) -> Result<[u64; STAMPS], Box<dyn Error>> {
     Ok(stamps)
 }
 
-fn lost<E: From<Event> + Send + 'static>(ranks: &Ranks<E>, rank: u32) -> String {
+fn lost<E: From<Event> + Send + 'static>(ranks: &Ranks<E>, rank: u32, how: &str) -> String {
     let said = ranks
         .processes()
         .iter()
         .find(|process| process.rank() == rank)
         .map(|process| process.output(|capture| capture.lines().join("\n")));
-    format!("rank {rank} failed: {}", said.unwrap_or_default())
+    format!("rank {rank} {how}: {}", said.unwrap_or_default())
 }
 
 /// Nanoseconds, shown as milliseconds.

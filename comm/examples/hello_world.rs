@@ -25,14 +25,9 @@ fn hello(world: World) -> Result<(), CommError> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match World::from_env() {
-        Ok(world) => hello(world)?,
-        Err(FromEnvError::Standalone) => {
-            for rank in World::threads(4, hello)? {
-                rank?;
-            }
-        }
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
+    let results = match World::from_env() {
+        Err(FromEnvError::Standalone) => World::threads(4, hello)?,
+        world => vec![hello(world?)],
+    };
+    Ok(results.into_iter().collect::<Result<(), _>>()?)
 }

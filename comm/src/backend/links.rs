@@ -165,36 +165,25 @@ fn drive(
     mut awaited: Awaited,
 ) -> (Result<(), ErrorKind>, MessageRun) {
     awaited.hold(streams);
-    let (run, streams) = (RefCell::new(run), RefCell::new(streams));
+    let (run, held) = (RefCell::new(run), RefCell::new(&mut *streams));
     let outcome = Cell::new(Ok(Progress::Moved));
     let refused = RefCell::new(None);
     let mut ready = || {
-        if let Err(kind) = awaited.attach(vigil, &mut streams.borrow_mut()) {
+        let mut streams = held.borrow_mut();
+        if let Err(kind) = awaited.attach(vigil, &mut streams) {
             *refused.borrow_mut() = Some(kind);
             return true;
         }
-        outcome.set(run.borrow_mut().poll(&mut streams.borrow_mut()));
+        outcome.set(run.borrow_mut().poll(&mut streams));
         outcome.get() != Ok(Progress::Blocked)
     };
     let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
     let sleep = |timeout| {
-        let waits = run.borrow();
-        rest_on(
-            &streams.borrow(),
-            waits.waits().map(|wait| (wait.direction, wait.peer)),
-            timeout,
-        );
+        let run = run.borrow();
+        let waits = run.waits().map(|wait| (wait.direction, wait.peer));
+        rest_on(&held.borrow(), waits, timeout);
     };
-    let polls_descriptors = streams
-        .borrow()
-        .iter()
-        .flatten()
-        .any(|one| one.descriptor().is_some());
-    let rest = if polls_descriptors {
-        Rest::Descriptors(&sleep)
-    } else {
-        Rest::Pause
-    };
+    let rest = way_to_rest(&held.borrow(), &sleep);
     let result = loop {
         if let Err(kind) = vigil.wait(&rest, &mut ready, missing) {
             break Err(kind);
@@ -208,8 +197,21 @@ fn drive(
             Err(error) => break Err(explain(vigil, &error)),
         }
     };
-    awaited.release(&mut streams.borrow_mut());
+    awaited.release(streams);
     (result, run.into_inner())
+}
+
+/// How to rest while these streams are polled.
+fn way_to_rest<'a>(streams: &[Option<Box<dyn Stream>>], sleep: &'a dyn Fn(Duration)) -> Rest<'a> {
+    if streams
+        .iter()
+        .flatten()
+        .any(|stream| stream.descriptor().is_some())
+    {
+        Rest::Descriptors(sleep)
+    } else {
+        Rest::Pause
+    }
 }
 
 /// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
@@ -365,7 +367,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
+        _ => 0,
     };
     CallTag {
         collective: request.called as u8,

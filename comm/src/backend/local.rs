@@ -164,11 +164,9 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
-            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
-            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
-            // (SLOT-1).
-            unsafe { place.write_unaligned(bytes) };
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
+            // published yet, so no peer reads (SLOT-1).
+            unsafe { payload.add(i * 8).cast::<[u8; 8]>().write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
         if request.collective == Collective::AllToAllV {
@@ -242,7 +240,7 @@ impl Local {
             };
             vigil
                 .wait(&Rest::Pause, ready, || self.not_entered(vigil, seq))
-                .map_err(|kind| self.other_members(vigil, peer).unwrap_or(kind))?;
+                .map_err(|kind| self.suspect(vigil, peer, kind))?;
         }
         let rank = vigil.group.members[peer];
         match found {
@@ -258,7 +256,15 @@ impl Local {
         }
     }
 
-    /// Whether a peer that seems to be missing has made the group of this name with others.
+    /// A peer that seems to be missing may have made the group of this name with others.
+    fn suspect(&self, vigil: &Vigil<'_>, peer: usize, kind: ErrorKind) -> ErrorKind {
+        // Not of a peer that is gone: its other groups of this name may be as they should.
+        let stalled = matches!(kind, ErrorKind::Stalled { .. });
+        let mismatch = stalled.then(|| self.other_members(vigil, peer)).flatten();
+        mismatch.unwrap_or(kind)
+    }
+
+    /// The members with whom a peer has made the group of this name, if they are others.
     fn other_members(&self, vigil: &Vigil<'_>, peer: usize) -> Option<ErrorKind> {
         let group = vigil.group;
         let theirs = PeerSlot::members_by_note(&self.arena, self.locals[peer], group.note)?;
@@ -371,9 +377,9 @@ impl Local {
     fn check_splits(&self, vigil: &Vigil<'_>, exchange: &Exchange) -> Result<(), ErrorKind> {
         let n = self.peers.len();
         let rows: Vec<Vec<u64>> = (0..n).map(|peer| exchange.row(peer, 2 * n)).collect();
-        for (from, row) in rows.iter().enumerate() {
-            for (to, other) in rows.iter().enumerate() {
-                let (sends, expects) = (row[to], other[n + from]);
+        for from in 0..n {
+            for to in 0..n {
+                let (sends, expects) = (rows[from][to], rows[to][n + from]);
                 if sends != expects {
                     let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
                     return Err(ErrorKind::Mismatch {

@@ -20,6 +20,9 @@ pub(crate) struct Vigil<'a> {
     pub(crate) world: &'a WorldInner,
     pub(crate) group: &'a Identity,
     pub(crate) deadline: Deadline,
+    /// Number of the call. A member that gave the group up in a later call has done its part of
+    /// this one, so that this one can still end well.
+    pub(crate) seq: u64,
 }
 
 impl Vigil<'_> {
@@ -58,7 +61,9 @@ impl Vigil<'_> {
         if status.epoch() == 0 {
             return None;
         }
-        let notice = status.notice(self.group.key)?;
+        let notice = status
+            .notice(self.group.key)
+            .filter(|notice| notice.seq <= self.seq)?;
         // All ranks report one mismatch in the same words.
         let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
         Some(if judged {

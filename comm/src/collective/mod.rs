@@ -214,6 +214,7 @@ impl Communicator {
             world: &inner.world,
             group: &inner.group,
             deadline,
+            seq: before + 1,
         };
         // A rank that comes after the others gave up must not take what they left for a result.
         let result = match vigil.given_up() {

@@ -71,12 +71,18 @@ impl Status {
         self.disturb();
     }
 
-    /// A group was given up. The first notice stays.
+    /// A group was given up. Of several notices that of the earliest call stays: it is the cause.
     pub(crate) fn set_notice(&self, notice: Notice) {
         {
             let mut known = self.known();
             if known.notices.len() < NOTICES_MAX {
-                known.notices.entry(notice.key).or_insert(notice);
+                let first = known
+                    .notices
+                    .entry(notice.key)
+                    .or_insert_with(|| notice.clone());
+                if notice.seq < first.seq {
+                    *first = notice;
+                }
             }
         }
         self.disturb();
@@ -142,7 +148,16 @@ mod tests {
             origin: 7,
             ..notice.clone()
         });
-        assert_eq!(status.notice(9), Some(notice));
+        assert_eq!(status.notice(9), Some(notice.clone()));
         assert_eq!(status.epoch(), 4);
+        status.set_notice(Notice {
+            seq: 3,
+            ..notice.clone()
+        });
+        status.set_notice(Notice {
+            seq: 5,
+            ..notice.clone()
+        });
+        assert_eq!(status.notice(9), Some(Notice { seq: 3, ..notice }));
     }
 }

@@ -186,6 +186,18 @@ impl Catalogue {
         Self { kinds, cases }
     }
 
+    /// About how many bytes a rank needs at once for the buffers of its largest case: the inputs of
+    /// all members, what it should receive, what it does, and copies of the like.
+    #[must_use]
+    pub fn bytes_a_rank(&self) -> u64 {
+        let bytes = |case: &Case| {
+            let (dtype, count) = (case.question.dtype()?, case.question.count()?);
+            let buffers = self.members(case).len() + 6;
+            (count as u64).checked_mul((dtype.size() * buffers) as u64)
+        };
+        self.cases.iter().filter_map(bytes).max().unwrap_or(0)
+    }
+
     /// The members of a case's group.
     #[must_use]
     pub fn members(&self, case: &Case) -> &[u32] {

@@ -61,7 +61,7 @@ pub struct VerifyArgs {
     order: Option<String>,
 
     /// Expert tensor parallel size of every matrix that does not name one [default: as tp]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     etp: Option<i64>,
 
     /// Element types to check, separated by commas [default: all twelve]
@@ -69,7 +69,7 @@ pub struct VerifyArgs {
     dtypes: Vec<DType>,
 
     /// Numbers of elements to check, separated by commas [default: 0, 1, odd, 1000 and more than a segment]
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse_count)]
+    #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
     /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]

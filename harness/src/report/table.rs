@@ -8,7 +8,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::out::{BAD, GOOD, STRONG, escaped};
-use crate::report::model::{Case, MatrixSummary, Report, listed};
+use crate::report::model::{Case, MatrixSummary, Outcome, Report, listed};
 
 /// Failures shown in full below the table; the JSON report holds all of them.
 const FAILURES_SHOWN: usize = 12;
@@ -122,12 +122,26 @@ fn failures(report: &Report, text: &mut String) {
             );
         }
     }
-    let total = report.failures().count();
+    // Cases that never ran because their matrix was aborted say nothing that the cause does not.
+    let is_aborted = |case: &Case| {
+        report
+            .matrices
+            .iter()
+            .any(|matrix| matrix.outcome == Outcome::Aborted && matrix.matrix == case.matrix)
+    };
+    let is_told = |case: &&Case| {
+        !is_aborted(case)
+            || case
+                .detail
+                .as_ref()
+                .is_some_and(|detail| detail.first_wrong.is_some())
+    };
+    let total = report.failures().filter(is_told).count();
     if total == 0 {
         return;
     }
     let _ = writeln!(text, "\n{BAD}{total} failed{BAD:#}");
-    for case in report.failures().take(FAILURES_SHOWN) {
+    for case in report.failures().filter(is_told).take(FAILURES_SHOWN) {
         failure(case, text);
     }
     if total > FAILURES_SHOWN {
@@ -182,9 +196,14 @@ fn closing(report: &Report, text: &mut String) {
         .map(|matrix| matrix.cases_passed)
         .sum();
     let planned: u64 = report.matrices.iter().map(|matrix| matrix.cases).sum();
+    let ran = report
+        .matrices
+        .iter()
+        .filter(|matrix| matrix.outcome != Outcome::Skipped)
+        .count();
     let summary = format!(
-        "{passed}/{planned} checks on {} matrices in {}, backend {}{}",
-        report.matrices.len(),
+        "{passed}/{planned} checks on {ran} {} in {}, backend {}{}",
+        if ran == 1 { "matrix" } else { "matrices" },
         seconds(report.elapsed_us),
         report.backend,
         if report.emulated { " (emulated)" } else { "" },
@@ -229,7 +248,7 @@ pub fn seconds(elapsed_us: u64) -> String {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::report::model::{Detail, GroupCount, Outcome, Verdict};
+    use crate::report::model::{Detail, GroupCount, Verdict};
 
     fn report(outcome: Outcome) -> Report {
         let mut report = Report::new("host", false, 1);

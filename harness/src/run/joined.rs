@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use muster_comm::config::Environment;
 use muster_comm::launch::{Detected, Identity, LaunchError, detect};
 use muster_comm::layout::Layout;
-use muster_comm::rendezvous::{Coordinator, CoordinatorEvent};
+use muster_comm::rendezvous::CoordinatorEvent;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
 
@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::run::verdict::{BringUp, Death, Facts};
-use crate::run::{Finished, Progress, catalogue, rank};
+use crate::run::{Finished, Progress, catalogue, pump, rank};
 use crate::world::signals::Interrupts;
 
 /// Time for ranks to say what they know once one has failed.
@@ -123,7 +123,7 @@ pub fn run(
         .map_err(|error| bring_up_failure(&BringUpError::from(error)))?
         .ok_or_else(|| Failure::usage("these ranks report to another launcher of ours"))?;
     let (sender, events) = channel();
-    pump(&coordinator, sender.clone())?;
+    pump::start(&coordinator, sender.clone(), Event::Control)?;
     let verdict = lead(options, jobs.to_vec(), started, sender)?;
     let mut desk = Desk::new(jobs, interrupts);
     desk.attend(&events, progress);
@@ -211,28 +211,6 @@ fn lead(
         .spawn(work)
         .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))?;
     Ok(verdict)
-}
-
-/// Moves the coordinator's events to the desk, as long as the coordinator lives.
-fn pump(coordinator: &Coordinator, desk: Sender<Event>) -> Result<(), Failure> {
-    let events = coordinator.events();
-    std::thread::Builder::new()
-        .name("muster-pump".to_owned())
-        .spawn(move || {
-            loop {
-                let turn = Deadline::after(GRACE);
-                let event = events.next(turn);
-                // Nothing before its time means that the coordinator has ended.
-                let has_ended = event.is_none() && !turn.passed();
-                let is_refused =
-                    event.is_some_and(|event| desk.send(Event::Control(event)).is_err());
-                if has_ended || is_refused {
-                    return;
-                }
-            }
-        })
-        .map(drop)
-        .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))
 }
 
 fn wait_for_farewell(events: &Receiver<Event>) {

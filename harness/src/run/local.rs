@@ -6,15 +6,12 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use muster_comm::error::ErrorKind;
 use muster_comm::layout::Layout;
 use muster_comm::rendezvous::{
-    Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, DownReason,
-    RendezvousError, Secret,
+    Coordinator, CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, Secret,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
@@ -25,7 +22,7 @@ use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::verdict::{BringUp, Death, Facts};
-use crate::run::{Finished, Progress, catalogue, procstate};
+use crate::run::{Finished, Progress, catalogue, procstate, pump};
 use crate::world::capture::Capture;
 use crate::world::signals::Interrupts;
 use crate::world::{self, Ended, RankProcess, Ranks, Spawn, limits, ranks};
@@ -42,8 +39,6 @@ const DRAIN: Duration = Duration::from_millis(250);
 const GOODBYE: Duration = Duration::from_millis(100);
 /// What a case may take besides waiting for its peers: computing what it should receive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the coordinator's queue is left to see whether it is still wanted.
-const PUMP_TURN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 enum Event {
@@ -87,7 +82,9 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, Failure> {
     let world_size = job.matrix.world_size;
+    let catalogue = catalogue(job, layout);
     limits::make_room_for_descriptors(world_size)?;
+    limits::check_memory(world_size, catalogue.bytes_a_rank())?;
     let started = Clock::now();
     let secret = Secret::random().map_err(|error| {
         Failure::resource(format!(
@@ -110,10 +107,10 @@ pub fn run(
         secret: secret.expose(),
     };
     let ranks = Ranks::start(&spawn, Some(Arc::clone(interrupts)))?;
-    let pump = Pump::start(coordinator.events(), ranks.sender())?;
+    pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let patience = job.deadline().saturating_add(PATIENCE);
     let mut driver = Driver {
-        collector: Collector::new(catalogue(job, layout), world_size),
+        collector: Collector::new(catalogue, world_size),
         facts: Facts::default(),
         phase: Phase::Running(Deadline::after(patience)),
         patience,
@@ -125,7 +122,6 @@ pub fn run(
         coordinator,
     };
     driver.drive(progress);
-    pump.stop();
     Ok(driver.finish(job, layout))
 }
 
@@ -164,45 +160,6 @@ fn environment(job: &Job, job_id: &str, coordinator: &Coordinator) -> Vec<(Strin
         ));
     }
     variables
-}
-
-/// The thread that moves the coordinator's events into the queue of the ranks.
-struct Pump {
-    thread: JoinHandle<()>,
-    /// Dropped to end the thread.
-    wanted: Sender<()>,
-}
-
-impl Pump {
-    fn start(events: CoordinatorEvents, queue: Sender<Event>) -> Result<Self, Failure> {
-        let (wanted, unwanted) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name("muster-pump".to_owned())
-            .spawn(move || {
-                loop {
-                    let turn = Deadline::after(PUMP_TURN);
-                    let event = events.next(turn);
-                    // Nothing before its time means that the coordinator has ended.
-                    let has_ended = event.is_none() && !turn.passed();
-                    let is_refused =
-                        event.is_some_and(|event| queue.send(Event::Control(event)).is_err());
-                    if has_ended || is_refused {
-                        return;
-                    }
-                    if unwanted.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected) {
-                        return;
-                    }
-                }
-            })
-            .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))?;
-        Ok(Self { thread, wanted })
-    }
-
-    /// Lets the thread end at its next turn; nobody waits for it.
-    fn stop(self) {
-        drop(self.wanted);
-        drop(self.thread);
-    }
 }
 
 /// A rank on the control plane.

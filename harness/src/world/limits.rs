@@ -46,9 +46,49 @@ pub fn make_room_for_descriptors(world_size: u32) -> Result<(), Failure> {
     .with_help("raise it with `ulimit -Hn`, or choose a smaller world"))
 }
 
+/// Makes sure that the host has the memory that all ranks together will take.
+///
+/// # Errors
+/// A failure of class RESOURCE that names the need and what is available. Where the system does
+/// not say what is available, nothing is refused.
+pub fn check_memory(world_size: u32, bytes_a_rank: u64) -> Result<(), Failure> {
+    let needed = bytes_a_rank.saturating_mul(u64::from(world_size));
+    let Some(available) = memory_available() else {
+        return Ok(());
+    };
+    if needed <= available {
+        return Ok(());
+    }
+    Err(Failure::resource(format!(
+        "the buffers of {world_size} ranks need about {} MiB of memory, available are {} MiB",
+        needed >> 20,
+        available >> 20
+    ))
+    .with_help("choose smaller --sizes, or a smaller world"))
+}
+
+/// Memory that can be had without swapping, in bytes.
+fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_buffers_are_refused_with_both_numbers() {
+        assert_eq!(check_memory(16, 1 << 20), Ok(()));
+        if memory_available().is_some() {
+            let error = check_memory(16, 1 << 50).expect_err("nobody has that much");
+            assert!(error.message.contains("17179869184 MiB"), "{error}");
+        }
+    }
 
     #[test]
     fn small_worlds_fit_and_absurd_ones_are_refused_with_both_numbers() {

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Links, Plane, by_blame, explain, rest_on, translate};
+use super::{Links, Plane, by_blame, explain, rest_on, translate, way_to_rest};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
@@ -17,7 +17,6 @@ use crate::backend::message::{
 };
 use crate::backend::vigil::Vigil;
 use crate::kernel;
-use crate::transport::shm::wait::Rest;
 use crate::transport::{CallTag, Stream};
 use crate::types::{Collective, DType};
 
@@ -79,15 +78,16 @@ impl Links {
         let failed = Cell::new(None);
         let streams = self.plane(Plane::PointToPoint);
         awaited.hold(streams);
-        let streams = RefCell::new(streams);
+        let held = RefCell::new(&mut *streams);
         let refused = RefCell::new(None);
         let ready = || {
-            if let Err(kind) = awaited.attach(vigil, &mut streams.borrow_mut()) {
+            let mut streams = held.borrow_mut();
+            if let Err(kind) = awaited.attach(vigil, &mut streams) {
                 *refused.borrow_mut() = Some(kind);
                 return true;
             }
             let mut running = running.borrow_mut();
-            pass(&mut running, &mut streams.borrow_mut(), &failed);
+            pass(&mut running, &mut streams, &failed);
             failed.get().is_some() || running.iter().all(|message| message.done)
         };
         let waits = || -> Vec<(Direction, usize)> {
@@ -97,19 +97,10 @@ impl Links {
                 .collect()
         };
         let missing = || by_blame(waits().into_iter());
-        let sleep = |timeout| rest_on(&streams.borrow(), waits().into_iter(), timeout);
-        let by_descriptor = streams
-            .borrow()
-            .iter()
-            .flatten()
-            .any(|one| one.descriptor().is_some());
-        let rest = if by_descriptor {
-            Rest::Descriptors(&sleep)
-        } else {
-            Rest::Pause
-        };
+        let sleep = |timeout| rest_on(&held.borrow(), waits().into_iter(), timeout);
+        let rest = way_to_rest(&held.borrow(), &sleep);
         let waited = vigil.wait(&rest, ready, missing);
-        awaited.release(&mut streams.borrow_mut());
+        awaited.release(streams);
         let result = match (refused.take(), failed.get()) {
             (Some(kind), _) => Err(kind),
             (None, Some(error)) => Err(explain(vigil, &error)),

@@ -1,0 +1,275 @@
+//! Under other launchers: the same command joins the ranks it finds, and rank 0 reports.
+
+use std::time::Duration;
+
+use muster_comm::sync::Clock;
+use muster_tests::{Ended, Running, binary, find_program, send, skipped, start};
+use rustix::process::Signal;
+
+/// Starts ranks with the variables that torchrun sets for each.
+fn torchrun(world_size: u32, args: &[&str], job: &str) -> Vec<Running> {
+    // Nobody listens there: ranks meet elsewhere, this one belongs to the launcher's own store.
+    let size = world_size.to_string();
+    (0..world_size)
+        .map(|rank| {
+            let rank = rank.to_string();
+            start(
+                binary(),
+                args,
+                &[
+                    ("RANK", &rank),
+                    ("WORLD_SIZE", &size),
+                    ("LOCAL_RANK", &rank),
+                    ("LOCAL_WORLD_SIZE", &size),
+                    ("GROUP_RANK", "0"),
+                    ("GROUP_WORLD_SIZE", "1"),
+                    ("MASTER_ADDR", "127.0.0.1"),
+                    ("MASTER_PORT", "29500"),
+                    ("TORCHELASTIC_RUN_ID", job),
+                    ("TORCHELASTIC_RESTART_COUNT", "0"),
+                    ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+                ],
+            )
+        })
+        .collect()
+}
+
+fn job(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn wait(ranks: Vec<Running>) -> Vec<Ended> {
+    ranks.into_iter().map(Running::wait).collect()
+}
+
+const SHORT: [&str; 6] = [
+    "--dtypes", "f32,bf16", "--sizes", "0,33", "--format", "json",
+];
+
+#[test]
+fn ranks_of_torchrun_join_and_rank_0_reports() {
+    let args = [&["verify", "tp2ep2@4", "tp2"], SHORT.as_slice()].concat();
+    let all = wait(torchrun(4, &args, &job("pass")));
+    for ended in &all {
+        ended.expect_code(0);
+    }
+    let report = all[0].json();
+    assert_eq!(report["passed"], true);
+    assert_eq!(report["matrices"][0]["outcome"], "passed");
+    assert_eq!(
+        report["matrices"][1]["outcome"], "skipped",
+        "a world of 2 does not fit 4 ranks"
+    );
+    for other in &all[1..] {
+        assert_eq!(other.stdout, "");
+        assert_eq!(other.stderr, "");
+    }
+}
+
+#[test]
+fn all_ranks_return_the_verdict_of_rank_0() {
+    let args = [
+        &[
+            "verify",
+            "tp2@4",
+            "--inject",
+            "bitflip:rank=3,collective=all_gather",
+        ],
+        SHORT.as_slice(),
+    ]
+    .concat();
+    let all = wait(torchrun(4, &args, &job("inject")));
+    for ended in &all {
+        ended.expect_code(40);
+    }
+    assert_eq!(all[0].json()["verdict"]["blamed"], serde_json::json!([3]));
+}
+
+#[test]
+fn a_world_that_fits_no_matrix_is_refused_on_every_rank() {
+    for ended in wait(torchrun(3, &["verify", "tp2", "tp8"], &job("misfit"))) {
+        ended.expect_code(2);
+        for part in ["3 ranks", "tp2@2", "@3"] {
+            assert!(
+                ended.stderr.contains(part),
+                "{part:?} is missing from {}",
+                ended.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_is_named_by_rank_0() {
+    let ranks = torchrun(
+        4,
+        &["verify", "tp2ep2@4", "--format", "json"],
+        &job("death"),
+    );
+    Clock::pause(Duration::from_millis(700));
+    let victim = ranks[2].pid();
+    let hit = send(victim, Signal::KILL).is_ok();
+    let all = wait(ranks);
+    if all[0].code == Some(0) {
+        // Done before the signal came.
+        return;
+    }
+    assert!(hit);
+    all[0].expect_code(20);
+    assert_eq!(all[0].json()["verdict"]["blamed"], serde_json::json!([2]));
+    for survivor in [&all[1], &all[3]] {
+        assert!(survivor.code.is_some_and(|code| code != 0), "{survivor:?}");
+    }
+}
+
+/// The variables of a rank that somebody starts by hand.
+fn by_hand<'a>(
+    rank: &'a str,
+    world_size: &'a str,
+    endpoint: &'a str,
+    job: &'a str,
+) -> [(&'a str, &'a str); 4] {
+    [
+        ("MUSTER_RANK", rank),
+        ("MUSTER_WORLD_SIZE", world_size),
+        ("MUSTER_RENDEZVOUS", endpoint),
+        ("MUSTER_JOB_ID", job),
+    ]
+}
+
+/// An endpoint with a port that nobody has just now.
+fn endpoint() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    format!("tcp://{}", listener.local_addr().expect("an address"))
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("missing"));
+    let args = ["verify", "tp3", "--deadline", "1s"];
+    let all = wait(
+        ["0", "2"]
+            .map(|rank| start(binary(), &args, &by_hand(rank, "3", &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(10);
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(
+            told.contains("rank 1") || told.contains("ranks 1"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_comes_twice_is_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("twice"));
+    let args = ["verify", "tp3", "--deadline", "20s"];
+    let all = wait(
+        ["0", "1", "1"]
+            .map(|rank| start(binary(), &args, &by_hand(rank, "3", &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(11);
+        let told = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(told.contains("rank 1 is claimed by"), "{told}");
+    }
+}
+
+#[test]
+fn world_sizes_that_disagree_are_named_on_every_rank() {
+    let (endpoint, job) = (endpoint(), job("sizes"));
+    let args = ["verify", "tp2", "tp3", "--deadline", "20s"];
+    let all = wait(
+        [("0", "2"), ("1", "3")]
+            .map(|(rank, size)| start(binary(), &args, &by_hand(rank, size, &endpoint, &job)))
+            .into(),
+    );
+    for ended in &all {
+        ended.expect_code(11);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_with_its_owner() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let endpoint = format!("tcp://{}", listener.local_addr().expect("an address"));
+    let job = job("taken");
+    let ended = start(
+        binary(),
+        &["verify", "tp2", "--deadline", "2s"],
+        &by_hand("0", "2", &endpoint, &job),
+    )
+    .wait();
+    ended.expect_code(12);
+    let owner = format!("pid {}", std::process::id());
+    assert!(
+        ended.stderr.contains(&owner),
+        "{owner} is missing from {}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn contracts_that_disagree_are_refused_and_both_are_shown() {
+    let variables = [
+        ("RANK", "0"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_RANK", "0"),
+        ("LOCAL_WORLD_SIZE", "4"),
+        ("OMPI_COMM_WORLD_RANK", "1"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+    ];
+    let ended = start(binary(), &["verify"], &variables).wait();
+    ended.expect_code(2);
+    for part in ["RANK=0", "OMPI_COMM_WORLD_RANK=1"] {
+        assert!(
+            ended.stderr.contains(part),
+            "{part:?} is missing from {}",
+            ended.stderr
+        );
+    }
+}
+
+/// Runs under a real mpirun, or says that there is none.
+fn mpirun(world_size: &str, args: &[&str]) -> Option<Running> {
+    let Some(program) = find_program("mpirun") else {
+        skipped("mpirun is not installed (apt-get install openmpi-bin)");
+        return None;
+    };
+    let muster = binary().to_str().expect("a path in text");
+    let words = [&["--oversubscribe", "-n", world_size, muster], args].concat();
+    let allow_root = [
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ];
+    Some(start(&program, &words, &allow_root))
+}
+
+#[test]
+fn ranks_of_a_real_mpirun_join_and_rank_0_reports() {
+    let args = [&["verify", "tp2ep2@4"], SHORT.as_slice()].concat();
+    let Some(run) = mpirun("4", &args) else {
+        return;
+    };
+    let ended = run.wait();
+    ended.expect_code(0);
+    assert_eq!(ended.json()["passed"], true);
+}
+
+#[test]
+fn mpirun_passes_on_the_code_of_wrong_data() {
+    let args = [
+        &["verify", "tp2@2", "--inject", "drop-contribution:rank=1"],
+        SHORT.as_slice(),
+    ]
+    .concat();
+    let Some(run) = mpirun("2", &args) else {
+        return;
+    };
+    run.wait().expect_code(40);
+}

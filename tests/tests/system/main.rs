@@ -1,0 +1,7 @@
+//! The tool as its users meet it: real processes, real signals, real launchers.
+
+mod faults;
+mod inject;
+mod joined;
+mod usage;
+mod verify;
