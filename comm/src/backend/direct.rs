@@ -131,7 +131,7 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(request: &Request<'_>, n: usize, exchange: Option<&Exchange>) -> Self {
+    fn of(request: &Request<'_>, n: usize, me: usize, exchange: Option<&Exchange>) -> Self {
         match (request.collective, request.counts) {
             (
                 Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
@@ -143,12 +143,15 @@ impl Shape {
             },
             (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
             (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
-            (_, Counts::Splits { .. }) => {
+            (_, Counts::Splits { send, recv }) => {
                 let row = |member| exchange.map_or_else(Vec::new, |all| all.row(member, n));
-                Self::Matrix {
-                    n,
-                    cells: (0..n).flat_map(row).map(index).collect(),
+                let mut cells: Vec<usize> = (0..n).flat_map(row).map(index).collect();
+                // How long this rank's buffers are is not read from memory that peers can write.
+                for peer in 0..n {
+                    cells[me * n + peer] = send[peer];
+                    cells[peer * n + me] = recv[peer];
                 }
+                Self::Matrix { n, cells }
             }
         }
     }
@@ -264,7 +267,7 @@ impl<'a> Run<'a> {
         exchange: Option<&Exchange>,
     ) -> Self {
         let n = vigil.group.len();
-        let shape = Shape::of(request, n, exchange);
+        let shape = Shape::of(request, n, vigil.group.me, exchange);
         let fits = AREA_BYTES / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
