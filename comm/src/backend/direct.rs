@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
         exchange: Option<&Exchange>,
     ) -> Self {
         let n = vigil.group.len();
-        let shape = Shape::of(request, n, exchange);
+        let shape = Shape::of(request, n, vigil.group.me, exchange);
         let fits = AREA_BYTES / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);

@@ -62,7 +62,12 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    pub(super) fn of(request: &Request<'_>, n: usize, exchange: Option<&Exchange>) -> Self {
+    pub(super) fn of(
+        request: &Request<'_>,
+        n: usize,
+        me: usize,
+        exchange: Option<&Exchange>,
+    ) -> Self {
         match (request.collective, request.counts) {
             (
                 Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
@@ -74,12 +79,15 @@ impl Shape {
             },
             (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
             (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
-            (_, Counts::Splits { .. }) => {
-                let row = |member| exchange.map_or_else(Vec::new, |all| all.row(member, n));
-                Self::Matrix {
-                    n,
-                    cells: (0..n).flat_map(row).map(index).collect(),
+            (_, Counts::Splits { send, recv }) => {
+                let row = |member| exchange.map_or_else(|| vec![0; n], |all| all.row(member, n));
+                let mut cells: Vec<usize> = (0..n).flat_map(row).map(index).collect();
+                // How long this rank's buffers are is not read from memory that peers can write.
+                for peer in 0..n {
+                    cells[me * n + peer] = send[peer];
+                    cells[peer * n + me] = recv[peer];
                 }
+                Self::Matrix { n, cells }
             }
         }
     }

@@ -233,7 +233,7 @@ const FAREWELLS: [Call; 4] = [
 
 #[test]
 fn a_rank_that_leaves_after_its_last_call_takes_nothing_from_those_who_still_read() {
-    for setup in [Setup::shm(), ring()] {
+    for setup in [Setup::shm(), ring(), Setup::tcp()] {
         for farewell in FAREWELLS {
             for n in [2, 5, 8] {
                 for _ in 0..6 {
