@@ -401,7 +401,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        _ => 0,
+        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
     };
     CallTag {
         collective: request.called as u8,

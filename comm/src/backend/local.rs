@@ -164,9 +164,11 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
-            // published yet, so no peer reads (SLOT-1).
-            unsafe { payload.add(i * 8).cast::<[u8; 8]>().write_unaligned(bytes) };
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
+            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
+            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+            // (SLOT-1).
+            unsafe { place.write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
         if request.collective == Collective::AllToAllV {
@@ -377,9 +379,9 @@ impl Local {
     fn check_splits(&self, vigil: &Vigil<'_>, exchange: &Exchange) -> Result<(), ErrorKind> {
         let n = self.peers.len();
         let rows: Vec<Vec<u64>> = (0..n).map(|peer| exchange.row(peer, 2 * n)).collect();
-        for from in 0..n {
-            for to in 0..n {
-                let (sends, expects) = (rows[from][to], rows[to][n + from]);
+        for (from, row) in rows.iter().enumerate() {
+            for (to, other) in rows.iter().enumerate() {
+                let (sends, expects) = (row[to], other[n + from]);
                 if sends != expects {
                     let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
                     return Err(ErrorKind::Mismatch {
