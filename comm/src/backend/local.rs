@@ -167,10 +167,10 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
-            // published yet, so no peer reads (SLOT-1).
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
             let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
-            // SAFETY: in bounds as above.
+            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+            // (SLOT-1).
             unsafe { place.write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
