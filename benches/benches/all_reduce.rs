@@ -4,10 +4,21 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use muster_benches::crew;
 use muster_comm::types::ReduceOp;
 
+/// What the built-in rules take between hosts.
+const MESSAGES: &str = "
+all_reduce  n<=2          -> recursive_doubling
+all_reduce  bytes<16KiB   -> recursive_doubling
+all_reduce  bytes<4MiB    -> halving_doubling
+all_reduce                -> ring
+";
+
 fn all_reduce(criterion: &mut Criterion) {
-    crew::sweep(criterion, "all_reduce", |group, sendbuf, recvbuf| {
-        group.all_reduce(sendbuf, recvbuf, ReduceOp::Sum)
-    });
+    crew::sweep(
+        criterion,
+        "all_reduce",
+        MESSAGES,
+        |group, sendbuf, recvbuf| group.all_reduce(sendbuf, recvbuf, ReduceOp::Sum),
+    );
 }
 
 criterion_group! {

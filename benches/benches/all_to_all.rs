@@ -4,11 +4,22 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use muster_benches::crew;
 
+/// What the built-in rules take between hosts.
+const MESSAGES: &str = "
+all_to_all  n>=8  bytes<64KiB  -> bruck
+all_to_all                     -> pairwise
+";
+
 fn all_to_all(criterion: &mut Criterion) {
-    crew::sweep(criterion, "all_to_all", |group, sendbuf, recvbuf| {
-        let whole = sendbuf.len() - sendbuf.len() % group.size();
-        group.all_to_all(&sendbuf[..whole], &mut recvbuf[..whole])
-    });
+    crew::sweep(
+        criterion,
+        "all_to_all",
+        MESSAGES,
+        |group, sendbuf, recvbuf| {
+            let whole = sendbuf.len() - sendbuf.len() % group.size();
+            group.all_to_all(&sendbuf[..whole], &mut recvbuf[..whole])
+        },
+    );
 }
 
 criterion_group! {

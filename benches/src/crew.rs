@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
+use muster_comm::algo::Table;
 use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
-use muster_comm::world::World;
+use muster_comm::world::{ThreadOptions, World};
 
 /// Numbers of ranks: one for each processor of a small machine, and more ranks than processors.
 const RANKS: [usize; 2] = [2, 8];
@@ -33,26 +34,43 @@ pub type Call = fn(&Communicator, &[f32], &mut [f32]) -> Result<(), CommError>;
 pub fn bounded() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_millis(1500))
+        .measurement_time(Duration::from_millis(1200))
         .sample_size(15)
         .without_plots()
 }
 
-/// Measures `call` for all numbers of ranks and all sizes.
+/// Measures `call` for all numbers of ranks and all sizes, once through shared memory and once, as
+/// `rules` choose algorithms, by messages.
 ///
 /// The time of a sample is that of its slowest rank, divided by the number of calls. The throughput
 /// is buffer bytes over time (`algbw` of `docs/performance.md`).
-pub fn sweep(criterion: &mut Criterion, name: &str, call: Call) {
-    for ranks in RANKS {
-        let mut group = criterion.benchmark_group(format!("{name}/f32/n={ranks}"));
-        for bytes in SIZES {
-            one(&mut group, ranks, bytes, call);
+///
+/// # Panics
+/// Where `rules` are not rules.
+pub fn sweep(criterion: &mut Criterion, name: &str, rules: &str, call: Call) {
+    let table = Table::with_overrides(rules).expect("the rules of the benchmark");
+    for (links, algo_table) in [("shm", None), ("messages", Some(table))] {
+        let options = ThreadOptions {
+            algo_table,
+            ..ThreadOptions::default()
+        };
+        for ranks in RANKS {
+            let mut group = criterion.benchmark_group(format!("{name}/f32/{links}/n={ranks}"));
+            for bytes in SIZES {
+                one(&mut group, ranks, &options, bytes, call);
+            }
+            group.finish();
         }
-        group.finish();
     }
 }
 
-fn one(group: &mut BenchmarkGroup<'_, WallTime>, ranks: usize, bytes: usize, call: Call) {
+fn one(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    ranks: usize,
+    options: &ThreadOptions,
+    bytes: usize,
+    call: Call,
+) {
     group.throughput(Throughput::Bytes(bytes as u64));
     group.sampling_mode(if bytes < FLAT_FROM {
         SamplingMode::Auto
@@ -63,7 +81,7 @@ fn one(group: &mut BenchmarkGroup<'_, WallTime>, ranks: usize, bytes: usize, cal
         let mut crew = None;
         group.bench_function(BenchmarkId::from_parameter(bytes), |bencher| {
             // Made here, so that a filter on the command line costs no ranks.
-            let crew = crew.get_or_insert_with(|| Crew::gather(scope, ranks, bytes, call));
+            let crew = crew.get_or_insert_with(|| Crew::gather(scope, ranks, options, bytes, call));
             bencher.iter_custom(|calls| crew.run(calls));
         });
     });
@@ -80,6 +98,7 @@ impl Crew {
     fn gather<'scope>(
         scope: &'scope thread::Scope<'scope, '_>,
         ranks: usize,
+        options: &'scope ThreadOptions,
         bytes: usize,
         call: Call,
     ) -> Self {
@@ -96,7 +115,7 @@ impl Crew {
                 let report = report.clone();
                 serve(&world, bytes, call, &inbox, &report).expect("the collective works");
             };
-            World::threads(ranks, body).expect("there is shared memory");
+            World::threads_with(ranks, options, body).expect("there is shared memory");
         });
         Self { orders, times }
     }

@@ -13,7 +13,7 @@
 
 use super::direct::{Run, Staging};
 use super::links::{Links, Message};
-use super::local::{Exchange, Local, Ride};
+use super::local::{Local, Ride};
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Algorithm};
@@ -65,7 +65,10 @@ impl Host {
         let Some(island) = vigil.world.island_of(vigil.group) else {
             let algorithm = self.choose(vigil, request, algo::Links::Message)?;
             self.seq += 1;
-            return self.links.run(vigil, request, algorithm, self.seq, false);
+            return self
+                .links
+                .run(vigil, request, algorithm, self.seq, false)
+                .map_err(fatal_after_entry);
         };
         check_row(request)?;
         if self.local.is_none() {
@@ -109,13 +112,15 @@ impl Host {
                 .exchange(vigil, request, self.seq, Ride::Staged, 0)
                 .map_err(fatal_unless_judged)?;
             let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
-            self.links.run(vigil, request, algorithm, self.seq, true)?;
+            self.links
+                .run(vigil, request, algorithm, self.seq, true)
+                .map_err(fatal_after_entry)?;
         } else if ride == Ride::Inline && !splits {
             self.seq += 1;
-            let exchange = local
+            local
                 .exchange(vigil, request, self.seq, ride, 0)
                 .map_err(fatal_unless_judged)?;
-            exchange.finish(request, vigil.group.me);
+            local.exchange.finish(request, vigil.group.me);
         } else {
             let algorithm = match chosen {
                 Some(algorithm) => algorithm,
@@ -143,24 +148,25 @@ impl Host {
         };
         self.seq += 1;
         let (seq, offset) = (self.seq, staging.offset());
-        let exchange = |local: &mut Local| -> Result<Exchange, Failure> {
+        let exchange = |local: &mut Local| -> Result<(), Failure> {
             local
                 .exchange(vigil, request, seq, ride, offset)
                 .map_err(fatal_unless_judged)
         };
         if matches!(request.counts, Counts::Splits { .. }) {
             // Only the rows of all ranks tell how much there is to move.
-            let exchange = exchange(local)?;
-            if exchange.all_inline(request.dtype) {
-                exchange.finish(request, vigil.group.me);
+            exchange(local)?;
+            if local.exchange.all_inline(request.dtype) {
+                local.exchange.finish(request, vigil.group.me);
                 return Ok(());
             }
-            let run = Run::new(vigil, local, request, algorithm, seq, Some(&exchange));
-            return run.finish(staging, &exchange, false);
+            let came = &local.exchange;
+            let run = Run::new(vigil, local, request, algorithm, seq, Some(came));
+            return run.finish(staging, came, false);
         }
         Run::new(vigil, local, request, algorithm, seq, None).expose_first(staging)?;
-        let exchange = exchange(local)?;
-        Run::new(vigil, local, request, algorithm, seq, None).finish(staging, &exchange, true)
+        exchange(local)?;
+        Run::new(vigil, local, request, algorithm, seq, None).finish(staging, &local.exchange, true)
     }
 
     #[expect(
@@ -225,6 +231,15 @@ fn fatal_unless_judged(kind: ErrorKind) -> Failure {
     Failure {
         usable: judged,
         ..Failure::from(kind)
+    }
+}
+
+/// Once a rank has entered a call its peers count on it: if it lacks memory then, they must hear of
+/// it. What no rank can carry out leaves all in step.
+fn fatal_after_entry(failure: Failure) -> Failure {
+    Failure {
+        usable: matches!(failure.kind, ErrorKind::Unsupported { .. }),
+        ..failure
     }
 }
 

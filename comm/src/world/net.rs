@@ -9,7 +9,6 @@ use crate::transport::Stream;
 use crate::transport::tcp::{LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, connect};
 
 /// Where the others are, and the door through which they come.
-
 pub(crate) struct Net {
     pub(crate) listener: Listener,
     /// Where each world rank listens.

@@ -7,10 +7,13 @@ use muster_comm::types::{Collective, DType, ReduceOp};
 use crate::check::{Case, Lens, UNEVEN, run, uneven};
 use crate::support::{Random, Setup, seed};
 
-/// A setup in which a collective is carried out by this algorithm.
-fn forced(setup: &Setup, collective: Collective, algorithm: &Algorithm) -> Setup {
+/// A setup in which collectives are carried out by these algorithms.
+fn forced(setup: &Setup, algorithms: &[(Collective, &Algorithm)]) -> Setup {
+    let rule = |(collective, algorithm): &(Collective, &Algorithm)| {
+        format!("{collective} -> {}\n", algorithm.name)
+    };
     Setup {
-        table: format!("{collective} -> {}", algorithm.name),
+        table: algorithms.iter().map(rule).collect(),
         ..setup.clone()
     }
 }
@@ -46,15 +49,25 @@ fn cases(collective: Collective, n: usize, counts: &[usize], random: &mut Random
     cases
 }
 
-/// Runs all algorithms, as many worlds as the collective with most algorithms needs.
+/// Runs all algorithms, in as many worlds as the collective with most algorithms needs.
 fn sweep(setup: &Setup, n: usize, links: &[Links], large: usize, random: &mut Random) {
-    for collective in planned() {
-        for algorithm in algorithms_for(collective).filter(|one| links.contains(&one.links)) {
-            let mut counts = vec![0, 1, n - 1, n, n + 1, 300, large];
-            counts.dedup();
-            let cases = cases(collective, n, &counts, random);
-            run(&forced(setup, collective, algorithm), n, cases);
+    for turn in 0.. {
+        let nth = |collective: Collective| {
+            let mut found = algorithms_for(collective).filter(|one| links.contains(&one.links));
+            Some((collective, found.nth(turn)?))
+        };
+        let algorithms: Vec<_> = planned().filter_map(nth).collect();
+        if algorithms.is_empty() {
+            return;
         }
+        let mut counts = vec![0, 1, n - 1, n, n + 1, 300, large];
+        counts.dedup();
+        let mut all = Vec::new();
+        for (collective, _) in &algorithms {
+            all.extend(cases(*collective, n, &counts, random));
+        }
+        random.shuffle(&mut all);
+        run(&forced(setup, &algorithms), n, all);
     }
 }
 
@@ -92,7 +105,7 @@ fn messages_far_longer_than_a_ring_are_right() {
     for collective in planned().filter(|collective| *collective != Collective::Barrier) {
         let found = algorithms_for(collective).filter(|one| one.links == Links::Message);
         for algorithm in found {
-            let setup = forced(&Setup::shm(), collective, algorithm);
+            let setup = forced(&Setup::shm(), &[(collective, algorithm)]);
             let mut case = Case::new(collective, DType::I64, Lens::Same(70_001), random.next());
             if UNEVEN.contains(&collective) {
                 case.lens = uneven(collective, 3, 30_000, &mut random);

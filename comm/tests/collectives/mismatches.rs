@@ -8,7 +8,7 @@ use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
 
-use crate::support::{AT_ONCE, Setup, group, ranks};
+use crate::support::{AT_ONCE, DEADLINE, Setup, group, ranks};
 use muster_comm::sync::Clock;
 
 type Call = Arc<dyn Fn(&Communicator) -> Result<(), CommError> + Send + Sync>;
@@ -34,6 +34,7 @@ fn gather_v(counts: [usize; 4]) -> Call {
 
 /// What all ranks but one call, what that one calls, the field that differs, and words that the
 /// two sides must hold.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn pairs() -> Vec<(Call, Call, Field, &'static str, &'static str)> {
     let gather = |count: usize| {
         call(move |comm: &Communicator| {
@@ -234,6 +235,28 @@ fn splits_that_do_not_fit_name_the_pair() {
 }
 
 #[test]
+fn splits_that_do_not_fit_are_named_over_messages_too() {
+    let results = ranks(3, &Setup::tcp(), |world| {
+        let comm = world.everyone().unwrap();
+        let mut recv = [50; 3];
+        if comm.rank() == 2 {
+            recv[0] = 49;
+        }
+        let total = recv.iter().sum();
+        let started = Clock::now();
+        let result = comm.all_to_all_v(&[0_u8; 150], &[50; 3], &mut vec![0; total], &recv);
+        let error = result.and_then(|()| comm.barrier()).unwrap_err();
+        assert!(started.elapsed() < AT_ONCE, "{error}");
+        error
+    });
+    let named = |error: &CommError| {
+        matches!(crate::support::cause(error), ErrorKind::Mismatch { field, rank, peer, .. }
+            if (*field, *rank, *peer) == (Field::Splits, Rank(2), Rank(0)))
+    };
+    assert!(results.iter().all(named), "{results:?}");
+}
+
+#[test]
 fn a_mismatch_in_every_call_of_a_long_row_is_found_each_time() {
     let results = ranks(3, &Setup::shm(), |world| {
         let comm = world.everyone().unwrap();
@@ -260,9 +283,10 @@ fn a_mismatch_in_every_call_of_a_long_row_is_found_each_time() {
 }
 
 #[test]
-fn a_group_of_one_name_with_other_members_is_found_at_once_and_harms_nobody_else() {
-    let results = ranks(4, &Setup::shm(), |world| {
+fn a_group_of_one_name_with_other_members_is_named_by_the_deadline_and_harms_nobody_else() {
+    let results = ranks(4, &Setup::shm().deadline_ms(400), |world| {
         let everyone = world.everyone().unwrap();
+        everyone.set_deadline(DEADLINE);
         is_sound(&everyone);
         let members: &[usize] = match everyone.rank() {
             0 | 1 => &[0, 1, 2],
@@ -274,10 +298,15 @@ fn a_group_of_one_name_with_other_members_is_found_at_once_and_harms_nobody_else
         let mine = format!("{members:?}");
         let error = comm.barrier().unwrap_err();
         assert!(started.elapsed() < AT_ONCE, "{error}");
+        // Such a group never comes together, and says so at once from now on.
+        assert!(!error.is_recoverable(), "{error}");
+        assert_eq!(comm.barrier().unwrap_err().kind(), error.kind());
         is_sound(&everyone);
         // The name is free again: with the same members everywhere it works.
         drop(comm);
-        is_sound(&group(&world, "odd", &[0, 1, 2, 3]));
+        let again = group(&world, "odd", &[0, 1, 2, 3]);
+        again.set_deadline(DEADLINE);
+        is_sound(&again);
         (error.kind().clone(), mine)
     });
     for (rank, (kind, members)) in results.iter().enumerate() {

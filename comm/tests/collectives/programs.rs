@@ -77,7 +77,8 @@ fn program(seed: u64) -> Program {
             0 => Step::Destroy { group },
             1 | 2 => Step::Pause {
                 rank: random.below(n),
-                us: random.next() % 3000,
+                // Now and then so long that the others fall asleep.
+                us: random.next() % random.pick(&[300, 3000, 12_000]),
             },
             3 | 4 => Step::Shift {
                 group,
@@ -215,16 +216,15 @@ fn random_programs_end_as_the_reference_says() {
 fn random_programs_over_other_algorithms_and_links_end_as_the_reference_says() {
     let first = seed() ^ 0x100;
     eprintln!("programs from seed {first} on");
-    let mut table = String::new();
-    for (collective, algorithm) in [
+    let rules = [
         ("all_reduce", "halving_doubling"),
         ("all_gather", "recursive_doubling"),
         ("all_to_all", "bruck"),
         ("reduce_scatter_v", "pairwise"),
         ("broadcast", "scatter_ring"),
-    ] {
-        table += &format!("{collective} n>=3 -> {algorithm}\n");
-    }
+    ];
+    let rule = |(collective, algorithm)| format!("{collective} n>=3 -> {algorithm}\n");
+    let table = rules.map(rule).concat();
     let mixed = Setup {
         table,
         checksum: true,

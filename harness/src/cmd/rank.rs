@@ -36,7 +36,7 @@ pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
         .layout()
         .map_err(|error| Failure::usage(format!("matrix {}: {error}", job.matrix.name)))?;
     let environment = Environment::capture();
-    let identity = joined::identity(&environment)?
+    let identity = joined::identity(&environment, None)?
         .ok_or_else(|| Failure::usage("a rank is started by `muster verify`, not by hand"))?;
     let options = joined::options(&environment, &identity, &job)?;
     let world = World::join(options).map_err(|error| joined::bring_up_failure(&error))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::launch::Contract;
 use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
 use muster_comm::sync::Clock;
 use muster_comm::types::DType;
@@ -80,6 +81,10 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
+    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    launcher: Option<Contract>,
+
     /// What moves the data
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
@@ -128,7 +133,7 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment)?;
+    let identity = joined::identity(&environment, args.launcher)?;
     let jobs = args.jobs(&environment)?;
     let (backend, line) = backend::choose(args.backend, &environment)?;
     let speaks = identity

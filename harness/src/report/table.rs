@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
+use muster_comm::types::Collective;
 
 use crate::out::{BAD, GOOD, STRONG, escaped};
-use crate::report::model::{Case, MatrixSummary, Outcome, Report, listed};
+use crate::report::model::{Case, GroupCount, MatrixSummary, Outcome, Report, listed};
 
 /// Failures shown in full below the table; the JSON report holds all of them.
 const FAILURES_SHOWN: usize = 12;
@@ -29,7 +30,16 @@ pub fn render(report: &Report) -> String {
         .iter()
         .any(|matrix| !matrix.groups.is_empty())
     {
-        let _ = writeln!(text, "\nGroups checked, by kind:\n{}", groups(report));
+        let _ = writeln!(
+            text,
+            "\nGroups of each kind, and how many of the collectives made in them passed:\n{}",
+            groups(report)
+        );
+        let names = collectives(report, |_| true)
+            .into_iter()
+            .map(|(name, _)| name);
+        let names: Vec<&str> = names.collect();
+        let _ = writeln!(text, "\nCollectives: {}", names.join(", "));
     }
     failures(report, &mut text);
     closing(report, &mut text);
@@ -98,7 +108,7 @@ fn groups(report: &Report) -> Table {
                 .groups
                 .iter()
                 .find(|group| group.kind == kind)
-                .map_or_else(|| "-".to_owned(), |group| group.count.to_string())
+                .map_or_else(|| "-".to_owned(), |group| cell(report, matrix, group))
         });
         table.add_row(std::iter::once(format!("  {kind}")).chain(counts));
     }
@@ -108,6 +118,33 @@ fn groups(report: &Report) -> Table {
         }
     }
     table
+}
+
+/// How many groups, and how many of their collectives passed everywhere: `4 x 19/19`.
+fn cell(report: &Report, matrix: &MatrixSummary, group: &GroupCount) -> String {
+    let calls = collectives(report, |case| {
+        case.matrix == matrix.matrix && case.group == group.kind
+    });
+    let passed = calls.iter().filter(|(_, passed)| *passed).count();
+    format!("{} x {passed}/{}", group.count, calls.len())
+}
+
+/// The collectives of the cases that are wanted, in the order of the vocabulary, and whether all
+/// of their cases passed.
+fn collectives(report: &Report, wanted: impl Fn(&Case) -> bool) -> Vec<(&'static str, bool)> {
+    let mut passed: [Option<bool>; Collective::ALL.len()] = [None; Collective::ALL.len()];
+    for case in report.cases.iter().filter(|case| wanted(case)) {
+        let name = case.collective.as_deref();
+        let place = Collective::ALL
+            .iter()
+            .position(|one| Some(one.name()) == name);
+        if let Some(place) = place {
+            passed[place] = Some(passed[place].unwrap_or(true) && case.passed);
+        }
+    }
+    let seen = Collective::ALL.into_iter().zip(passed);
+    seen.filter_map(|(one, passed)| Some((one.name(), passed?)))
+        .collect()
 }
 
 fn failures(report: &Report, text: &mut String) {

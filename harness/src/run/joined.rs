@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use muster_comm::config::Environment;
-use muster_comm::launch::{Detected, Identity, LaunchError, detect};
+use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
 use muster_comm::layout::Layout;
 use muster_comm::rendezvous::CoordinatorEvent;
 use muster_comm::sync::{Clock, Deadline};
@@ -39,12 +39,15 @@ const TURN: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// A failure of class USAGE where the environment contradicts itself.
-pub fn identity(environment: &Environment) -> Result<Option<Identity>, Failure> {
+pub fn identity(
+    environment: &Environment,
+    launcher: Option<Contract>,
+) -> Result<Option<Identity>, Failure> {
     if let Err(errors) = environment.check() {
         let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         return Err(Failure::usage(all.join("; ")));
     }
-    let detected = detect(environment, None)
+    let detected = detect(environment, launcher)
         .map_err(|error: LaunchError| Failure::usage(error.to_string()))?;
     match detected {
         Detected::Identity(identity) => Ok(Some(identity)),

@@ -31,8 +31,11 @@ const TICK_BITS: u32 = 24;
 /// The tick that ends a call: none is counted that far.
 pub const DONE: u32 = (1 << TICK_BITS) - 1;
 
-/// Words of an entry that describe the call; see [`Entry`].
-const ENTRY_WORDS: usize = 9;
+/// Words of an entry that every call needs, and those that only some do; see [`Entry`].
+const NEAR_WORDS: usize = 4;
+const FAR_WORDS: usize = 5;
+/// Set in the last near word, which holds the length of the payload, where the far words count.
+const HAS_FAR: u64 = 1 << 63;
 
 // Offsets within a slot.
 const KEY: usize = 0;
@@ -41,14 +44,18 @@ const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
 const ENTRIES: usize = 256;
-// Offsets within an entry. The first payload bytes share the cache lines of the sequence number:
-// a tiny message costs one transfer.
-const SEQ: usize = 0;
-const WORDS: usize = 8;
-const PAYLOAD: usize = WORDS + ENTRY_WORDS * 8;
+// Offsets within an entry. The far words have the first cache line to themselves. The near words and
+// the first payload bytes share that of the sequence number: a tiny message costs one transfer.
+const FAR: usize = 0;
+const SEQ: usize = 64;
+const NEAR: usize = SEQ + 8;
+const PAYLOAD: usize = NEAR + NEAR_WORDS * 8;
 const ENTRY_STRIDE: usize = (PAYLOAD + PAYLOAD_MAX).next_multiple_of(128);
 /// Where the member list begins.
 const MEMBERS: usize = ENTRIES + 2 * ENTRY_STRIDE;
+
+const _: () = assert!(FAR + FAR_WORDS * 8 <= SEQ);
+const _: () = assert!((PAYLOAD_MAX as u64) < HAS_FAR);
 
 /// What a rank says about its call. Travels as plain words; the reader checks what it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,43 +81,22 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn words(&self) -> [u64; ENTRY_WORDS] {
+    fn far(&self) -> [u64; FAR_WORDS] {
+        [self.staging, self.send, self.recv, self.window, self.site]
+    }
+
+    fn near(&self) -> [u64; NEAR_WORDS] {
+        let has_far = if self.far() == [0; FAR_WORDS] {
+            0
+        } else {
+            HAS_FAR
+        };
         [
             self.call,
             self.count,
             self.splits,
-            self.payload_len,
-            self.staging,
-            self.send,
-            self.recv,
-            self.window,
-            self.site,
+            self.payload_len | has_far,
         ]
-    }
-
-    fn from_words(words: [u64; ENTRY_WORDS]) -> Self {
-        let [
-            call,
-            count,
-            splits,
-            payload_len,
-            staging,
-            send,
-            recv,
-            window,
-            site,
-        ] = words;
-        Self {
-            call,
-            count,
-            splits,
-            payload_len,
-            staging,
-            send,
-            recv,
-            window,
-            site,
-        }
     }
 }
 
@@ -204,11 +190,16 @@ impl Slot {
     /// Publishes entry `seq`, payload included.
     pub fn publish(&self, seq: u64, entry: &Entry) {
         let base = self.entry_offset(seq);
-        for (i, word) in entry.words().into_iter().enumerate() {
-            // Relaxed: published by the Release below.
-            self.arena
-                .word(base + WORDS + i * 8)
-                .store(word, Ordering::Relaxed);
+        let near = entry.near();
+        // Relaxed throughout: published by the Release below.
+        let write = |at: usize, words: &[u64]| {
+            for (i, word) in words.iter().enumerate() {
+                self.arena.word(at + i * 8).store(*word, Ordering::Relaxed);
+            }
+        };
+        write(base + NEAR, &near);
+        if near[NEAR_WORDS - 1] & HAS_FAR != 0 {
+            write(base + FAR, &entry.far());
         }
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees the sequence number sees
         // the words, the payload, and everything staged before.
@@ -342,11 +333,26 @@ impl PeerSlot {
     /// Entry `seq`, which has been published (see [`PeerSlot::entered`]).
     #[must_use]
     pub fn entry(&self, arena: &Arena, seq: u64) -> Entry {
-        let base = entry_offset(self.offset, seq) + WORDS;
+        let base = entry_offset(self.offset, seq);
         // Relaxed: ordered by the Acquire in `entered`.
-        Entry::from_words(std::array::from_fn(|i| {
-            arena.word(base + i * 8).load(Ordering::Relaxed)
-        }))
+        let word = |at: usize| arena.word(base + at).load(Ordering::Relaxed);
+        let [call, count, splits, len] = std::array::from_fn(|i| word(NEAR + i * 8));
+        let [staging, send, recv, window, site] = if len & HAS_FAR == 0 {
+            [0; FAR_WORDS]
+        } else {
+            std::array::from_fn(|i| word(FAR + i * 8))
+        };
+        Entry {
+            call,
+            count,
+            splits,
+            payload_len: len & !HAS_FAR,
+            staging,
+            send,
+            recv,
+            window,
+            site,
+        }
     }
 
     /// The payload of entry `seq`: [`PAYLOAD_MAX`] bytes that must not be read before the entry was
@@ -403,6 +409,14 @@ mod tests {
         slot.publish(1, &entry);
         assert_eq!(peer.entered(&arena, 1), 1);
         assert_eq!(peer.entry(&arena, 1), entry);
+        // The same place again, now without far words: nothing of the former entry shows.
+        let near = Entry {
+            call: 5,
+            payload_len: PAYLOAD_MAX as u64,
+            ..Entry::default()
+        };
+        slot.publish(3, &near);
+        assert_eq!(peer.entry(&arena, 3), near);
         slot.advance(1, DONE);
         assert_eq!(peer.reached(&arena), progress(1, DONE));
         assert!(peer.reached(&arena) < progress(2, 0));
