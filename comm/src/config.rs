@@ -17,13 +17,13 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use parse::{AlgoSource, IfName, TransportChoice};
+pub use parse::{AlgoSource, TransportChoice};
 pub(crate) use parse::{decimal, is_host};
 pub use rows::{
-    ALGO, ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, ATTEMPT, DEADLINE_S, HCCL_SO_PATH, HOME, IFNAME,
-    JOB_ID, LAUNCHER_PID, LD_LIBRARY_PATH, LOCAL_RANK, LOCAL_WORLD_SIZE, NNODES, NO_COLOR,
-    NODE_RANK, RANK, REGION_BYTES, RENDEZVOUS, Row, SECRET_FD, SECRET_FILE, SEED, TRANSPORT,
-    Variable, WORLD_SIZE, XDG_RUNTIME_DIR, rows,
+    ALGO, ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, ATTEMPT, DEADLINE_S, HCCL_SO_PATH, HOME, JOB_ID,
+    LAUNCHER_PID, LD_LIBRARY_PATH, LOCAL_RANK, LOCAL_WORLD_SIZE, NNODES, NO_COLOR, NODE_RANK, RANK,
+    REGION_BYTES, RENDEZVOUS, Row, SECRET_FD, SECRET_FILE, SEED, TRANSPORT, Variable, WORLD_SIZE,
+    XDG_RUNTIME_DIR, rows,
 };
 
 use hccl_sys::search::Places;

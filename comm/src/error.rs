@@ -192,6 +192,9 @@ pub enum ErrorKind {
 }
 
 fn ranks(ranks: &[Rank]) -> String {
+    if ranks.is_empty() {
+        return "earlier calls of this rank".to_owned();
+    }
     let list = ranks
         .iter()
         .map(ToString::to_string)

@@ -16,15 +16,17 @@
 
 use std::sync::Arc;
 
-use super::local::{Exchange, Local};
+use super::exchange::Exchange;
+use super::local::Local;
+use super::segment::{Map, Shape};
 use super::vigil::Vigil;
-use super::{Counts, Failure, Request};
-use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Space, Span, Step};
+use super::{Failure, Request};
+use crate::algo::{Algorithm, Plan, Space, Span, Step};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::{Block, Heap};
-use crate::types::{Collective, index};
+use crate::types::index;
 
 /// Bytes of one area: what a rank exposes of one buffer in one segment. The chunk that fits the
 /// second-level cache beside its readers.
@@ -60,50 +62,6 @@ impl Staging {
     }
 }
 
-/// Blocks of a buffer of the whole call, seen from one segment.
-#[derive(Debug)]
-struct Map {
-    base: *mut u8,
-    /// First element of each block in the segment's buffer, then its end.
-    segment: Vec<usize>,
-    /// First element of each block's part in the call's buffer.
-    real: Vec<usize>,
-}
-
-impl Map {
-    /// Blocks of `lens` elements, of which the segment takes `size` from `from` on.
-    fn new(base: *mut u8, lens: &[usize], from: usize, size: usize) -> Self {
-        let mut segment = vec![0];
-        let mut real = Vec::with_capacity(lens.len());
-        let (mut at, mut start) = (0, 0);
-        for len in lens {
-            at += cut(*len, from, size);
-            segment.push(at);
-            real.push(start + from.min(*len));
-            start += len;
-        }
-        Self {
-            base,
-            segment,
-            real,
-        }
-    }
-
-    /// The call's element that segment element `at` stands for, and how many follow without a gap.
-    fn locate(&self, at: usize) -> (usize, usize) {
-        let block = self.segment.partition_point(|start| *start <= at) - 1;
-        (
-            self.real[block] + (at - self.segment[block]),
-            self.segment[block + 1] - at,
-        )
-    }
-}
-
-/// Elements of a block of `len` that the segment of `size` from `from` on takes.
-fn cut(len: usize, from: usize, size: usize) -> usize {
-    len.saturating_sub(from).min(size)
-}
-
 /// One call, cut into segments.
 pub(crate) struct Run<'a> {
     vigil: &'a Vigil<'a>,
@@ -117,129 +75,6 @@ pub(crate) struct Run<'a> {
     shape: Shape,
     segment_len: usize,
     segment_count: usize,
-}
-
-/// The lengths of all blocks of a call.
-#[derive(Debug)]
-enum Shape {
-    /// One vector.
-    Whole(usize),
-    /// One block a rank.
-    Blocks(Vec<usize>),
-    /// Row by row, what each rank sends to each.
-    Matrix { n: usize, cells: Vec<usize> },
-}
-
-impl Shape {
-    fn of(request: &Request<'_>, n: usize, exchange: Option<&Exchange>) -> Self {
-        match (request.collective, request.counts) {
-            (
-                Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
-                Counts::Uniform(count),
-            ) => Self::Whole(count),
-            (Collective::AllToAll, Counts::Uniform(count)) => Self::Matrix {
-                n,
-                cells: vec![count; n * n],
-            },
-            (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
-            (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
-            (_, Counts::Splits { .. }) => {
-                let row = |member| exchange.map_or_else(Vec::new, |all| all.row(member, n));
-                Self::Matrix {
-                    n,
-                    cells: (0..n).flat_map(row).map(index).collect(),
-                }
-            }
-        }
-    }
-
-    fn longest(&self) -> usize {
-        match self {
-            Self::Whole(count) => *count,
-            Self::Blocks(lens) | Self::Matrix { cells: lens, .. } => {
-                lens.iter().copied().max().unwrap_or(0)
-            }
-        }
-    }
-
-    /// Most blocks that one rank exposes at once.
-    fn blocks_exposed(&self, collective: Collective) -> usize {
-        match (self, collective) {
-            (Self::Whole(_), _)
-            | (
-                Self::Blocks(_),
-                Collective::AllGather
-                | Collective::AllGatherV
-                | Collective::Gather
-                | Collective::GatherV,
-            ) => 1,
-            (Self::Blocks(lens), _) => lens.len(),
-            (Self::Matrix { n, .. }, _) => *n,
-        }
-    }
-
-    /// The problem of the segment of `size` elements a block from element `from` on.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the shape leaves one collective each"
-    )]
-    fn problem(
-        &self,
-        request: &Request<'_>,
-        n: usize,
-        from: usize,
-        size: usize,
-    ) -> Result<Problem, ProblemError> {
-        let root = request.root;
-        let cut_all = |lens: &[usize]| lens.iter().map(|len| cut(*len, from, size)).collect();
-        match self {
-            Self::Whole(count) => {
-                let count = cut(*count, from, size);
-                match request.collective {
-                    Collective::Broadcast => Problem::broadcast(n, count, root),
-                    Collective::Reduce => Problem::reduce(n, count, root),
-                    _ => Problem::all_reduce(n, count),
-                }
-            }
-            Self::Blocks(lens) => {
-                let lens: Vec<usize> = cut_all(lens);
-                match request.collective {
-                    Collective::AllGather | Collective::AllGatherV => Problem::all_gather_v(&lens),
-                    Collective::Gather | Collective::GatherV => Problem::gather_v(&lens, root),
-                    Collective::Scatter | Collective::ScatterV => Problem::scatter_v(&lens, root),
-                    _ => Problem::reduce_scatter_v(&lens),
-                }
-            }
-            Self::Matrix { n, cells } => {
-                Ok(Problem::all_to_all_v(Matrix::full(*n, cut_all(cells))?))
-            }
-        }
-    }
-
-    /// Lengths of the blocks of a rank's send buffer and receive buffer.
-    fn buffers(&self, request: &Request<'_>, me: usize) -> (Vec<usize>, Vec<usize>) {
-        let rooted = |lens: Vec<usize>| if me == request.root { lens } else { Vec::new() };
-        match (self, request.collective) {
-            (Self::Whole(count), Collective::Broadcast) => (Vec::new(), vec![*count]),
-            (Self::Whole(count), Collective::Reduce) => (vec![*count], rooted(vec![*count])),
-            (Self::Whole(count), _) => (vec![*count], vec![*count]),
-            (Self::Blocks(lens), Collective::AllGather | Collective::AllGatherV) => {
-                (vec![lens[me]], lens.clone())
-            }
-            (Self::Blocks(lens), Collective::Gather | Collective::GatherV) => {
-                (vec![lens[me]], rooted(lens.clone()))
-            }
-            (Self::Blocks(lens), Collective::Scatter | Collective::ScatterV) => {
-                (rooted(lens.clone()), vec![lens[me]])
-            }
-            (Self::Blocks(lens), _) => (lens.clone(), vec![lens[me]]),
-            (Self::Matrix { n, cells }, _) => {
-                let row = cells[me * n..][..*n].to_vec();
-                let column = (0..*n).map(|from| cells[from * n + me]).collect();
-                (row, column)
-            }
-        }
-    }
 }
 
 /// Where spans of one segment lie.
@@ -264,7 +99,7 @@ impl<'a> Run<'a> {
         exchange: Option<&Exchange>,
     ) -> Self {
         let n = vigil.group.len();
-        let shape = Shape::of(request, n, exchange);
+        let shape = Shape::of(request, n, vigil.group.me, exchange);
         let fits = AREA_BYTES / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);

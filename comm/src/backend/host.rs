@@ -65,7 +65,10 @@ impl Host {
         let Some(island) = vigil.world.island_of(vigil.group) else {
             let algorithm = self.choose(vigil, request, algo::Links::Message)?;
             self.seq += 1;
-            return self.links.run(vigil, request, algorithm, self.seq, false);
+            return self
+                .links
+                .run(vigil, request, algorithm, self.seq, false)
+                .map_err(fatal_after_entry);
         };
         check_row(request)?;
         if self.local.is_none() {
@@ -109,7 +112,9 @@ impl Host {
                 .exchange(vigil, request, self.seq, Ride::Staged, 0)
                 .map_err(fatal_unless_judged)?;
             let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
-            self.links.run(vigil, request, algorithm, self.seq, true)?;
+            self.links
+                .run(vigil, request, algorithm, self.seq, true)
+                .map_err(fatal_after_entry)?;
         } else if ride == Ride::Inline && !splits {
             self.seq += 1;
             local
@@ -226,6 +231,15 @@ fn fatal_unless_judged(kind: ErrorKind) -> Failure {
     Failure {
         usable: judged,
         ..Failure::from(kind)
+    }
+}
+
+/// Once a rank has entered a call its peers count on it: if it lacks memory then, they must hear of
+/// it. What no rank can carry out leaves all in step.
+fn fatal_after_entry(failure: Failure) -> Failure {
+    Failure {
+        usable: matches!(failure.kind, ErrorKind::Unsupported { .. }),
+        ..failure
     }
 }
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 use super::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
 };
-use super::vigil::Vigil;
-use super::{Counts, Failure, Request, local};
+use super::vigil::{NEWS_TIMEOUT, Vigil};
+use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
 use crate::error::{ErrorKind, Field};
 use crate::sync::{Clock, Deadline};
@@ -29,6 +29,7 @@ use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{Interest, wait_until_ready};
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::Collective;
+use crate::world::Island;
 
 mod open;
 mod point;
@@ -185,7 +186,9 @@ fn drive(
     };
     let rest = way_to_rest(&held.borrow(), &sleep);
     let result = loop {
-        if let Err(kind) = vigil.wait(&rest, &mut ready, missing) {
+        if let Err(kind) = vigil.wait(&rest, &mut ready, missing)
+            && !linger(vigil, &kind, &mut ready, missing)
+        {
             break Err(kind);
         }
         if let Some(kind) = refused.take() {
@@ -212,6 +215,37 @@ fn way_to_rest<'a>(streams: &[Option<Box<dyn Stream>>], sleep: &'a dyn Fn(Durati
     } else {
         Rest::Pause
     }
+}
+
+/// Whether a wait that ended because a peer left in good order may go on: over a network, the news of
+/// its leaving can overtake what it sent before. It may where something comes within a moment.
+fn linger(
+    vigil: &Vigil<'_>,
+    ended: &ErrorKind,
+    mut ready: impl FnMut() -> bool,
+    missing: impl Fn() -> Vec<usize>,
+) -> bool {
+    let ErrorKind::PeerClosed {
+        peer,
+        orderly: true,
+        ..
+    } = ended
+    else {
+        return false;
+    };
+    let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
+    if vigil.world.island.as_ref().is_some_and(shares_memory) {
+        return false;
+    }
+    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline.left()));
+    let waited_for = |index: &usize| vigil.group.members[*index] == *peer;
+    while !moment.passed() {
+        if ready() || !missing().iter().any(waited_for) {
+            return true;
+        }
+        Clock::pause(BLIND_PAUSE);
+    }
+    false
 }
 
 /// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
@@ -341,7 +375,7 @@ fn describe(tag: &CallTag) -> String {
         | u64::from(tag.dtype) << 8
         | u64::from(tag.op) << 16
         | root << 32;
-    let text = local::describe(&Entry {
+    let text = matching::describe(&Entry {
         call,
         count: tag.count,
         ..Entry::default()
@@ -367,7 +401,7 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
         }
-        _ => 0,
+        Counts::Blocks(_) | Counts::Splits { .. } | Counts::Uniform(_) => 0,
     };
     CallTag {
         collective: request.called as u8,

@@ -14,14 +14,15 @@
 
 use std::sync::Arc;
 
-use super::Request;
+use super::exchange::Exchange;
 use super::vigil::Vigil;
+use super::{Request, matching};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Slot};
 use crate::transport::shm::wait::Rest;
-use crate::types::{Collective, DType, Rank, ReduceOp, index};
+use crate::types::{Collective, Rank};
 use crate::world::{Island, WorldInner};
 
 /// This rank's side of a group in shared memory, and what it has found of the others'.
@@ -38,22 +39,6 @@ pub(crate) struct Local {
     /// What the last call exchanged: kept, so that a small call allocates nothing.
     pub(crate) exchange: Exchange,
 }
-
-/// The entries of all members, and what rides in them.
-#[derive(Debug, Default)]
-pub(crate) struct Exchange {
-    pub(crate) entries: Vec<Entry>,
-    /// Address of every member's payload.
-    payloads: Vec<*const u8>,
-    /// Where the contribution begins in each payload, behind the row of counts.
-    data_at: usize,
-    /// Scratch: the sources of a reduction.
-    srcs: Vec<*const u8>,
-}
-
-// SAFETY: the addresses point into the arena, which the `Local` around this holds, and which all
-// threads may use; nothing is read through them but in the call that set them.
-unsafe impl Send for Exchange {}
 
 /// How a contribution travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,10 +143,14 @@ impl Local {
             self.exchange.payloads[peer] = slot.payload(&self.arena, seq);
         }
         if !agreed {
-            return Err(self.judge(vigil, request));
+            return Err(matching::judge(
+                &vigil.group.members,
+                request,
+                &self.exchange,
+            ));
         }
         if request.collective == Collective::AllToAllV {
-            self.check_splits(vigil)?;
+            matching::check_splits(&vigil.group.members, &self.exchange)?;
         }
         Ok(())
     }
@@ -178,9 +167,11 @@ impl Local {
         let mut splits = 0;
         for (i, count) in request.row().iter().enumerate() {
             let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX; the entry is not
-            // published yet, so no peer reads (SLOT-1).
-            unsafe { payload.add(i * 8).cast::<[u8; 8]>().write_unaligned(bytes) };
+            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
+            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
+            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+            // (SLOT-1).
+            unsafe { place.write_unaligned(bytes) };
             splits = fold(splits, count as u64);
         }
         if request.collective == Collective::AllToAllV {
@@ -347,203 +338,6 @@ impl Local {
                 })
             })
     }
-
-    /// Names the ranks that made different calls. The call of the majority stands as right (the
-    /// lowest rank's where there is none), so that all ranks say the same.
-    fn judge(&self, vigil: &Vigil<'_>, request: &Request<'_>) -> ErrorKind {
-        let exchange = &self.exchange;
-        let entries = &exchange.entries;
-        let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
-        let votes = |i: usize| {
-            entries
-                .iter()
-                .filter(|e| face(e) == face(&entries[i]))
-                .count()
-        };
-        let mut usual = 0;
-        for i in 1..entries.len() {
-            if votes(i) > votes(usual) {
-                usual = i;
-            }
-        }
-        let odd = (0..entries.len())
-            .find(|i| face(&entries[*i]) != face(&entries[usual]))
-            .unwrap_or(usual);
-        let (a, b) = (&entries[usual], &entries[odd]);
-        let field = differing_field(a, b);
-        let splits = |i: usize| {
-            let row = exchange.row(i, request.row().len());
-            format!("counts {row:?}")
-        };
-        let (mine, theirs) = if field == Field::Splits {
-            (splits(usual), splits(odd))
-        } else {
-            (describe(a), describe(b))
-        };
-        let members = &vigil.group.members;
-        ErrorKind::Mismatch {
-            field,
-            rank: members[usual],
-            mine,
-            peer: members[odd],
-            theirs,
-        }
-    }
-
-    /// For an exchange of splits: what each rank sends must be what its peer expects.
-    fn check_splits(&self, vigil: &Vigil<'_>) -> Result<(), ErrorKind> {
-        let n = self.peers.len();
-        let rows: Vec<Vec<u64>> = (0..n).map(|peer| self.exchange.row(peer, 2 * n)).collect();
-        for from in 0..n {
-            for to in 0..n {
-                let (sends, expects) = (rows[from][to], rows[to][n + from]);
-                if sends != expects {
-                    let (sender, receiver) = (vigil.group.members[from], vigil.group.members[to]);
-                    return Err(ErrorKind::Mismatch {
-                        field: Field::Splits,
-                        rank: sender,
-                        mine: format!("{sends} elements for rank {receiver}"),
-                        peer: receiver,
-                        theirs: format!("{expects} expected from rank {sender}"),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Exchange {
-    /// The first `len` counts of a member's row, as far as its payload reaches.
-    pub(crate) fn row(&self, member: usize, len: usize) -> Vec<u64> {
-        let have = index(self.entries[member].payload_len).min(PAYLOAD_MAX) / 8;
-        let count = |i: usize| {
-            // SAFETY: `i` lies below the payload's length, which is bounded by PAYLOAD_MAX.
-            let at = unsafe { self.payloads[member].add(i * 8) };
-            // SAFETY: in bounds as above; published before the entry that led here.
-            u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read_unaligned() })
-        };
-        (0..len)
-            .map(|i| if i < have { count(i) } else { 0 })
-            .collect()
-    }
-
-    /// Address of element `start` of a member's inline contribution.
-    ///
-    /// `start + len` elements lie in the payload whenever all entries agree: `ride` said so.
-    fn data(&self, member: usize, dtype: DType, start: usize, len: usize) -> *const u8 {
-        let from = self.data_at + start * dtype.size();
-        assert!(
-            from + len * dtype.size() <= PAYLOAD_MAX,
-            "payload {from} + {len}"
-        );
-        // SAFETY: within the payload, checked above.
-        unsafe { self.payloads[member].add(from) }
-    }
-
-    /// Copies `len` elements from `start` on of a member's inline contribution to element `to` of the
-    /// receive buffer.
-    fn take(&self, request: &Request<'_>, member: usize, start: usize, len: usize, to: usize) {
-        let size = request.dtype.size();
-        let src = self.data(member, request.dtype, start, len);
-        // SAFETY: `to + len` lies in the receive buffer, whose length the collective layer checked
-        // against the counts.
-        let dst = unsafe { request.recv.add(to * size) };
-        // SAFETY: both ranges are in bounds, and payloads are never user memory.
-        unsafe { kernel::copy(dst, src, len * size) };
-    }
-
-    /// Reduces `len` elements from `start` on of all inline contributions into the receive buffer.
-    fn reduce(&mut self, request: &Request<'_>, start: usize, len: usize) {
-        let n = self.entries.len();
-        let mut srcs = std::mem::take(&mut self.srcs);
-        srcs.clear();
-        srcs.extend((0..n).map(|member| self.data(member, request.dtype, start, len)));
-        let divisor = u32::try_from(n).unwrap_or(u32::MAX);
-        let (dtype, op, dst) = (request.dtype, request.op, request.recv);
-        // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
-        // payloads are never user memory.
-        unsafe { kernel::reduce_n(dtype, op, &srcs, dst, len, divisor) };
-        self.srcs = srcs;
-    }
-
-    /// Computes this rank's result from inline contributions.
-    pub(crate) fn finish(&mut self, request: &Request<'_>, me: usize) {
-        let n = self.entries.len();
-        use super::Counts::{Blocks, Splits, Uniform};
-        match (request.collective, request.counts) {
-            (Collective::AllReduce, Uniform(count)) => self.reduce(request, 0, count),
-            (Collective::Reduce, Uniform(count)) if me == request.root => {
-                self.reduce(request, 0, count);
-            }
-            (Collective::ReduceScatter, Uniform(count)) => self.reduce(request, me * count, count),
-            (Collective::ReduceScatterV, Blocks(counts)) => {
-                self.reduce(request, counts[..me].iter().sum(), counts[me]);
-            }
-            (Collective::Broadcast, Uniform(count)) if me != request.root => {
-                self.take(request, request.root, 0, count, 0);
-            }
-            (Collective::AllGather, Uniform(count)) => {
-                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
-            }
-            (Collective::Gather, Uniform(count)) if me == request.root => {
-                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
-            }
-            (Collective::AllGatherV, Blocks(counts)) => self.gather_v(request, counts),
-            (Collective::GatherV, Blocks(counts)) if me == request.root => {
-                self.gather_v(request, counts);
-            }
-            (Collective::Scatter, Uniform(count)) => {
-                self.take(request, request.root, me * count, count, 0)
-            }
-            (Collective::ScatterV, Blocks(counts)) => {
-                self.take(
-                    request,
-                    request.root,
-                    counts[..me].iter().sum(),
-                    counts[me],
-                    0,
-                );
-            }
-            (Collective::AllToAll, Uniform(count)) => {
-                (0..n).for_each(|member| {
-                    self.take(request, member, me * count, count, member * count)
-                });
-            }
-            (Collective::AllToAllV, Splits { recv, .. }) => {
-                let mut to = 0;
-                for (member, len) in recv.iter().enumerate() {
-                    self.take(request, member, self.start_in_row(member, me), *len, to);
-                    to += len;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn gather_v(&self, request: &Request<'_>, counts: &[usize]) {
-        let mut to = 0;
-        for (member, len) in counts.iter().enumerate() {
-            self.take(request, member, 0, *len, to);
-            to += len;
-        }
-    }
-
-    /// Where the block for `me` begins in a member's send buffer, by its row of splits.
-    pub(crate) fn start_in_row(&self, member: usize, me: usize) -> usize {
-        self.row(member, me).into_iter().map(index).sum()
-    }
-
-    /// Whether every member's contribution rides inline, for exchanges of splits.
-    pub(crate) fn all_inline(&self, dtype: DType) -> bool {
-        let n = self.entries.len();
-        (0..n).all(|member| {
-            let count: u64 = self.row(member, n).iter().sum();
-            let bytes =
-                (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
-            bytes <= PAYLOAD_MAX as u64
-        })
-    }
 }
 
 /// One step of a hash that only has to tell equal lists from different ones.
@@ -552,44 +346,4 @@ fn fold(hash: u64, word: u64) -> u64 {
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .rotate_left(29)
         .wrapping_add(1)
-}
-
-fn differing_field(a: &Entry, b: &Entry) -> Field {
-    let byte = |word: u64, at: u32| (word >> at) & 0xff;
-    if byte(a.call, 0) != byte(b.call, 0) {
-        Field::Collective
-    } else if byte(a.call, 8) != byte(b.call, 8) {
-        Field::Dtype
-    } else if byte(a.call, 16) != byte(b.call, 16) {
-        Field::Op
-    } else if a.call != b.call {
-        Field::Root
-    } else if a.count != b.count {
-        Field::Count
-    } else {
-        Field::Splits
-    }
-}
-
-/// A call as an entry tells it: `all_reduce(f32[1024], sum)`.
-pub(crate) fn describe(entry: &Entry) -> String {
-    let byte = |at: u32| (entry.call >> at).to_le_bytes()[0];
-    let name = |name: Option<&'static str>| name.unwrap_or("unknown");
-    let collective = Collective::from_code(byte(0));
-    let mut text = name(collective.map(Collective::name)).to_owned();
-    if collective == Some(Collective::Barrier) {
-        return text;
-    }
-    let dtype = name(DType::from_code(byte(8)).map(DType::name));
-    text = format!("{text}({dtype}[{}]", entry.count);
-    if byte(16) != 0 {
-        text = format!(
-            "{text}, {}",
-            name(ReduceOp::from_code(byte(16)).map(ReduceOp::name))
-        );
-    }
-    match entry.call >> 32 {
-        0 => format!("{text})"),
-        root => format!("{text}, root {})", root - 1),
-    }
 }

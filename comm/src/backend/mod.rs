@@ -8,10 +8,13 @@
 //! collective layer checks arguments before, and adds the context to errors after.
 
 pub(crate) mod direct;
+mod exchange;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;
+mod matching;
 pub mod message;
+mod segment;
 pub(crate) mod vigil;
 
 use crate::error::ErrorKind;

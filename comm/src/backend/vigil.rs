@@ -12,7 +12,7 @@ use crate::world::WorldInner;
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
-const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The public calls: one file a collective.
 //!
 //! A file says what the collective means (shapes, in-place rule, zero counts, order, errors, cost)
-//! and checks the arguments; from here on the call is a [`Request`] without type parameters. What
+//! and checks the arguments; from here on the call is a request without type parameters. What
 //! comes back wrong gets its context here and nowhere else.
 //!
 //! Common to all of them:

@@ -13,9 +13,6 @@ const JOB_ID_CHARS_MAX: usize = 128;
 const DEADLINE_S_MAX: f64 = 86_400.0;
 /// Most bytes of a selection table in a variable; a longer one belongs in a file.
 const ALGO_BYTES_MAX: usize = 64 * 1024;
-/// Most interface patterns in one `MUSTER_IFNAME`.
-const IFNAMES_MAX: usize = 16;
-
 /// Which transport carries the bytes between two ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -35,52 +32,6 @@ pub enum AlgoSource {
     File(PathBuf),
     /// The table itself.
     Text(String),
-}
-
-/// Which network interfaces may be used, in the syntax of `HCCL_SOCKET_IFNAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IfName {
-    /// The patterns name what to leave out (`^` in front) instead of what to take.
-    pub exclude: bool,
-    /// The patterns are whole names (`=` in front) instead of beginnings of names.
-    pub exact: bool,
-    /// Names or beginnings of names, at least one.
-    pub patterns: Vec<String>,
-}
-
-impl IfName {
-    /// Reads `eth`, `=eth0`, `^docker,lo` or `^=eth1`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (exclude, text) = match text.strip_prefix('^') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (exact, text) = match text.strip_prefix('=') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let patterns: Vec<String> = text.split(',').map(str::to_owned).collect();
-        let legal = patterns.len() <= IFNAMES_MAX && patterns.iter().all(|name| is_interface(name));
-        legal.then_some(Self {
-            exclude,
-            exact,
-            patterns,
-        })
-    }
-
-    /// Whether an interface of this name may be used.
-    #[must_use]
-    pub fn allows(&self, interface: &str) -> bool {
-        let matched = self.patterns.iter().any(|pattern| {
-            if self.exact {
-                interface == pattern
-            } else {
-                interface.starts_with(pattern.as_str())
-            }
-        });
-        matched != self.exclude
-    }
 }
 
 /// Digits only: no sign, no space, no empty text.
@@ -192,36 +143,9 @@ pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty() && text.len() <= HOST_CHARS_MAX && text.bytes().all(legal)
 }
 
-/// Linux interface names have at most 15 bytes and no space or slash.
-fn is_interface(name: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_graphic() && !b"/=^,".contains(&byte);
-    !name.is_empty() && name.len() <= 15 && name.bytes().all(legal)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interface_patterns_select_as_hccl_does() {
-        let cases = [
-            ("eth", "eth0", true),
-            ("eth", "ib0", false),
-            ("=eth", "eth0", false),
-            ("=eth0,ib0", "ib0", true),
-            ("^docker,lo", "docker0", false),
-            ("^docker,lo", "eth0", true),
-            ("^=eth1", "eth1", false),
-            ("^=eth1", "eth10", true),
-        ];
-        for (pattern, interface, allowed) in cases {
-            let parsed = IfName::parse(pattern).expect(pattern);
-            assert_eq!(parsed.allows(interface), allowed, "{pattern} {interface}");
-        }
-        for wrong in ["", "^", "=", "eth,,ib", "=^eth", "a/b", "name-of-16-bytes"] {
-            assert_eq!(IfName::parse(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn sizes_seeds_and_seconds_take_the_units_they_say_and_nothing_else() {

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::parse::{self, AlgoSource, IfName, TransportChoice};
+use super::parse::{self, AlgoSource, TransportChoice};
 use crate::rendezvous::Endpoint;
 
 /// What can be said of a variable without knowing its type.
@@ -110,14 +110,11 @@ table! {
         default "the built-in table", allowed "lines of a selection table, or @FILE with such lines",
         "Overrides which algorithm serves which collective and size.";
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
-        default "chosen by world size", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
+        default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
-        default "random, printed", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
+        default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
-    IFNAME: IfName = "MUSTER_IFNAME", IfName::parse,
-        default "by route", allowed "names or beginnings of names of interfaces: eth  =eth0  ^docker,lo  ^=eth1",
-        "Network interfaces to use, in the syntax of HCCL_SOCKET_IFNAME.";
     NO_COLOR: bool = "NO_COLOR", parse::present,
         default "colours on a terminal", allowed "any text",
         "Switches colours off.";

@@ -29,9 +29,10 @@ const LENGTH_BYTES: usize = 4;
 /// Bytes before the body of a sealed frame: its length and its tag.
 pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
 
-/// What this crate was built from, as far as the control protocol is concerned: the version of the
-/// package and a digest of the sources that define messages. Ranks with different builds refuse
-/// each other by name instead of misreading each other.
+/// What this crate was built from, as far as two ranks must read it alike: the version of the
+/// package and a digest of the sources that define messages, frames, what lies in shared memory,
+/// and the algorithms. Ranks with different builds refuse each other by name instead of misreading
+/// each other.
 #[must_use]
 pub fn build_id() -> String {
     static BUILD: OnceLock<String> = OnceLock::new();
@@ -41,6 +42,16 @@ pub fn build_id() -> String {
             include_str!("wire.rs"),
             include_str!("card.rs"),
             include_str!("error.rs"),
+            include_str!("../algo/registry.rs"),
+            include_str!("../backend/local.rs"),
+            include_str!("../backend/segment.rs"),
+            include_str!("../transport/frame.rs"),
+            include_str!("../transport/ring.rs"),
+            include_str!("../transport/shm/arena.rs"),
+            include_str!("../transport/shm/directory.rs"),
+            include_str!("../transport/shm/slot.rs"),
+            include_str!("../types.rs"),
+            include_str!("../world/meet.rs"),
         ] {
             hasher.update(source.as_bytes());
         }

@@ -110,6 +110,8 @@ impl World {
     ///
     /// Costs no communication: all members make the same call (for one name in the same order), and
     /// the first collective brings them together. `name` appears in every message about the group.
+    /// Groups that live at once on one rank need names of their own: a rank that finds its group's
+    /// name at a peer with other members takes that for a mistake and says so.
     ///
     /// # Errors
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks

@@ -2,11 +2,12 @@
 
 use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::{Blame, CommError, ErrorKind};
+use muster_comm::sync::Clock;
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::{GROUP_NAME_MAX, World};
 
 use crate::check::zeroes;
-use crate::support::{Setup, ranks};
+use crate::support::{AT_ONCE, Setup, cause, ranks};
 
 const SUM: ReduceOp = ReduceOp::Sum;
 
@@ -394,6 +395,38 @@ fn names_that_look_like_members_make_groups_of_their_own() {
         Ok(())
     });
     results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn a_rank_without_room_for_a_link_ends_the_call_for_all_soon() {
+    let setup = Setup {
+        table: "all_reduce -> ring".to_owned(),
+        region_bytes: 16 << 20,
+        ..Setup::shm()
+    };
+    let results = ranks(2, &setup, |world| {
+        let mut groups = Vec::new();
+        for number in 0..1000 {
+            let comm = world
+                .group(&format!("g{number}"), &[Rank(0), Rank(1)])
+                .unwrap();
+            let started = Clock::now();
+            // Only rank 0 makes the link, so only its region is filled.
+            if let Err(error) = comm.all_reduce_in_place(&mut [1_u8], SUM) {
+                assert!(started.elapsed() < AT_ONCE, "{error}");
+                return error;
+            }
+            groups.push(comm);
+        }
+        panic!("a thousand links fit into 16 MiB");
+    });
+    for error in &results {
+        assert!(
+            matches!(cause(error), ErrorKind::Resource { .. }),
+            "{error}"
+        );
+        assert!(!error.is_recoverable(), "{error}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::sync::Clock;
-use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 use muster_comm::world::{ThreadOptions, World};
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ranks};
@@ -89,6 +89,39 @@ fn ranks_that_never_come_are_named_exactly_and_the_first_cause_stays() {
             }
         }
     }
+}
+
+#[test]
+fn an_error_says_where_it_happened() {
+    let results = ranks(3, &Setup::shm().deadline_ms(200), |world| {
+        let sync = world.everyone().unwrap();
+        sync.set_deadline(DEADLINE);
+        if world.rank() == Rank(0) {
+            sync.barrier().unwrap();
+            return None;
+        }
+        let comm = group(&world, "tp-3", &[2, 1]);
+        comm.barrier().unwrap();
+        let result = if world.rank() == Rank(1) {
+            comm.all_reduce_in_place(&mut [0_u16; 9], ReduceOp::Sum)
+        } else {
+            Ok(())
+        };
+        sync.barrier().unwrap();
+        result.err()
+    });
+    let error = results.into_iter().flatten().next().unwrap();
+    let at = error.at();
+    assert_eq!(
+        (&*at.group, at.rank, at.seq),
+        ("tp-3", Rank(1), 2),
+        "{error}"
+    );
+    assert_eq!(at.collective, Collective::AllReduce, "{error}");
+    assert_eq!((at.dtype, at.count), (Some(DType::U16), Some(9)), "{error}");
+    assert_eq!(at.deadline, Duration::from_millis(200), "{error}");
+    assert!(at.elapsed >= at.deadline, "{error}");
+    assert!(at.elapsed < AT_ONCE, "{error}");
 }
 
 #[test]
@@ -233,7 +266,7 @@ const FAREWELLS: [Call; 4] = [
 
 #[test]
 fn a_rank_that_leaves_after_its_last_call_takes_nothing_from_those_who_still_read() {
-    for setup in [Setup::shm(), ring()] {
+    for setup in [Setup::shm(), ring(), Setup::tcp()] {
         for farewell in FAREWELLS {
             for n in [2, 5, 8] {
                 for _ in 0..6 {

@@ -1,10 +1,14 @@
 //! Every collective over types, reductions, counts, roots and both places, where the ranks share
 //! memory. The full product for few ranks, every pair of parameters for many.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_comm::sync::{AtomicU64, Clock, Ordering};
 use muster_comm::types::{Collective, DType, ReduceOp};
 
 use crate::check::{Case, Inputs, Lens, UNEVEN, UNIFORM, run, uneven};
-use crate::support::{Random, Setup, seed};
+use crate::support::{Random, Setup, ranks, seed};
 
 /// Payload that rides in an entry (`transport::shm::slot`).
 const PAYLOAD: usize = 16 << 10;
@@ -222,6 +226,34 @@ fn sizes_of_several_segments_are_right() {
         (5, DType::U64),
     ] {
         run(&Setup::shm(), n, segments(n, dtype, &mut random));
+    }
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_everybody_came() {
+    let message = Setup {
+        table: "barrier -> dissemination".to_owned(),
+        ..Setup::shm()
+    };
+    for setup in [Setup::shm(), message, Setup::tcp()] {
+        for n in [1, 2, 3, 6, 9] {
+            let came = Arc::new(AtomicU64::new(0));
+            ranks(n, &setup, move |world| {
+                let comm = world.everyone().unwrap();
+                for round in 1..=40 {
+                    if round % n == comm.rank() {
+                        Clock::pause(Duration::from_micros(300));
+                    }
+                    came.fetch_add(1, Ordering::Relaxed);
+                    comm.barrier().unwrap();
+                    let came = came.load(Ordering::Relaxed);
+                    assert!(
+                        came >= (round * n) as u64,
+                        "round {round}: {came} of {n} came"
+                    );
+                }
+            });
+        }
     }
 }
 

@@ -235,6 +235,28 @@ fn splits_that_do_not_fit_name_the_pair() {
 }
 
 #[test]
+fn splits_that_do_not_fit_are_named_over_messages_too() {
+    let results = ranks(3, &Setup::tcp(), |world| {
+        let comm = world.everyone().unwrap();
+        let mut recv = [50; 3];
+        if comm.rank() == 2 {
+            recv[0] = 49;
+        }
+        let total = recv.iter().sum();
+        let started = Clock::now();
+        let result = comm.all_to_all_v(&[0_u8; 150], &[50; 3], &mut vec![0; total], &recv);
+        let error = result.and_then(|()| comm.barrier()).unwrap_err();
+        assert!(started.elapsed() < AT_ONCE, "{error}");
+        error
+    });
+    let named = |error: &CommError| {
+        matches!(crate::support::cause(error), ErrorKind::Mismatch { field, rank, peer, .. }
+            if (*field, *rank, *peer) == (Field::Splits, Rank(2), Rank(0)))
+    };
+    assert!(results.iter().all(named), "{results:?}");
+}
+
+#[test]
 fn a_mismatch_in_every_call_of_a_long_row_is_found_each_time() {
     let results = ranks(3, &Setup::shm(), |world| {
         let comm = world.everyone().unwrap();

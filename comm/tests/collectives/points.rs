@@ -182,6 +182,33 @@ fn a_short_message_outlives_the_group_and_the_rank_that_sent_it() {
 }
 
 #[test]
+fn a_message_that_the_news_of_its_senders_leaving_overtakes_still_arrives() {
+    let results = ranks(3, &Setup::tcp(), |world| {
+        let comm = world.everyone()?;
+        comm.barrier()?;
+        let me = comm.rank();
+        if me == 0 {
+            // The news first: that is what a slow link looks like to the receiver.
+            world.leave();
+            Clock::pause(Duration::from_millis(100));
+            return comm.send(&message(0, 2, 0, 30), 2);
+        }
+        let mut got = [vec![0; 30], vec![0; 30]];
+        let [first, second] = &mut got;
+        if me == 1 {
+            Clock::pause(Duration::from_millis(900));
+            return comm.send(&message(1, 2, 0, 30), 2);
+        }
+        // The other message comes long after the moment that is granted to the first.
+        comm.batch_send_recv(&[PointToPoint::recv(first, 0), PointToPoint::recv(second, 1)])?;
+        expect_message(&got[0], 0, 2, 0);
+        expect_message(&got[1], 1, 2, 0);
+        Ok::<_, CommError>(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
 fn collectives_and_messages_of_one_group_do_not_meet() {
     let setup = Setup {
         table: "all_reduce -> ring".to_owned(),

@@ -77,7 +77,8 @@ fn program(seed: u64) -> Program {
             0 => Step::Destroy { group },
             1 | 2 => Step::Pause {
                 rank: random.below(n),
-                us: random.next() % 3000,
+                // Now and then so long that the others fall asleep.
+                us: random.next() % random.pick(&[300, 3000, 12_000]),
             },
             3 | 4 => Step::Shift {
                 group,

@@ -143,6 +143,7 @@ fn a_blocking_call_waits_for_earlier_work_no_longer_than_its_deadline() {
         });
         let error = comm.barrier().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Stalled { .. }), "{error}");
+        assert!(error.to_string().contains("earlier calls"), "{error}");
         assert!(error.is_recoverable(), "{error}");
         go.send(()).unwrap();
         assert_eq!(work.wait().unwrap(), 7);

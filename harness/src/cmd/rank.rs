@@ -36,17 +36,21 @@ pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
         .layout()
         .map_err(|error| Failure::usage(format!("matrix {}: {error}", job.matrix.name)))?;
     let environment = Environment::capture();
-    let identity = joined::identity(&environment)?
+    let identity = joined::identity(&environment, None)?
         .ok_or_else(|| Failure::usage("a rank is started by `muster verify`, not by hand"))?;
     let options = joined::options(&environment, &identity, &job)?;
     let world = World::join(options).map_err(|error| joined::bring_up_failure(&error))?;
-    let exit = rank::run(&world, &job, &layout, started, &mut |bytes| {
+    let outcome = rank::run(&world, &job, &layout, started, &mut |bytes| {
         world.report(bytes)
     });
-    if !matches!(exit, Exit::Ok | Exit::Data) {
-        return Ok(exit);
+    match outcome {
+        // What was wrong has been reported; this rank has done its work.
+        Ok(_) => {
+            world.leave();
+            Ok(Exit::Ok)
+        }
+        // So has this, and the launcher prints it.
+        Err(failure) if failure.exit != Exit::Internal => Ok(failure.exit),
+        Err(failure) => Err(failure),
     }
-    // What was wrong has been reported; this rank has done its work.
-    world.leave();
-    Ok(Exit::Ok)
 }

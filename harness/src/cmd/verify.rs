@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::launch::Contract;
 use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
 use muster_comm::sync::Clock;
 use muster_comm::types::DType;
@@ -80,6 +81,10 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
+    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    launcher: Option<Contract>,
+
     /// What moves the data
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
@@ -128,10 +133,9 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment)?;
+    let identity = joined::identity(&environment, args.launcher)?;
     let jobs = args.jobs(&environment)?;
     let (backend, line) = backend::choose(args.backend, &environment)?;
-    let interrupts = Arc::new(Interrupts::install()?);
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
@@ -145,7 +149,6 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let mut run = Run {
         args,
-        interrupts,
         report: Report::new(
             backend,
             false,
@@ -162,7 +165,6 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
 /// A run under way.
 struct Run<'a> {
     args: &'a VerifyArgs,
-    interrupts: Arc<Interrupts>,
     report: Report,
     started: std::time::Instant,
 }
@@ -170,6 +172,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts the ranks of one matrix after the other.
     fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+        let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
         for (place, (job, layout)) in jobs.iter().enumerate() {
             if self.report.verdict.is_some() {
@@ -183,7 +186,7 @@ impl Run<'_> {
                 place + 1,
                 jobs.len(),
             );
-            let finished = local::run(job, layout, &self.interrupts, &mut |so_far| {
+            let finished = local::run(job, layout, &interrupts, &mut |so_far| {
                 progress.set(so_far.answers, so_far.expected);
             })?;
             if !finished.output.is_empty() {
@@ -222,7 +225,6 @@ impl Run<'_> {
                 identity.world_size
             )));
         }
-        let interrupts = Arc::clone(&self.interrupts);
         let progress = Progress::new();
         let total = fitting.len();
         let mut shown = usize::MAX;
@@ -230,7 +232,6 @@ impl Run<'_> {
             &fitting,
             environment,
             identity,
-            &interrupts,
             &mut |place, so_far| {
                 if shown != place
                     && let Some((job, _)) = fitting.get(place)

@@ -4,12 +4,11 @@
 //! ranks report, and prints; the others print nothing unless they fail. At the end all return the
 //! same code, after the report is out: launchers end the whole job when one rank fails.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use muster_comm::config::Environment;
-use muster_comm::launch::{Detected, Identity, LaunchError, detect};
+use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
 use muster_comm::layout::Layout;
 use muster_comm::rendezvous::CoordinatorEvent;
 use muster_comm::sync::{Clock, Deadline};
@@ -40,12 +39,15 @@ const TURN: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// A failure of class USAGE where the environment contradicts itself.
-pub fn identity(environment: &Environment) -> Result<Option<Identity>, Failure> {
+pub fn identity(
+    environment: &Environment,
+    launcher: Option<Contract>,
+) -> Result<Option<Identity>, Failure> {
     if let Err(errors) = environment.check() {
         let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         return Err(Failure::usage(all.join("; ")));
     }
-    let detected = detect(environment, None)
+    let detected = detect(environment, launcher)
         .map_err(|error: LaunchError| Failure::usage(error.to_string()))?;
     match detected {
         Detected::Identity(identity) => Ok(Some(identity)),
@@ -105,7 +107,6 @@ pub fn run(
     jobs: &[(Job, Layout)],
     environment: &Environment,
     identity: &Identity,
-    interrupts: &Arc<Interrupts>,
     progress: &mut dyn FnMut(usize, Progress),
     publish: &mut dyn FnMut(Vec<Finished>) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
@@ -116,8 +117,10 @@ pub fn run(
     let options = options(environment, identity, first)?;
     if identity.rank.0 != 0 {
         let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
-        return Ok(follow(&world, jobs, started));
+        return follow(&world, jobs, started);
     }
+    // Only here: on the other ranks a signal does what it always does, and ends them at once.
+    let interrupts = Interrupts::install()?;
     let coordinator = options
         .serve()
         .map_err(|error| bring_up_failure(&BringUpError::from(error)))?
@@ -125,7 +128,7 @@ pub fn run(
     let (sender, events) = channel();
     pump::start(&coordinator, sender.clone(), Event::Control)?;
     let verdict = lead(options, jobs.to_vec(), started, sender)?;
-    let mut desk = Desk::new(jobs, interrupts);
+    let mut desk = Desk::new(jobs, &interrupts);
     desk.attend(&events, progress);
     let is_over = desk.worker_done;
     let exit = publish(desk.finish(jobs))?;
@@ -136,26 +139,23 @@ pub fn run(
 }
 
 /// The way of every rank but the first one.
-fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Exit {
+fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Result<Exit, Failure> {
     for (job, layout) in jobs {
-        let exit = rank::run(world, job, layout, started, &mut |bytes| {
+        rank::run(world, job, layout, started, &mut |bytes| {
             world.report(bytes)
-        });
-        if !matches!(exit, Exit::Ok | Exit::Data) {
+        })
+        .inspect_err(
             // Rank 0 reports first: a launcher may end all ranks as soon as one of them fails.
-            Clock::pause(GRACE);
-            return exit;
-        }
+            |_| Clock::pause(GRACE),
+        )?;
     }
     // The common code comes once the report is out.
     let common = world
         .everyone()
-        .and_then(|everyone| everyone.broadcast_object::<u8>(None, 0));
+        .and_then(|everyone| everyone.broadcast_object::<u8>(None, 0))
+        .map_err(|error| Failure::new(Exit::PeerDead, error.to_string()).with_help(error.help()))?;
     world.leave();
-    match common {
-        Ok(code) => Exit::from_code(code.into()).unwrap_or(Exit::Internal),
-        Err(_) => Exit::Internal,
-    }
+    Ok(Exit::from_code(common.into()).unwrap_or(Exit::Internal))
 }
 
 /// What reaches the desk of rank 0.
@@ -189,10 +189,8 @@ fn lead(
             }
         };
         let completely = jobs.iter().all(|(job, layout)| {
-            let exit = rank::run(&world, job, layout, started, &mut |bytes| {
-                world.report(bytes)
-            });
-            matches!(exit, Exit::Ok | Exit::Data)
+            let report = &mut |bytes: &[u8]| world.report(bytes);
+            rank::run(&world, job, layout, started, report).is_ok()
         });
         let _ = events.send(Event::Worked { completely });
         // The desk drops its end where there is nothing to tell the others.

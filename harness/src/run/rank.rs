@@ -20,6 +20,7 @@ use crate::check::message::{CaseResult, Failed, RankMessage, Wrong};
 use crate::check::numbers::{self, Numbers};
 use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
+use crate::fail::Failure;
 use crate::run::{catalogue, micros};
 
 /// Results that wait for a message at most.
@@ -31,15 +32,18 @@ const ALL_OPS_COUNT_MAX: usize = 5000;
 /// What a member says that saw nothing wrong.
 const NOTHING_WRONG: u32 = u32::MAX;
 
-/// Runs a job as one rank of a world that is complete, and reports. What went wrong has been
-/// reported when this returns; the outcome is for the exit code of the process.
+/// Runs a job as one rank of a world that is complete, and reports. Gives back whether everything
+/// that this rank saw was right.
+///
+/// # Errors
+/// What kept the rank from going on. It has been reported already, as far as that was possible.
 pub fn run(
     world: &World,
     job: &Job,
     layout: &Layout,
     started: Instant,
     report: &mut dyn FnMut(&[u8]) -> Result<(), String>,
-) -> Exit {
+) -> Result<bool, Failure> {
     let catalogue = catalogue(job, layout);
     let mut work = Work {
         world,
@@ -50,32 +54,27 @@ pub fn run(
         sent: Clock::now(),
         current: None,
         wrong: false,
-        reports_lost: false,
+        reports_lost: None,
     };
     let outcome = work.all(started);
     work.flush();
-    let exit = match outcome {
-        Ok(()) => {
-            work.tell(&RankMessage::Done);
-            if work.wrong { Exit::Data } else { Exit::Ok }
-        }
-        Err(error) => {
-            let exit = exit_of(error.kind());
-            let failed = Failed {
-                case: work.current,
-                kind: Some(error.kind().clone()),
-                exit: exit.code(),
-                text: error.to_string(),
-                help: Some(error.help().to_owned()),
-            };
-            work.tell(&RankMessage::Failed(failed));
-            exit
-        }
-    };
-    if work.reports_lost {
-        Exit::Internal
-    } else {
-        exit
+    if let Err(error) = outcome {
+        let exit = exit_of(error.kind());
+        work.tell(&RankMessage::Failed(Failed {
+            case: work.current,
+            kind: Some(error.kind().clone()),
+            exit: exit.code(),
+            text: error.to_string(),
+            help: Some(error.help().to_owned()),
+        }));
+        return Err(Failure::new(exit, error.to_string()).with_help(error.help()));
+    }
+    work.tell(&RankMessage::Done);
+    match work.reports_lost {
+        Some(why) => Err(Failure::internal(format!(
+            "results were not reported: {why}"
+        ))),
+        None => Ok(!work.wrong),
     }
 }
 
@@ -83,12 +82,13 @@ pub fn run(
 fn exit_of(kind: &ErrorKind) -> Exit {
     match kind {
         ErrorKind::Mismatch { .. } => Exit::Mismatch,
-        ErrorKind::PeerClosed { .. } | ErrorKind::PeerAborted { .. } => Exit::PeerDead,
+        // The launcher, or rank 0 which serves the others, is gone.
+        ErrorKind::Orphaned { .. } | ErrorKind::PeerClosed { .. } => Exit::PeerDead,
+        ErrorKind::PeerAborted { cause, .. } => exit_of(cause),
         ErrorKind::Resource { .. } => Exit::Resource,
         ErrorKind::Stalled { .. } => Exit::NotJoined,
         ErrorKind::Transport { .. } => Exit::Link,
         ErrorKind::Malformed { .. } => Exit::Data,
-        ErrorKind::Orphaned { .. } => Exit::Interrupted,
         ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => Exit::Internal,
     }
 }
@@ -106,8 +106,8 @@ struct Work<'a> {
     current: Option<u32>,
     /// Whether anything was wrong so far.
     wrong: bool,
-    /// Whether a report did not get through.
-    reports_lost: bool,
+    /// Why a report did not get through, if one did not.
+    reports_lost: Option<String>,
 }
 
 /// A group that this rank is in, with the cases that came out wrong here and can be probed.
@@ -357,7 +357,7 @@ impl Work<'_> {
             .encode()
             .map_err(|error| error.to_string())
             .and_then(|bytes| (self.report)(&bytes));
-        self.reports_lost |= sent.is_err();
+        self.reports_lost = self.reports_lost.take().or_else(|| sent.err());
     }
 }
 
@@ -400,11 +400,11 @@ mod tests {
     }
 
     /// Runs a job with ranks that are threads, and gives back its cases and what ranks returned.
-    fn cases(job: &Job) -> (Vec<model::Case>, Vec<Exit>) {
+    fn cases(job: &Job) -> (Vec<model::Case>, Vec<Result<bool, Failure>>) {
         let layout = job.matrix.layout().expect("a legal layout");
         let world_size = job.matrix.world_size;
         let collector = Mutex::new(Collector::new(catalogue(job, &layout), world_size));
-        let exits = World::threads(world_size as usize, |world| {
+        let outcomes = World::threads(world_size as usize, |world| {
             let rank = world.rank().0;
             run(&world, job, &layout, Clock::now(), &mut |bytes| {
                 collector.lock().expect("no panic").take(rank, bytes);
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!(state.failed, None);
             assert_eq!(state.garbled, None);
         }
-        (collector.report(&job.matrix.name, world_size), exits)
+        (collector.report(&job.matrix.name, world_size), outcomes)
     }
 
     #[test]
@@ -445,13 +445,13 @@ mod tests {
                 let fault = format!("{kind}:rank=1,collective={collective}");
                 let mut job = job("tp3", &[&fault]);
                 job.counts = vec![100];
-                let (cases, exits) = cases(&job);
+                let (cases, outcomes) = cases(&job);
                 let failed: Vec<&model::Case> = cases
                     .iter()
                     .filter(|case| !case.passed && case.check == "collective")
                     .collect();
                 assert!(!failed.is_empty(), "{fault} was not found");
-                assert!(exits.contains(&Exit::Data), "{fault}: {exits:?}");
+                assert!(outcomes.contains(&Ok(false)), "{fault}: {outcomes:?}");
                 for case in failed {
                     let detail = case.detail.as_ref().expect("a detail");
                     assert_eq!(

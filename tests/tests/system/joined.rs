@@ -119,7 +119,27 @@ fn a_rank_that_dies_is_named_by_rank_0() {
     all[0].expect_code(20);
     assert_eq!(all[0].json()["verdict"]["blamed"], serde_json::json!([2]));
     for survivor in [&all[1], &all[3]] {
-        assert!(survivor.code.is_some_and(|code| code != 0), "{survivor:?}");
+        assert!(survivor.code == Some(20), "{survivor:?}");
+    }
+}
+
+#[test]
+fn a_launcher_that_stops_its_ranks_gets_a_report_of_what_there_is() {
+    let ranks = torchrun(4, &["verify", "tp2ep2@4", "--format", "json"], &job("stop"));
+    Clock::pause(Duration::from_millis(400));
+    for rank in &ranks {
+        let _ = send(rank.pid(), Signal::TERM);
+    }
+    let all = wait(ranks);
+    if all[0].code == Some(0) {
+        // Done before the signal came.
+        return;
+    }
+    // Whether the signal or the first of its victims is seen first is a matter of microseconds.
+    assert!(matches!(all[0].code, Some(20 | 80)), "{:?}", all[0]);
+    assert_eq!(all[0].json()["passed"], false);
+    for other in &all[1..] {
+        assert_ne!(other.code, Some(0), "{other:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! It runs the plans with symbols instead of numbers: each element of the send buffers is a symbol
 //! of its own, a reduction is a tree of symbols, and in the end every element of every receive
 //! buffer must hold exactly what the collective says. On the way it shows PLAN-1 to PLAN-4 of
-//! [`super::plan`], and
+//! [`super::plan`](mod@super::plan), and
 //!
 //! - CHECK-1: every output element holds each contribution that it should, exactly once;
 //! - CHECK-2: an element that several ranks have is reduced in the same order on all of them;

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Links, Plane, by_blame, explain, rest_on, translate, way_to_rest};
+use super::{Links, Plane, by_blame, explain, linger, rest_on, translate, way_to_rest};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
@@ -80,7 +80,7 @@ impl Links {
         awaited.hold(streams);
         let held = RefCell::new(&mut *streams);
         let refused = RefCell::new(None);
-        let ready = || {
+        let mut ready = || {
             let mut streams = held.borrow_mut();
             if let Err(kind) = awaited.attach(vigil, &mut streams) {
                 *refused.borrow_mut() = Some(kind);
@@ -99,7 +99,12 @@ impl Links {
         let missing = || by_blame(waits().into_iter());
         let sleep = |timeout| rest_on(&held.borrow(), waits().into_iter(), timeout);
         let rest = way_to_rest(&held.borrow(), &sleep);
-        let waited = vigil.wait(&rest, ready, missing);
+        let waited = loop {
+            match vigil.wait(&rest, &mut ready, missing) {
+                Err(kind) if linger(vigil, &kind, &mut ready, missing) => {}
+                ended => break ended,
+            }
+        };
         awaited.release(streams);
         let result = match (refused.take(), failed.get()) {
             (Some(kind), _) => Err(kind),

@@ -73,7 +73,7 @@ impl Bell<'_> {
     /// Wakes whoever sleeps. Costs one load where nobody does.
     ///
     /// The load is not fenced against the store that sleepers wait for, so a wake-up can be missed;
-    /// [`SLEEP_MAX`] bounds what that costs, and the fence would cost every operation.
+    /// `SLEEP_MAX` bounds what that costs, and the fence would cost every operation.
     pub fn ring(&self) {
         // Relaxed: see above.
         if self.sleepers.load(Ordering::Relaxed) == 0 {

@@ -1,0 +1,160 @@
+//! What the members of a group in shared memory exchange at the beginning of a call: their entries,
+//! and the small contributions that ride in them.
+#![expect(
+    unsafe_code,
+    reason = "payloads of peers are read through raw pointers"
+)]
+
+use super::Counts::{Blocks, Splits, Uniform};
+use super::Request;
+use crate::kernel;
+use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
+use crate::types::{Collective, DType, index};
+
+/// The entries of all members, and what rides in them.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    pub(crate) entries: Vec<Entry>,
+    /// Address of every member's payload.
+    pub(super) payloads: Vec<*const u8>,
+    /// Where the contribution begins in each payload, behind the row of counts.
+    pub(super) data_at: usize,
+    /// Scratch: the sources of a reduction.
+    srcs: Vec<*const u8>,
+}
+
+// SAFETY: the addresses point into the arena, which the `Local` around this holds, and which all
+// threads may use; nothing is read through them but in the call that set them.
+unsafe impl Send for Exchange {}
+
+impl Exchange {
+    /// The first `len` counts of a member's row, as far as its payload reaches.
+    pub(crate) fn row(&self, member: usize, len: usize) -> Vec<u64> {
+        let have = index(self.entries[member].payload_len).min(PAYLOAD_MAX) / 8;
+        let count = |i: usize| {
+            // SAFETY: `i` lies below the payload's length, which is bounded by PAYLOAD_MAX.
+            let at = unsafe { self.payloads[member].add(i * 8) };
+            // SAFETY: in bounds as above; published before the entry that led here.
+            u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read_unaligned() })
+        };
+        (0..len)
+            .map(|i| if i < have { count(i) } else { 0 })
+            .collect()
+    }
+
+    /// Address of element `start` of a member's inline contribution.
+    ///
+    /// `start + len` elements lie in the payload whenever all entries agree: `ride` said so.
+    fn data(&self, member: usize, dtype: DType, start: usize, len: usize) -> *const u8 {
+        let from = self.data_at + start * dtype.size();
+        assert!(
+            from + len * dtype.size() <= PAYLOAD_MAX,
+            "payload {from} + {len}"
+        );
+        // SAFETY: within the payload, checked above.
+        unsafe { self.payloads[member].add(from) }
+    }
+
+    /// Copies `len` elements from `start` on of a member's inline contribution to element `to` of the
+    /// receive buffer.
+    fn take(&self, request: &Request<'_>, member: usize, start: usize, len: usize, to: usize) {
+        let size = request.dtype.size();
+        let src = self.data(member, request.dtype, start, len);
+        // SAFETY: `to + len` lies in the receive buffer, whose length the collective layer checked
+        // against the counts.
+        let dst = unsafe { request.recv.add(to * size) };
+        // SAFETY: both ranges are in bounds, and payloads are never user memory.
+        unsafe { kernel::copy(dst, src, len * size) };
+    }
+
+    /// Reduces `len` elements from `start` on of all inline contributions into the receive buffer.
+    fn reduce(&mut self, request: &Request<'_>, start: usize, len: usize) {
+        let n = self.entries.len();
+        let mut srcs = std::mem::take(&mut self.srcs);
+        srcs.clear();
+        srcs.extend((0..n).map(|member| self.data(member, request.dtype, start, len)));
+        let divisor = u32::try_from(n).unwrap_or(u32::MAX);
+        let (dtype, op, dst) = (request.dtype, request.op, request.recv);
+        // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
+        // payloads are never user memory.
+        unsafe { kernel::reduce_n(dtype, op, &srcs, dst, len, divisor) };
+        self.srcs = srcs;
+    }
+
+    /// Computes this rank's result from inline contributions.
+    pub(crate) fn finish(&mut self, request: &Request<'_>, me: usize) {
+        let n = self.entries.len();
+        match (request.collective, request.counts) {
+            (Collective::AllReduce, Uniform(count)) => self.reduce(request, 0, count),
+            (Collective::Reduce, Uniform(count)) if me == request.root => {
+                self.reduce(request, 0, count);
+            }
+            (Collective::ReduceScatter, Uniform(count)) => self.reduce(request, me * count, count),
+            (Collective::ReduceScatterV, Blocks(counts)) => {
+                self.reduce(request, counts[..me].iter().sum(), counts[me]);
+            }
+            (Collective::Broadcast, Uniform(count)) if me != request.root => {
+                self.take(request, request.root, 0, count, 0);
+            }
+            (Collective::AllGather, Uniform(count)) => {
+                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
+            }
+            (Collective::Gather, Uniform(count)) if me == request.root => {
+                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
+            }
+            (Collective::AllGatherV, Blocks(counts)) => self.gather_v(request, counts),
+            (Collective::GatherV, Blocks(counts)) if me == request.root => {
+                self.gather_v(request, counts);
+            }
+            (Collective::Scatter, Uniform(count)) => {
+                self.take(request, request.root, me * count, count, 0);
+            }
+            (Collective::ScatterV, Blocks(counts)) => {
+                self.take(
+                    request,
+                    request.root,
+                    counts[..me].iter().sum(),
+                    counts[me],
+                    0,
+                );
+            }
+            (Collective::AllToAll, Uniform(count)) => {
+                (0..n).for_each(|member| {
+                    self.take(request, member, me * count, count, member * count);
+                });
+            }
+            (Collective::AllToAllV, Splits { recv, .. }) => {
+                let mut to = 0;
+                for (member, len) in recv.iter().enumerate() {
+                    self.take(request, member, self.start_in_row(member, me), *len, to);
+                    to += len;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn gather_v(&self, request: &Request<'_>, counts: &[usize]) {
+        let mut to = 0;
+        for (member, len) in counts.iter().enumerate() {
+            self.take(request, member, 0, *len, to);
+            to += len;
+        }
+    }
+
+    /// Where the block for `me` begins in a member's send buffer, by its row of splits.
+    pub(crate) fn start_in_row(&self, member: usize, me: usize) -> usize {
+        self.row(member, me).into_iter().map(index).sum()
+    }
+
+    /// Whether every member's contribution rides inline, for exchanges of splits.
+    pub(crate) fn all_inline(&self, dtype: DType) -> bool {
+        let n = self.entries.len();
+        (0..n).all(|member| {
+            let count: u64 = self.row(member, n).iter().sum();
+            let bytes =
+                (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
+            bytes <= PAYLOAD_MAX as u64
+        })
+    }
+}

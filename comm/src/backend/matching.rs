@@ -1,0 +1,111 @@
+//! Comparing calls before data: who made another call than the rest, and in what it differs.
+//!
+//! Pure: all members see the same entries, so all of them come to the same words.
+
+use super::Request;
+use super::exchange::Exchange;
+use crate::error::{ErrorKind, Field};
+use crate::transport::shm::slot::Entry;
+use crate::types::{Collective, DType, Rank, ReduceOp};
+
+/// Names the ranks that made different calls. The call of the majority stands as right (the
+/// lowest rank's where there is none), so that all ranks say the same.
+pub(super) fn judge(members: &[Rank], request: &Request<'_>, exchange: &Exchange) -> ErrorKind {
+    let entries = &exchange.entries;
+    let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
+    let votes = |i: usize| {
+        entries
+            .iter()
+            .filter(|e| face(e) == face(&entries[i]))
+            .count()
+    };
+    let mut usual = 0;
+    for i in 1..entries.len() {
+        if votes(i) > votes(usual) {
+            usual = i;
+        }
+    }
+    let odd = (0..entries.len())
+        .find(|i| face(&entries[*i]) != face(&entries[usual]))
+        .unwrap_or(usual);
+    let (a, b) = (&entries[usual], &entries[odd]);
+    let field = differing_field(a, b);
+    let splits = |i: usize| {
+        let row = exchange.row(i, request.row().len());
+        format!("counts {row:?}")
+    };
+    let (mine, theirs) = if field == Field::Splits {
+        (splits(usual), splits(odd))
+    } else {
+        (describe(a), describe(b))
+    };
+    ErrorKind::Mismatch {
+        field,
+        rank: members[usual],
+        mine,
+        peer: members[odd],
+        theirs,
+    }
+}
+
+/// For an exchange of splits: what each rank sends must be what its peer expects.
+pub(super) fn check_splits(members: &[Rank], exchange: &Exchange) -> Result<(), ErrorKind> {
+    let n = members.len();
+    let rows: Vec<Vec<u64>> = (0..n).map(|member| exchange.row(member, 2 * n)).collect();
+    for (from, row) in rows.iter().enumerate() {
+        for (to, other) in rows.iter().enumerate() {
+            let (sends, expects) = (row[to], other[n + from]);
+            if sends != expects {
+                let (sender, receiver) = (members[from], members[to]);
+                return Err(ErrorKind::Mismatch {
+                    field: Field::Splits,
+                    rank: sender,
+                    mine: format!("{sends} elements for rank {receiver}"),
+                    peer: receiver,
+                    theirs: format!("{expects} expected from rank {sender}"),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn differing_field(a: &Entry, b: &Entry) -> Field {
+    let byte = |word: u64, at: u32| (word >> at) & 0xff;
+    if byte(a.call, 0) != byte(b.call, 0) {
+        Field::Collective
+    } else if byte(a.call, 8) != byte(b.call, 8) {
+        Field::Dtype
+    } else if byte(a.call, 16) != byte(b.call, 16) {
+        Field::Op
+    } else if a.call != b.call {
+        Field::Root
+    } else if a.count != b.count {
+        Field::Count
+    } else {
+        Field::Splits
+    }
+}
+
+/// A call as an entry tells it: `all_reduce(f32[1024], sum)`.
+pub(crate) fn describe(entry: &Entry) -> String {
+    let byte = |at: u32| (entry.call >> at).to_le_bytes()[0];
+    let name = |name: Option<&'static str>| name.unwrap_or("unknown");
+    let collective = Collective::from_code(byte(0));
+    let mut text = name(collective.map(Collective::name)).to_owned();
+    if collective == Some(Collective::Barrier) {
+        return text;
+    }
+    let dtype = name(DType::from_code(byte(8)).map(DType::name));
+    text = format!("{text}({dtype}[{}]", entry.count);
+    if byte(16) != 0 {
+        text = format!(
+            "{text}, {}",
+            name(ReduceOp::from_code(byte(16)).map(ReduceOp::name))
+        );
+    }
+    match entry.call >> 32 {
+        0 => format!("{text})"),
+        root => format!("{text}, root {})", root - 1),
+    }
+}
