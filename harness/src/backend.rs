@@ -11,11 +11,11 @@ use crate::fail::Failure;
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// HCCL where a device is found, the host otherwise
+    /// The best of this machine and version: so far the host, with a line that says why
     Auto,
     /// The processors and memory of the host
     Host,
-    /// HCCL on Ascend NPUs
+    /// HCCL on Ascend NPUs: not in this version; says what was looked for
     Hccl,
 }
 
