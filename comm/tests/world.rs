@@ -13,7 +13,7 @@ use std::time::Duration;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::world::{BringUpError, JoinOptions, Transport, World};
+use muster_comm::world::{BringUpError, JoinOptions, ServedBy, Transport, World};
 
 /// Runs `body` on `n` ranks that each joined on their own, as processes do.
 fn joined<T: Send>(
@@ -152,4 +152,48 @@ fn a_name_may_serve_groups_of_other_members_one_after_the_other() {
     for result in results {
         assert_eq!(result.unwrap().unwrap(), [0, 1, 2, 3]);
     }
+}
+
+#[test]
+fn losing_the_rank_that_serves_the_rendezvous_ends_the_calls_of_groups_without_it() {
+    let secret = Secret::random().unwrap();
+    let coordinator =
+        Coordinator::start(CoordinatorOptions::new(secret.clone(), "test", 3)).unwrap();
+    let endpoint: muster_comm::rendezvous::Endpoint = coordinator.address().into();
+    let (all_there, over) = (std::sync::Barrier::new(4), std::sync::Barrier::new(3));
+    std::thread::scope(|scope| {
+        let rank = |rank: i64| {
+            let mut options = JoinOptions::new(endpoint.clone(), secret.clone(), rank, 3);
+            options.job_id = "test".to_owned();
+            options.served_by = ServedBy::Rank(Rank(0));
+            options.deadline = Duration::from_secs(60);
+            let (all_there, over) = (&all_there, &over);
+            scope.spawn(move || {
+                let world = World::join(options).unwrap();
+                all_there.wait();
+                // Rank 2 lives and never comes, and with the rendezvous gone nobody can say so.
+                let error = (world.rank() == Rank(1)).then(|| {
+                    let pair = world.group("pair", &[Rank(1), Rank(2)]).unwrap();
+                    pair.barrier().expect_err("rank 2 never comes")
+                });
+                over.wait();
+                error
+            })
+        };
+        let ranks = [rank(0), rank(1), rank(2)];
+        all_there.wait();
+        coordinator.shutdown();
+        let errors: Vec<CommError> = ranks
+            .into_iter()
+            .filter_map(|rank| rank.join().unwrap())
+            .collect();
+        let [error] = errors.as_slice() else {
+            panic!("one rank waits, {} errors", errors.len())
+        };
+        assert!(
+            matches!(error.kind(), ErrorKind::PeerClosed { peer: Rank(0), .. }),
+            "{error}"
+        );
+        assert!(error.at().elapsed < Duration::from_secs(30), "{error}");
+    });
 }
