@@ -49,10 +49,6 @@ pub(crate) enum Ride {
     Staged,
 }
 
-/// A search through the whole directory of a peer, for the group's name under another key, costs as
-/// much as some hundred looks for one key.
-const LOOKS_PER_SEARCH: u32 = 1024;
-
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
     request.row().len() * size_of::<u64>()
@@ -239,20 +235,15 @@ impl Local {
         let (arena, local, key) = (&self.arena, self.locals[peer], vigil.group.key);
         let mut found = PeerSlot::find(arena, local, key);
         if found == Ok(None) {
-            let mut strangers = None;
-            let mut looks: u32 = 0;
             let ready = || {
                 found = PeerSlot::find(arena, local, key);
-                looks = looks.wrapping_add(1);
-                if found == Ok(None) && looks.is_multiple_of(LOOKS_PER_SEARCH) {
-                    strangers = self.other_members(vigil, peer);
-                }
-                found != Ok(None) || strangers.is_some()
+                found != Ok(None)
             };
             let waited = vigil.wait(&Rest::Pause, ready, || self.not_entered(vigil, seq));
-            if found == Ok(None)
-                && let Some(mismatch) = strangers.or_else(|| self.other_members(vigil, peer))
-            {
+            // Only when the time is up: until then the peer may have a group of this name with
+            // others by right, and come to this one next.
+            let late = matches!(waited, Err(ErrorKind::Stalled { .. }));
+            if let Some(mismatch) = late.then(|| self.other_members(vigil, peer)).flatten() {
                 return Err(mismatch);
             }
             waited?;

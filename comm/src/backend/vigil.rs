@@ -8,7 +8,7 @@ use crate::group::Identity;
 use crate::sync::Deadline;
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
-use crate::world::WorldInner;
+use crate::world::{CutOff, WorldInner};
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
@@ -94,7 +94,18 @@ impl Vigil<'_> {
             }
         }
         match status.cut_off() {
-            Some(why) => Err(ErrorKind::Orphaned { why }),
+            Some(CutOff {
+                served_by: Some(peer),
+                why,
+            }) => Err(ErrorKind::PeerClosed {
+                peer,
+                how: why,
+                orderly: false,
+            }),
+            Some(CutOff {
+                served_by: None,
+                why,
+            }) => Err(ErrorKind::Orphaned { why }),
             None => Ok(()),
         }
     }

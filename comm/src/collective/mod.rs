@@ -341,6 +341,9 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(net) = &self.world.net {
+            net.listener.forget(self.group.key);
+        }
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(retired) = host.retire(self.group.key)
             && let Some(island) = &self.world.island

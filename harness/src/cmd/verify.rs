@@ -172,6 +172,9 @@ struct Run<'a> {
 impl Run<'_> {
     /// Starts the ranks of one matrix after the other.
     fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+        for (job, layout) in jobs {
+            local::make_sure_that_it_fits(job, layout)?;
+        }
         let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
         for (place, (job, layout)) in jobs.iter().enumerate() {
@@ -186,9 +189,12 @@ impl Run<'_> {
                 place + 1,
                 jobs.len(),
             );
-            let finished = local::run(job, layout, &interrupts, &mut |so_far| {
+            let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
                 progress.set(so_far.answers, so_far.expected);
-            })?;
+            });
+            // What the matrices before proved must not be lost with this one.
+            let finished =
+                outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
             if !finished.output.is_empty() {
                 progress.clear();
             }

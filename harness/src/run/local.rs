@@ -71,6 +71,16 @@ impl Phase {
     }
 }
 
+/// Makes sure that the host can carry the ranks of a job, before any rank of any job starts.
+///
+/// # Errors
+/// A failure of class RESOURCE that names what is needed and what there is.
+pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure> {
+    let world_size = job.matrix.world_size;
+    limits::make_room_for_descriptors(world_size)?;
+    limits::check_memory(world_size, catalogue(job, layout).bytes_a_rank())
+}
+
 /// Starts the ranks of a job, waits for their answers, and reaps them.
 ///
 /// # Errors
@@ -82,9 +92,6 @@ pub fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, Failure> {
     let world_size = job.matrix.world_size;
-    let catalogue = catalogue(job, layout);
-    limits::make_room_for_descriptors(world_size)?;
-    limits::check_memory(world_size, catalogue.bytes_a_rank())?;
     let started = Clock::now();
     let secret = Secret::random().map_err(|error| {
         Failure::resource(format!(
@@ -110,7 +117,7 @@ pub fn run(
     pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let patience = job.deadline().saturating_add(PATIENCE);
     let mut driver = Driver {
-        collector: Collector::new(catalogue, world_size),
+        collector: Collector::new(catalogue(job, layout), world_size),
         facts: Facts::default(),
         phase: Phase::Running(Deadline::after(patience)),
         patience,

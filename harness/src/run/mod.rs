@@ -15,6 +15,7 @@ use muster_comm::layout::{GroupKind, Layout};
 use crate::check::cases::{Catalogue, KindGroups, Selection};
 use crate::check::collect::Collector;
 use crate::check::job::Job;
+use crate::fail::Failure;
 use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
 use crate::run::verdict::{Facts, judge};
 
@@ -76,6 +77,24 @@ impl Finished {
             summary,
             cases,
             verdict,
+            output: Vec::new(),
+        }
+    }
+
+    /// What came of a job whose ranks could not be started.
+    #[must_use]
+    pub fn not_started(job: &Job, layout: &Layout, failure: Failure) -> Self {
+        let mut verdict = Verdict::new(failure.exit, failure.message.clone());
+        verdict.matrix = Some(job.matrix.name.clone());
+        verdict.next = failure.help;
+        let summary = MatrixSummary {
+            outcome: Outcome::Aborted,
+            ..skipped(job, layout, failure.message)
+        };
+        Self {
+            summary,
+            cases: Vec::new(),
+            verdict: Some(verdict),
             output: Vec::new(),
         }
     }
