@@ -197,3 +197,25 @@ fn losing_the_rank_that_serves_the_rendezvous_ends_the_calls_of_groups_without_i
         assert!(error.at().elapsed < Duration::from_secs(30), "{error}");
     });
 }
+
+#[test]
+fn a_peer_that_is_busy_in_a_group_of_the_same_name_is_waited_for() {
+    let results = joined(3, Transport::Auto, |world| {
+        let first = [Rank(0), Rank(1)];
+        let second = [Rank(0), Rank(2)];
+        if world.rank() == Rank(2) {
+            return world.group("pair", &second)?.barrier();
+        }
+        let pair = world.group("pair", &first)?;
+        pair.barrier()?;
+        if world.rank() == Rank(1) {
+            return Ok(());
+        }
+        // Rank 2 has been waiting, and sees this rank hold a group of that name with another.
+        muster_comm::sync::Clock::pause(Duration::from_millis(300));
+        world.group("pair", &second)?.barrier()
+    });
+    for result in results {
+        result.unwrap().unwrap();
+    }
+}

@@ -191,7 +191,6 @@ impl Local {
             splits,
             payload_len: payload_len as u64,
             staging,
-            ..Entry::default()
         };
         self.slot.publish(seq, &entry);
         entry

@@ -33,7 +33,7 @@ pub const DONE: u32 = (1 << TICK_BITS) - 1;
 
 /// Words of an entry that every call needs, and those that only some do; see [`Entry`].
 const NEAR_WORDS: usize = 4;
-const FAR_WORDS: usize = 5;
+const FAR_WORDS: usize = 1;
 /// Set in the last near word, which holds the length of the payload, where the far words count.
 const HAS_FAR: u64 = 1 << 63;
 
@@ -70,19 +70,11 @@ pub struct Entry {
     pub payload_len: u64,
     /// Arena offset of the staging block, 0 for none.
     pub staging: u64,
-    /// Arena offset of the send buffer where it lies in the region, else 0.
-    pub send: u64,
-    /// Arena offset of the receive buffer where it lies in the region, else 0.
-    pub recv: u64,
-    /// Bytes behind `staging`, `send` and `recv` that peers may touch.
-    pub window: u64,
-    /// Hash of the place in the program that made the call, 0 where unknown.
-    pub site: u64,
 }
 
 impl Entry {
     fn far(&self) -> [u64; FAR_WORDS] {
-        [self.staging, self.send, self.recv, self.window, self.site]
+        [self.staging]
     }
 
     fn near(&self) -> [u64; NEAR_WORDS] {
@@ -337,7 +329,7 @@ impl PeerSlot {
         // Relaxed: ordered by the Acquire in `entered`.
         let word = |at: usize| arena.word(base + at).load(Ordering::Relaxed);
         let [call, count, splits, len] = std::array::from_fn(|i| word(NEAR + i * 8));
-        let [staging, send, recv, window, site] = if len & HAS_FAR == 0 {
+        let [staging] = if len & HAS_FAR == 0 {
             [0; FAR_WORDS]
         } else {
             std::array::from_fn(|i| word(FAR + i * 8))
@@ -348,10 +340,6 @@ impl PeerSlot {
             splits,
             payload_len: len & !HAS_FAR,
             staging,
-            send,
-            recv,
-            window,
-            site,
         }
     }
 
@@ -403,7 +391,7 @@ mod tests {
             call: 1,
             count: 2,
             splits: 3,
-            site: 9,
+            staging: 9,
             ..Entry::default()
         };
         slot.publish(1, &entry);
