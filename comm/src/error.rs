@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Collective, DType, Rank};
 use crate::vendor::{self, Fault};
+use crate::watch::verdict::Verdict;
 
 /// A failed call on a communicator.
 ///
@@ -26,6 +27,7 @@ struct Inner {
     kind: ErrorKind,
     at: OpContext,
     usable: bool,
+    verdict: Option<Arc<Verdict>>,
 }
 
 /// Where an error happened.
@@ -254,8 +256,26 @@ pub enum Blame {
 impl CommError {
     pub(crate) fn new(kind: ErrorKind, at: OpContext, usable: bool) -> Self {
         Self {
-            inner: Box::new(Inner { kind, at, usable }),
+            inner: Box::new(Inner {
+                kind,
+                at,
+                usable,
+                verdict: None,
+            }),
         }
+    }
+
+    /// The same error with what the arbiter found.
+    pub(crate) fn with_verdict(mut self, verdict: Option<Arc<Verdict>>) -> Self {
+        self.inner.verdict = verdict;
+        self
+    }
+
+    /// Who, what, where and since when, the same on all ranks that the failure concerns; `None` where
+    /// the error is this call's own affair, or no arbiter could be asked.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.inner.verdict.as_deref()
     }
 
     /// What went wrong.

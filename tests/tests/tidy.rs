@@ -19,6 +19,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/transport/shm/",
     "comm/src/transport/stream.rs",
     "comm/src/transport/tcp",
+    "comm/src/watch/board/memory.rs",
 ];
 
 /// Which rooms of `comm` a room may use, beside itself. What is not listed may use everything.
@@ -33,6 +34,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("types.rs", &[]),
     ("vendor.rs", &[]),
     ("rendezvous", &["sync", "types"]),
+    ("watch", &["error", "rendezvous", "sync", "types"]),
     ("config", &["rendezvous", "types"]),
     ("launch", &["config", "rendezvous", "sync", "types"]),
     (
@@ -45,6 +47,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "sync",
             "transport",
             "types",
+            "watch",
             "world",
         ],
     ),

@@ -1,13 +1,17 @@
 //! Waiting with open eyes: for peers' progress, until the deadline, and not a moment longer than
 //! the fate of the peers allows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
 use crate::group::Identity;
-use crate::sync::Deadline;
+use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
+use crate::watch::Place;
+use crate::watch::verdict::{CallId, Verdict};
+use crate::watch::wire::{Cause, FromRank};
 use crate::world::{CutOff, WorldInner};
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
@@ -23,7 +27,27 @@ pub(crate) struct Vigil<'a> {
     /// Number of the call. A member that gave the group up in a later call has done its part of
     /// this one, so that this one can still end well.
     pub(crate) seq: u64,
+    /// Where the call stands on the board of this rank.
+    pub(crate) place: &'a Place,
+    /// `Watch::lost` when the call began.
+    pub(crate) lost: Duration,
 }
+
+/// After this long the first wait of a call goes onto the board and the arbiter hears of it: longer
+/// than calls between ranks that are in step take, short enough to tell of ranks that cannot meet
+/// within 50 ms.
+const FIRST_LOOK: Duration = Duration::from_millis(30);
+/// By how much a slice may end late, by the length of sleeps.
+const SLACK: Duration = Duration::from_millis(10);
+/// How often it is said again that the wait lasts.
+const NEXT_LOOK: Duration = Duration::from_millis(250);
+/// How long a call that has failed waits for the verdict: a round of questions with ranks that do not
+/// answer takes 100 ms.
+const VERDICT_WAIT: Duration = Duration::from_millis(500);
+/// How often it looks.
+const VERDICT_STEP: Duration = Duration::from_micros(500);
+/// A wait that was to last `NEXT_LOOK` and lasted this much longer did not run meanwhile.
+const STOPPED: Duration = Duration::from_millis(400);
 
 impl Vigil<'_> {
     /// Waits until `ready`. `missing` names the peers (indices) that this wait is for: they are
@@ -38,12 +62,29 @@ impl Vigil<'_> {
         // As long as nothing ever happened nobody needs to look; after that each wait looks once,
         // since the peers it waits for may have gone before it began.
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
+        // Measured from the beginning of the call, so that a short wait reads no clock for it.
+        let mut slice = self.deadline.at_most(FIRST_LOOK);
+        let mut looks: u32 = 0;
         loop {
             let word = status.epoch_word();
-            let waited = wait::until(self.world.pace, self.deadline, word, seen, rest, &mut ready);
+            let waited = wait::until(self.world.pace, slice, word, seen, rest, &mut ready);
             match waited {
                 Ok(()) => return Ok(()),
-                Err(Interrupted::Deadline) => return Err(self.stalled(&missing())),
+                Err(Interrupted::Deadline) => {
+                    self.look_back(slice, looks > 0);
+                    let left = self.left();
+                    if left.is_zero() {
+                        return Err(self.stalled(&missing()));
+                    }
+                    // A wait that begins late in its call has only just begun.
+                    let is_due = looks > 0 || slice.elapsed() < FIRST_LOOK + SLACK;
+                    if is_due {
+                        self.tell(&missing(), looks);
+                        looks = looks.saturating_add(1);
+                    }
+                    let next = if is_due { NEXT_LOOK } else { FIRST_LOOK };
+                    slice = Deadline::after(next.min(left));
+                }
                 Err(Interrupted::Epoch) => {
                     seen = status.epoch();
                     if let Err(kind) = self.look(&missing()) {
@@ -55,11 +96,53 @@ impl Vigil<'_> {
         }
     }
 
+    /// Time left, without that in which this process did not run.
+    pub(crate) fn left(&self) -> Duration {
+        let lost = self.world.watch.lost().saturating_sub(self.lost);
+        self.deadline.extended(lost).left()
+    }
+
+    /// Notes it where the slice that has just ended lasted far longer than it should: this process, or
+    /// the machine, was stopped, and no peer is to blame for that time.
+    fn look_back(&self, slice: Deadline, is_whole: bool) {
+        let over = slice.elapsed().saturating_sub(slice.budget());
+        if is_whole && over > STOPPED {
+            self.world.watch.lose(over);
+        }
+    }
+
+    /// Puts the wait onto the board, and lets the arbiter know.
+    fn tell(&self, missing: &[usize], looks: u32) {
+        let waited = if looks == 0 { FIRST_LOOK } else { NEXT_LOOK };
+        let now = Clock::now();
+        let since = now.checked_sub(waited).unwrap_or(now);
+        self.place.waits(since, missing, looks == 0);
+        let complaint = FromRank::Complaint {
+            call: self.call(),
+            cause: Cause::Waits,
+        };
+        // A control plane that is gone is noticed by the status.
+        let _ = self.world.control.complain(&complaint);
+    }
+
+    /// The call, for the arbiter.
+    pub(crate) fn call(&self) -> CallId {
+        CallId {
+            key: self.group.key,
+            seq: self.seq,
+        }
+    }
+
     /// The error of a group that another rank has given up.
     pub(crate) fn given_up(&self) -> Option<ErrorKind> {
         let status = &self.world.status;
         if status.epoch() == 0 {
             return None;
+        }
+        if let Some(verdict) = status.verdict(self.call())
+            && verdict.about.is_none()
+        {
+            return Some(verdict.kind.clone());
         }
         let notice = status
             .notice(self.group.key)
@@ -75,6 +158,52 @@ impl Vigil<'_> {
                 cause: Box::new(notice.kind),
             }
         })
+    }
+
+    /// Asks the arbiter about the end of this call, and waits a moment for its verdict; without a cause
+    /// it waits for what another rank has asked for.
+    pub(crate) fn arbitrate(
+        &self,
+        ended: &ErrorKind,
+        cause: Option<Cause>,
+    ) -> Option<Arc<Verdict>> {
+        let (status, call) = (&self.world.status, self.call());
+        let known = || status.verdict(call);
+        if let Some(verdict) = known() {
+            return Some(verdict);
+        }
+        if status.cut_off().is_some() || !self.world.watch.is_on() {
+            return None;
+        }
+        let index = |rank: &Rank| self.group.members.iter().position(|member| member == rank);
+        let missing: Vec<usize> = match ended {
+            ErrorKind::Stalled { waiting_for, .. } => {
+                waiting_for.iter().filter_map(index).collect()
+            }
+            ErrorKind::PeerClosed { peer, .. } => index(peer).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        if !missing.is_empty() {
+            self.place.waits(self.deadline.started(), &missing, true);
+        }
+        if let Some(cause) = cause
+            && !self
+                .world
+                .control
+                .complain(&FromRank::Complaint { call, cause })
+        {
+            return None;
+        }
+        let patience = Deadline::after(VERDICT_WAIT);
+        loop {
+            if let Some(verdict) = known() {
+                return Some(verdict);
+            }
+            if patience.passed() || status.cut_off().is_some() {
+                return None;
+            }
+            Clock::pause(VERDICT_STEP);
+        }
     }
 
     /// Whether the fate of the group or of these peers ends the call.

@@ -31,6 +31,7 @@ impl Communicator {
     /// ```
     ///
     /// **Source**: MPI-4 section 6.7 (`MPI_Allgather`), `HcclAllGather`, `ncclAllGather`.
+    #[track_caller]
     pub fn all_gather<T: Element>(
         &self,
         sendbuf: &[T],
@@ -51,6 +52,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_gather`]; the length must be a multiple of the group size.
+    #[track_caller]
     pub fn all_gather_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::AllGather, buffer.len() / self.size());
         let count = self.check_blocks(call, "buffer", buffer.len())?;
@@ -72,6 +74,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit the counts, or not one count a member.
+    #[track_caller]
     pub fn all_gather_v<T: Element>(
         &self,
         sendbuf: &[T],

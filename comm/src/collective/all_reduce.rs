@@ -39,6 +39,7 @@ impl Communicator {
     /// ```
     ///
     /// **Source**: MPI-4 section 6.9.6 (`MPI_Allreduce`), `HcclAllReduce`, `ncclAllReduce`.
+    #[track_caller]
     pub fn all_reduce<T: Element>(
         &self,
         sendbuf: &[T],
@@ -59,6 +60,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`].
+    #[track_caller]
     pub fn all_reduce_in_place<T: Element>(
         &self,
         buffer: &mut [T],

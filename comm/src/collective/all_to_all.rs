@@ -17,6 +17,7 @@ impl Communicator {
     /// **Cost**: each rank reads and writes its buffer once.
     ///
     /// **Source**: MPI-4 section 6.8 (`MPI_Alltoall`), `HcclAlltoAll`.
+    #[track_caller]
     pub fn all_to_all<T: Element>(
         &self,
         sendbuf: &[T],
@@ -37,6 +38,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_to_all`].
+    #[track_caller]
     pub fn all_to_all_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::AllToAll, buffer.len() / self.size());
         let counts = Counts::Uniform(self.check_blocks(call, "buffer", buffer.len())?);
@@ -59,6 +61,7 @@ impl Communicator {
     /// `InvalidArgument` for lengths that do not fit the counts, or where this rank's block for
     /// itself differs between the two lists. `Mismatch` of `splits`, naming the pair, where a rank
     /// sends another number than its peer expects.
+    #[track_caller]
     pub fn all_to_all_v<T: Element>(
         &self,
         sendbuf: &[T],

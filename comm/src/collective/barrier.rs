@@ -12,6 +12,7 @@ impl Communicator {
     /// **Cost**: one exchange in shared memory; by messages ⌈log2 n⌉ rounds.
     ///
     /// **Source**: MPI-4 section 6.3 (`MPI_Barrier`), `HcclBarrier`.
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), CommError> {
         let buffers = Buffers::apart::<u8>(&[], &mut []);
         let counts = Counts::Uniform(0);

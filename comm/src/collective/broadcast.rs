@@ -17,6 +17,7 @@ impl Communicator {
     /// **Cost**: each rank but the root reads and writes the buffer once.
     ///
     /// **Source**: MPI-4 section 6.4 (`MPI_Bcast`), `HcclBroadcast`, `ncclBroadcast`.
+    #[track_caller]
     pub fn broadcast<T: Element>(&self, buffer: &mut [T], root: usize) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Broadcast, buffer.len());
         self.check_index(call, "root", root)?;

@@ -17,6 +17,7 @@ impl Communicator {
     /// data. **Cost**: the root reads and writes count × group size elements.
     ///
     /// **Source**: MPI-4 section 6.5 (`MPI_Gather`); HCCL has no gather.
+    #[track_caller]
     pub fn gather<T: Element>(
         &self,
         sendbuf: &[T],
@@ -42,6 +43,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::gather`]; on the root the length must be a multiple of the group size.
+    #[track_caller]
     pub fn gather_in_place<T: Element>(
         &self,
         buffer: &mut [T],
@@ -74,6 +76,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit the counts, or not one count a member.
+    #[track_caller]
     pub fn gather_v<T: Element>(
         &self,
         sendbuf: &[T],

@@ -27,6 +27,7 @@ mod scatter;
 mod tamper;
 mod work;
 
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,10 @@ use crate::error::{CommError, ErrorKind, OpContext};
 use crate::group::Identity;
 use crate::sync::{AtomicU64, Deadline, Ordering};
 use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::watch::report::CallCode;
+use crate::watch::verdict::Verdict;
+use crate::watch::wire::Cause;
+use crate::watch::{Announced, Place};
 use crate::world::{GROUP_NAME_MAX, Notice, WorldInner};
 
 /// A group of ranks that make collective calls together. Made by [`crate::world::World::group`].
@@ -58,6 +63,8 @@ pub struct Communicator {
 struct Inner {
     world: Arc<WorldInner>,
     group: Identity,
+    /// Its place on the board.
+    place: Place,
     host: Mutex<Host>,
     /// The error that ended the group, if one did.
     failed: Mutex<Option<CommError>>,
@@ -73,22 +80,39 @@ struct Call {
     collective: Collective,
     dtype: Option<DType>,
     count: Option<usize>,
+    /// Where the program makes it.
+    site: &'static Location<'static>,
 }
 
 impl Call {
+    #[track_caller]
     fn new<T: Element>(collective: Collective, count: usize) -> Self {
         Self {
             collective,
             dtype: Some(T::DTYPE),
             count: Some(count),
+            site: Location::caller(),
         }
     }
 
+    #[track_caller]
     fn bare(collective: Collective) -> Self {
         Self {
             collective,
             dtype: None,
             count: None,
+            site: Location::caller(),
+        }
+    }
+
+    /// The call as boards show it; a request tells reduction and root besides.
+    fn code(self, request: Option<&Request<'_>>) -> CallCode {
+        let dtype = self.dtype.map_or(0, |dtype| dtype as u64);
+        let own = self.collective as u64 | dtype << 8;
+        let word = request.map_or(own, |request| request.call_word() & !0xffff | own);
+        CallCode {
+            word,
+            count: self.count.unwrap_or(0) as u64,
         }
     }
 }
@@ -117,9 +141,11 @@ impl Communicator {
         // Counted only now: a list that was refused must not put this rank out of step.
         let group = Identity::new(world.job, name, members.to_vec(), me, generation());
         let deadline_ns = AtomicU64::new(nanos(world.deadline));
+        let place = world.watch.place(group.key, &group.name, &group.members);
         let inner = Inner {
             world,
             group,
+            place,
             host: Mutex::default(),
             failed: Mutex::default(),
             deadline_ns,
@@ -180,7 +206,7 @@ impl Communicator {
 
     /// Runs a checked call.
     fn run(&self, call: Call, request: &Request<'_>) -> Result<(), CommError> {
-        self.guarded(call, |host, vigil| {
+        self.guarded(call, call.code(Some(request)), |host, vigil| {
             let tamper = *lock(&self.inner.tamper);
             match tamper {
                 Some(tamper) if tamper.hits(request.collective) => tamper.run(host, vigil, request),
@@ -194,6 +220,7 @@ impl Communicator {
     fn guarded(
         &self,
         call: Call,
+        code: CallCode,
         body: impl FnOnce(&mut Host, &Vigil<'_>) -> Result<(), Failure>,
     ) -> Result<(), CommError> {
         let inner = &*self.inner;
@@ -215,7 +242,15 @@ impl Communicator {
             group: &inner.group,
             deadline,
             seq: before + 1,
+            place: &inner.place,
+            lost: inner.world.watch.lost(),
         };
+        let standing = inner.place.begin(&Announced {
+            code,
+            seq: before + 1,
+            site: call.site,
+            started: deadline.started(),
+        });
         // A rank that comes after the others gave up must not take what they left for a result.
         let result = match vigil.given_up() {
             Some(kind) => Err(Failure {
@@ -224,7 +259,9 @@ impl Communicator {
             }),
             None => body(&mut host, &vigil),
         };
-        result.map_err(|failure| {
+        let result = result.map_err(|failure| judged(&vigil, failure));
+        inner.place.end(standing, host.seq(), result.is_ok());
+        result.map_err(|(failure, verdict)| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
             let Failure {
                 kind,
@@ -237,7 +274,9 @@ impl Communicator {
                 origin: inner.world.rank.0,
                 kind: kind.clone(),
             };
-            let error = self.error(call, kind, seq, round, deadline, usable);
+            let error = self
+                .error(call, kind, seq, round, deadline, usable)
+                .with_verdict(verdict);
             if !usable {
                 host.set_broken();
                 lock(&inner.failed).get_or_insert_with(|| error.clone());
@@ -351,6 +390,37 @@ impl Drop for Inner {
             island.retire(&self.world, retired);
         }
     }
+}
+
+/// Has a failure judged by who sees all ranks. While this waits the call still stands on the board.
+fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>) {
+    let cause = match &failure.kind {
+        ErrorKind::InvalidArgument { .. } => return (failure, None),
+        ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),
+        // The others were told by the rank that failed first, and so was the arbiter.
+        ErrorKind::PeerAborted { .. } | ErrorKind::Orphaned { .. } => None,
+        ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
+        kind if failure.usable && !matches!(kind, ErrorKind::Mismatch { .. }) => {
+            return (failure, None);
+        }
+        kind => Some(Cause::Failed {
+            kind: kind.clone(),
+            usable: failure.usable,
+        }),
+    };
+    let verdict = vigil.arbitrate(&failure.kind, cause);
+    let kind = match (&verdict, &failure.kind) {
+        // What one rank saw of it gives way to what it is.
+        (
+            Some(verdict),
+            ErrorKind::PeerAborted { .. }
+            | ErrorKind::PeerClosed { .. }
+            | ErrorKind::Stalled { .. }
+            | ErrorKind::Transport { .. },
+        ) => verdict.kind.clone(),
+        _ => failure.kind,
+    };
+    (Failure { kind, ..failure }, verdict)
 }
 
 fn check_members(world: &WorldInner, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {

@@ -59,6 +59,7 @@ impl Communicator {
     ///
     /// **Cost**: two calls: 8 bytes a rank, then the objects. **Source**:
     /// `torch.distributed.all_gather_object`.
+    #[track_caller]
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(
         &self,
         object: &T,
@@ -78,6 +79,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_gather_object`], and for a root outside the group.
+    #[track_caller]
     pub fn gather_object<T: Serialize + DeserializeOwned>(
         &self,
         object: &T,
@@ -108,6 +110,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_gather_object`]; `InvalidArgument` where the root has `None`.
+    #[track_caller]
     pub fn broadcast_object<T: Serialize + DeserializeOwned>(
         &self,
         object: Option<&T>,
@@ -141,6 +144,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_gather_object`]; `InvalidArgument` where the root has not one object
     /// a member.
+    #[track_caller]
     pub fn scatter_object<T: Serialize + DeserializeOwned>(
         &self,
         objects: &[T],

@@ -61,6 +61,7 @@ impl Communicator {
     /// `InvalidArgument` for a peer outside the group or this rank itself.
     ///
     /// **Source**: MPI-4 section 3.2 (`MPI_Send`), `HcclSend`, `ncclSend`.
+    #[track_caller]
     pub fn send<T: Element>(&self, sendbuf: &[T], peer: usize) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Send, sendbuf.len());
         self.batch(call, &[PointToPoint::send(sendbuf, peer)])
@@ -74,6 +75,7 @@ impl Communicator {
     /// anything else.
     ///
     /// **Source**: MPI-4 section 3.2 (`MPI_Recv`), `HcclRecv`, `ncclRecv`.
+    #[track_caller]
     pub fn recv<T: Element>(&self, recvbuf: &mut [T], peer: usize) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Recv, recvbuf.len());
         self.batch(call, &[PointToPoint::recv(recvbuf, peer)])
@@ -90,6 +92,7 @@ impl Communicator {
     /// messages to itself without a receive that fits.
     ///
     /// **Source**: `HcclBatchSendRecv`, `ncclGroupStart`/`ncclGroupEnd`.
+    #[track_caller]
     pub fn batch_send_recv(&self, messages: &[PointToPoint<'_>]) -> Result<(), CommError> {
         self.batch(Call::bare(Collective::SendRecvBatch), messages)
     }
@@ -104,7 +107,9 @@ impl Communicator {
         }
         self.check_own(call, messages)?;
         let messages: Vec<Message> = messages.iter().map(|one| one.message).collect();
-        self.guarded(call, |host, vigil| host.exchange(vigil, &messages))
+        self.guarded(call, call.code(None), |host, vigil| {
+            host.exchange(vigil, &messages)
+        })
     }
 
     /// Messages to this rank itself must come in fitting pairs.

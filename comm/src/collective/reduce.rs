@@ -18,6 +18,7 @@ impl Communicator {
     /// result. **Cost**: the root reads n buffers; by messages see `docs/algorithms.md`.
     ///
     /// **Source**: MPI-4 section 6.9.1 (`MPI_Reduce`), `HcclReduce`, `ncclReduce`.
+    #[track_caller]
     pub fn reduce<T: Element>(
         &self,
         sendbuf: &[T],
@@ -43,6 +44,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::reduce`].
+    #[track_caller]
     pub fn reduce_in_place<T: Element>(
         &self,
         buffer: &mut [T],

@@ -18,6 +18,7 @@ impl Communicator {
     ///
     /// **Source**: MPI-4 section 6.10.1 (`MPI_Reduce_scatter_block`), `HcclReduceScatter`,
     /// `ncclReduceScatter`.
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(
         &self,
         sendbuf: &[T],
@@ -40,6 +41,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::reduce_scatter`]; the length must be a multiple of the group size.
+    #[track_caller]
     pub fn reduce_scatter_in_place<T: Element>(
         &self,
         buffer: &mut [T],
@@ -65,6 +67,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit the counts, or not one count a member.
+    #[track_caller]
     pub fn reduce_scatter_v<T: Element>(
         &self,
         sendbuf: &[T],

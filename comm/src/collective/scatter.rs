@@ -17,6 +17,7 @@ impl Communicator {
     /// **Cost**: each rank reads and writes one block.
     ///
     /// **Source**: MPI-4 section 6.6 (`MPI_Scatter`), `HcclScatter`.
+    #[track_caller]
     pub fn scatter<T: Element>(
         &self,
         sendbuf: &[T],
@@ -42,6 +43,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::scatter`]; on the root the length must be a multiple of the group size.
+    #[track_caller]
     pub fn scatter_in_place<T: Element>(
         &self,
         buffer: &mut [T],
@@ -73,6 +75,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit the counts, or not one count a member.
+    #[track_caller]
     pub fn scatter_v<T: Element>(
         &self,
         sendbuf: &[T],

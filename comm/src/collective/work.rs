@@ -6,7 +6,7 @@
 //! nobody can touch them in between.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use crossbeam::channel::{Sender, unbounded};
 use super::{Communicator, lock};
 use crate::buffer::Element;
 use crate::error::CommError;
-use crate::sync::Deadline;
+use crate::sync::{Clock, Deadline};
 use crate::types::ReduceOp;
+use crate::watch::on_behalf;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -186,6 +187,7 @@ impl Communicator {
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn start<T: Send + 'static>(
         &self,
         calls: impl FnOnce(&Self) -> Result<T, CommError> + Send + 'static,
@@ -195,8 +197,14 @@ impl Communicator {
             done: Condvar::new(),
         });
         let (ours, comm) = (Arc::clone(&state), self.clone());
+        let start = self
+            .inner
+            .world
+            .watch
+            .start(Location::caller(), Clock::now());
         self.inner.worker.submit(Box::new(move || {
-            let result = catch_unwind(AssertUnwindSafe(|| calls(&comm)));
+            let work = || on_behalf(start, || calls(&comm));
+            let result = catch_unwind(AssertUnwindSafe(work));
             // Before the result is known, so that who has it may destroy the group.
             drop(comm);
             *lock(&ours.result) = Some(result);
@@ -206,6 +214,7 @@ impl Communicator {
     }
 
     /// [`Communicator::all_reduce_in_place`] without waiting; the buffer comes back with the result.
+    #[track_caller]
     pub fn all_reduce_async<T: Element>(&self, buffer: Vec<T>, op: ReduceOp) -> Work<Vec<T>> {
         self.start(move |comm| {
             let mut buffer = buffer;
@@ -214,6 +223,7 @@ impl Communicator {
     }
 
     /// [`Communicator::all_gather`] without waiting; gives all blocks.
+    #[track_caller]
     pub fn all_gather_async<T: Element>(&self, sendbuf: Vec<T>) -> Work<Vec<T>> {
         self.start(move |comm| {
             let mut all = vec![T::zeroed(); sendbuf.len() * comm.size()];
@@ -222,6 +232,7 @@ impl Communicator {
     }
 
     /// [`Communicator::reduce_scatter`] without waiting; gives this rank's block.
+    #[track_caller]
     pub fn reduce_scatter_async<T: Element>(&self, sendbuf: Vec<T>, op: ReduceOp) -> Work<Vec<T>> {
         self.start(move |comm| {
             let mut block = vec![T::zeroed(); sendbuf.len() / comm.size()];
@@ -231,6 +242,7 @@ impl Communicator {
     }
 
     /// [`Communicator::all_to_all`] without waiting; gives what was received.
+    #[track_caller]
     pub fn all_to_all_async<T: Element>(&self, sendbuf: Vec<T>) -> Work<Vec<T>> {
         self.start(move |comm| {
             let mut received = vec![T::zeroed(); sendbuf.len()];
@@ -239,6 +251,7 @@ impl Communicator {
     }
 
     /// [`Communicator::broadcast`] without waiting; the buffer comes back with the root's data.
+    #[track_caller]
     pub fn broadcast_async<T: Element>(&self, buffer: Vec<T>, root: usize) -> Work<Vec<T>> {
         self.start(move |comm| {
             let mut buffer = buffer;
@@ -247,6 +260,7 @@ impl Communicator {
     }
 
     /// [`Communicator::barrier`] without waiting.
+    #[track_caller]
     pub fn barrier_async(&self) -> Work<()> {
         self.start(Self::barrier)
     }

@@ -43,6 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arbiter;
 mod blob;
 mod card;
 mod coordinator;
@@ -54,6 +55,7 @@ mod secret;
 mod session;
 mod wire;
 
+pub use arbiter::{Act, Arbiter};
 pub use card::{Card, Claimant, DownReason, Hello};
 pub use coordinator::{
     Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal, Refusals,
@@ -61,5 +63,5 @@ pub use coordinator::{
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{Absence, Presence, RendezvousError, WorldClaim};
 pub use secret::Secret;
-pub use session::{EventHandler, Session, SessionEvent};
+pub use session::{EventHandler, Session, SessionEvent, Watcher};
 pub use wire::build_id;

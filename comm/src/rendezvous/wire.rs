@@ -209,6 +209,11 @@ pub(super) enum ToCoordinator {
         #[serde(with = "super::blob")]
         bytes: Vec<u8>,
     },
+    /// To the arbiter.
+    Watch {
+        #[serde(with = "super::blob")]
+        bytes: Vec<u8>,
+    },
 }
 
 /// What the coordinator says to a joined rank.
@@ -245,6 +250,11 @@ pub(super) enum ToSession {
     RoundFailed {
         round: String,
         error: RendezvousError,
+    },
+    /// From the arbiter.
+    Watch {
+        #[serde(with = "super::blob")]
+        bytes: Vec<u8>,
     },
 }
 

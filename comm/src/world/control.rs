@@ -3,16 +3,24 @@
 //! Two implementations: `rendezvous::Session` for ranks that are processes (in `join`), and the
 //! [`Hub`] here for ranks that are threads of one process.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::status::{Gone, Notice, Status};
+use crate::rendezvous::{Act, Arbiter, Card, DownReason};
+use crate::sync::Clock;
 use crate::types::Rank;
+use crate::watch::wire::{self, FromRank};
+use crate::watch::{Mode, Watch, arbiter};
 
 /// What a communicator asks of the control plane. None of these calls waits for another rank.
 pub(crate) trait Control: Debug + Send + Sync {
     /// Tells every other rank that a group was given up.
     fn give_up(&self, notice: &Notice);
+    /// Says something to the arbiter. What it finds comes to `Status`; `false` where there is none.
+    fn complain(&self, complaint: &FromRank) -> bool;
     /// Hands bytes to whoever runs the job.
     fn report(&self, bytes: &[u8]) -> Result<(), String>;
     /// Says goodbye.
@@ -23,12 +31,65 @@ pub(crate) trait Control: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Hub {
     statuses: Vec<Arc<Status>>,
+    watches: Vec<Arc<Watch>>,
+    /// The arbiter works on the thread that complains.
+    arbiter: Mutex<Box<dyn Arbiter>>,
+    born: Instant,
 }
 
 impl Hub {
-    pub(crate) fn new(world_size: usize) -> Arc<Self> {
-        let statuses = (0..world_size).map(|_| Arc::default()).collect();
-        Arc::new(Self { statuses })
+    pub(crate) fn new(world_size: usize, mode: Mode) -> Arc<Self> {
+        let watch = |rank| Watch::new(Rank::from_index(rank), world_size, 0, mode);
+        let mut arbiter = arbiter::arbiter();
+        let card = Card {
+            pid: std::process::id(),
+            ..Card::default()
+        };
+        arbiter.ready(&vec![card; world_size]);
+        Arc::new(Self {
+            statuses: (0..world_size).map(|_| Arc::default()).collect(),
+            watches: (0..world_size).map(watch).collect(),
+            arbiter: Mutex::new(arbiter),
+            born: Clock::now(),
+        })
+    }
+
+    pub(crate) fn watch(&self, rank: Rank) -> Arc<Watch> {
+        Arc::clone(&self.watches[rank.index()])
+    }
+
+    /// Lets the arbiter act, and does what it wants, until it wants nothing more.
+    fn arbitrate(&self, work: impl FnOnce(&mut dyn Arbiter, u64) -> Vec<Act>) {
+        let mut arbiter = self.arbiter.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ms = || u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut open: VecDeque<Act> = work(&mut **arbiter, now_ms()).into();
+        loop {
+            let Some(act) = open.pop_front() else {
+                open.extend(arbiter.tick(now_ms()));
+                if open.is_empty() {
+                    return;
+                }
+                continue;
+            };
+            match act {
+                // A world of threads has no owner beside its ranks.
+                Act::Report(_) => {}
+                Act::Tell(rank, bytes) => {
+                    let (watch, status) =
+                        (&self.watches[rank.index()], &self.statuses[rank.index()]);
+                    if let Some(answer) = watch.hear(&bytes, |verdict| status.set_verdict(verdict))
+                    {
+                        open.extend(arbiter.heard(rank, &answer, now_ms()));
+                    }
+                }
+                Act::TellAll(bytes) => {
+                    for (watch, status) in self.watches.iter().zip(&self.statuses) {
+                        // Only questions are answered, and those are told one by one.
+                        let _ = watch.hear(&bytes, |verdict| status.set_verdict(verdict));
+                    }
+                }
+            }
+        }
     }
 
     pub(crate) fn status(&self, rank: Rank) -> Arc<Status> {
@@ -37,6 +98,15 @@ impl Hub {
 
     /// Records that a rank is gone, for all others.
     pub(crate) fn set_gone(&self, rank: Rank, gone: &Gone) {
+        self.arbitrate(|arbiter, _| {
+            if gone.orderly {
+                arbiter.left(rank);
+            } else {
+                let text = gone.how.clone();
+                arbiter.down(rank, &DownReason::Panicked { text });
+            }
+            Vec::new()
+        });
         for (other, status) in self.statuses.iter().enumerate() {
             if other != rank.index() {
                 status.set_gone(rank, gone.clone());
@@ -59,6 +129,13 @@ impl Control for Seat {
                 status.set_notice(notice.clone());
             }
         }
+    }
+
+    fn complain(&self, complaint: &FromRank) -> bool {
+        let bytes = wire::encode(complaint);
+        self.hub
+            .arbitrate(|arbiter, now_ms| arbiter.heard(self.rank, &bytes, now_ms));
+        true
     }
 
     fn report(&self, _bytes: &[u8]) -> Result<(), String> {

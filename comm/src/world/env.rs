@@ -152,6 +152,7 @@ impl JoinOptions {
             algo_table: table(environment)?,
             checksum: false,
             region_bytes: region,
+            watched: true,
         })
     }
 
@@ -169,6 +170,7 @@ impl JoinOptions {
         options.bind = bind_address(&self.endpoint);
         options.attempt = self.attempt;
         options.deadline = self.bring_up;
+        options.arbiter = Some(crate::watch::arbiter::arbiter);
         Coordinator::start(options).map(Some)
     }
 }

@@ -24,6 +24,8 @@ use crate::transport::shm::arena::{ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::wait::Pace;
 use crate::transport::tcp::TcpError;
 use crate::types::Rank;
+use crate::watch::wire::{self, FromRank};
+use crate::watch::{Mode, Watch};
 
 /// How long the ranks may take to find each other unless said otherwise.
 pub const BRING_UP_DEFAULT: Duration = Duration::from_secs(30);
@@ -81,9 +83,19 @@ pub struct JoinOptions {
     pub checksum: bool,
     /// Heap of this rank's shared region, in bytes. Address space; memory is used as written.
     pub region_bytes: usize,
+    /// Whether the rank is watched. Off only to measure what watching costs.
+    pub watched: bool,
 }
 
 impl JoinOptions {
+    fn mode(&self) -> Mode {
+        if self.watched {
+            Mode::Process
+        } else {
+            Mode::Off
+        }
+    }
+
     /// Options with defaults for all that has a safe one.
     #[must_use]
     pub fn new(endpoint: Endpoint, secret: Secret, rank: i64, world_size: i64) -> Self {
@@ -103,6 +115,7 @@ impl JoinOptions {
             algo_table: None,
             checksum: false,
             region_bytes: HEAP_BYTES_DEFAULT,
+            watched: true,
         }
     }
 }
@@ -178,10 +191,17 @@ impl World {
         let (island, net) = bring_up.meet(door.map(|(_, listener)| listener))?;
         let mates = bring_up.candidates(session.rank()).len();
         let size = session.roster().len();
+        let job = job_number(&options);
+        let watch = Watch::new(session.rank(), size, job, options.mode());
+        let (ears, known) = (Arc::clone(&watch), Arc::clone(&status));
+        session.set_watcher(Box::new(move |bytes| {
+            ears.hear(bytes, |verdict| known.set_verdict(verdict))
+        }));
         let inner = WorldInner {
+            watch,
             rank: session.rank(),
             size,
-            job: job_number(&options),
+            job,
             island,
             net,
             control: Box::new(session),
@@ -316,6 +336,10 @@ fn job_number(options: &JoinOptions) -> u64 {
 }
 
 impl Control for Session {
+    fn complain(&self, complaint: &FromRank) -> bool {
+        self.watch(wire::encode(complaint)).is_ok()
+    }
+
     fn give_up(&self, notice: &Notice) {
         let Ok(bytes) = postcard::to_allocvec(notice) else {
             return;

@@ -38,6 +38,7 @@ use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
+use crate::watch::Watch;
 
 /// Longest name of a group, in bytes: it is hashed, shown in messages and sent in notices.
 pub const GROUP_NAME_MAX: usize = 256;
@@ -60,6 +61,8 @@ pub(crate) struct WorldInner {
     pub(crate) net: Option<Net>,
     pub(crate) control: Box<dyn Control>,
     pub(crate) status: Arc<Status>,
+    /// What this rank does, for whoever asks.
+    pub(crate) watch: Arc<Watch>,
     pub(crate) deadline: Duration,
     pub(crate) pace: Pace,
     /// The user's rules for choosing algorithms, in front of the built-in ones.

@@ -4,13 +4,15 @@
 //! word, the epoch; only when that changes does it take the lock and look.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorKind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::types::Rank;
+use crate::watch::arbiter::covers;
+use crate::watch::verdict::{CallId, Verdict};
 
 /// How a rank went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Notice {
     pub(crate) kind: ErrorKind,
 }
 
+/// Most verdicts that are remembered, for the same reason as notices.
+const VERDICTS_MAX: usize = 1024;
 /// Most groups whose failure is remembered. A process that has this many failed groups has long
 /// given up; the bound keeps a faulty peer from filling memory.
 const NOTICES_MAX: usize = 65_536;
@@ -60,6 +64,8 @@ struct Known {
     notices: HashMap<u64, Notice>,
     /// Set when the control plane itself is lost.
     cut_off: Option<CutOff>,
+    /// What the arbiter found, in the order in which it was told first.
+    verdicts: Vec<Arc<Verdict>>,
 }
 
 impl Status {
@@ -101,6 +107,37 @@ impl Status {
     pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
         self.known().cut_off.get_or_insert(cut_off);
         self.disturb();
+    }
+
+    /// The arbiter has found something. Told again, a verdict ends more calls than before; says whether
+    /// it is a new one.
+    pub(crate) fn set_verdict(&self, verdict: Verdict) -> bool {
+        let is_new = {
+            let mut known = self.known();
+            let is_same = |one: &&mut Arc<Verdict>| {
+                (one.since_unix_ms, &one.blamed, &one.place)
+                    == (verdict.since_unix_ms, &verdict.blamed, &verdict.place)
+            };
+            if let Some(same) = known.verdicts.iter_mut().find(is_same) {
+                *same = Arc::new(verdict);
+                false
+            } else {
+                let has_room = known.verdicts.len() < VERDICTS_MAX;
+                if has_room {
+                    known.verdicts.push(Arc::new(verdict));
+                }
+                has_room
+            }
+        };
+        self.disturb();
+        is_new
+    }
+
+    /// The verdict that ends this call, or is about it.
+    pub(crate) fn verdict(&self, call: CallId) -> Option<Arc<Verdict>> {
+        let known = self.known();
+        let found = known.verdicts.iter().find(|verdict| covers(verdict, call));
+        found.map(Arc::clone)
     }
 
     pub(crate) fn gone(&self, rank: Rank) -> Option<Gone> {

@@ -12,6 +12,7 @@ use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
+use crate::watch::Mode;
 
 /// How ranks that are threads work together; the default is what [`World::threads`] gives.
 #[derive(Clone, Debug)]
@@ -24,6 +25,18 @@ pub struct ThreadOptions {
     pub deadline: Duration,
     /// Heap of each rank's shared region, in bytes. Address space; memory is used as written.
     pub region_bytes: usize,
+    /// Whether the ranks are watched. Off only to measure what watching costs.
+    pub watched: bool,
+}
+
+impl ThreadOptions {
+    fn mode(&self) -> Mode {
+        if self.watched {
+            Mode::Thread
+        } else {
+            Mode::Off
+        }
+    }
 }
 
 impl Default for ThreadOptions {
@@ -33,6 +46,7 @@ impl Default for ThreadOptions {
             checksum: false,
             deadline: DEADLINE_DEFAULT,
             region_bytes: HEAP_BYTES_DEFAULT,
+            watched: true,
         }
     }
 }
@@ -103,7 +117,7 @@ impl World {
         options: &ThreadOptions,
     ) -> Result<Vec<(Self, Arc<Hub>)>, ArenaError> {
         let arena = Arc::new(Arena::create(world_size, options.region_bytes)?);
-        let hub = Hub::new(world_size);
+        let hub = Hub::new(world_size, options.mode());
         let locals: Vec<_> = (0..world_size).map(Some).collect();
         let seat = |local: usize| {
             let rank = Rank::from_index(local);
@@ -125,6 +139,7 @@ impl World {
                     rank,
                 }),
                 status: hub.status(rank),
+                watch: hub.watch(rank),
                 deadline: options.deadline,
                 pace: Pace::for_ranks(world_size),
                 table: options.algo_table.clone(),

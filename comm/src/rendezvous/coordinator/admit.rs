@@ -158,6 +158,9 @@ impl Engine {
             return;
         }
         self.job.set_ready(self.now_ms());
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.ready(&self.job.roster());
+        }
         for index in 0..self.ranks.len() {
             self.tell_rank(Rank::from_index(index), &roster);
         }

@@ -20,6 +20,7 @@ use super::job::{Job, Phase};
 use super::parting::{Ended, Held};
 use super::rounds::Rounds;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
+use crate::rendezvous::arbiter::{Act, Arbiter};
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
@@ -95,6 +96,7 @@ pub(super) struct Engine {
     pub(super) leaving: Vec<Rank>,
     pub(super) held: Vec<Held>,
     pub(super) owner_knows_exits: bool,
+    pub(super) arbiter: Option<Box<dyn Arbiter>>,
     arrival: Deadline,
     next_token: u64,
     next_progress: Instant,
@@ -124,6 +126,7 @@ impl Engine {
             leaving: Vec::new(),
             held: Vec::new(),
             owner_knows_exits: options.owner_knows_exits,
+            arbiter: options.arbiter.map(|make| make()),
             arrival: Deadline::after(options.deadline),
             next_token: FIRST_CONN,
             next_progress: Clock::now() + PROGRESS_EVERY,
@@ -176,6 +179,10 @@ impl Engine {
             || self.accept_after.is_some()
             || self.stop_by.is_some()
             || self.finish_by.is_some()
+            || self
+                .arbiter
+                .as_ref()
+                .is_some_and(|arbiter| arbiter.is_busy())
             || self.conns.values().any(|conn| conn.until.is_some());
         if is_hurried {
             return TICK;
@@ -422,6 +429,7 @@ impl Engine {
             self.stop_by = Some(now + DRAIN_MAX);
         }
         self.tell_held(now);
+        self.arbitrate(|arbiter, now_ms| arbiter.tick(now_ms));
         if self.rounds.is_any_open() {
             let failures = self.rounds.expire(self.now_ms());
             self.tell_failures(failures);
@@ -432,6 +440,23 @@ impl Engine {
             } else if self.next_progress <= now {
                 self.next_progress = now + PROGRESS_EVERY;
                 self.tell_all(&self.job.progress(), None);
+            }
+        }
+    }
+
+    /// Lets the arbiter act.
+    pub(super) fn arbitrate(&mut self, work: impl FnOnce(&mut dyn Arbiter, u64) -> Vec<Act>) {
+        let now_ms = self.now_ms();
+        let Some(arbiter) = &mut self.arbiter else {
+            return;
+        };
+        for act in work(&mut **arbiter, now_ms) {
+            match act {
+                Act::Report(bytes) => self.emit(CoordinatorEvent::Watch { bytes }),
+                Act::Tell(rank, bytes) => {
+                    self.tell_rank(rank, &Body::new(&ToSession::Watch { bytes }));
+                }
+                Act::TellAll(bytes) => self.tell_all(&ToSession::Watch { bytes }, None),
             }
         }
     }

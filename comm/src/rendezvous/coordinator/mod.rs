@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{self, Receiver, Sender};
 
+use super::arbiter::Arbiter;
 use super::card::{DownReason, within};
 use super::error::RendezvousError;
 use super::limits::{CONTROL_WORLD_SIZE_MAX, JOB_ID_BYTES_MAX, MESSAGE_BYTES_MAX};
@@ -54,6 +55,8 @@ pub struct CoordinatorOptions {
     /// The coordinator then waits up to [`OWNER_WAIT`](super::limits::OWNER_WAIT) for the reason
     /// before it tells the others.
     pub owner_knows_exits: bool,
+    /// Makes the arbiter, where one is wanted: `muster_comm::watch::arbiter::arbiter`.
+    pub arbiter: Option<fn() -> Box<dyn Arbiter>>,
 }
 
 impl CoordinatorOptions {
@@ -71,6 +74,7 @@ impl CoordinatorOptions {
             deadline: DEADLINE,
             build: build_id(),
             owner_knows_exits: false,
+            arbiter: None,
         }
     }
 }
@@ -122,6 +126,11 @@ pub enum CoordinatorEvent {
         /// Which.
         rank: Rank,
         /// What it said.
+        bytes: Vec<u8>,
+    },
+    /// The arbiter has something to say to the owner.
+    Watch {
+        /// What.
         bytes: Vec<u8>,
     },
 }

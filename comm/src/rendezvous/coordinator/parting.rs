@@ -98,6 +98,9 @@ impl Engine {
             }
             Phase::Ready { .. } => {
                 if self.job.set_gone(rank) {
+                    if let Some(arbiter) = &mut self.arbiter {
+                        arbiter.down(rank, &reason);
+                    }
                     self.tell_all(&ToSession::Down { rank, reason }, Some(rank));
                     self.end_rounds(&error);
                 }

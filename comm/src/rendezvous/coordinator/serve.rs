@@ -68,9 +68,13 @@ impl Engine {
             ToCoordinator::Report { bytes } if bytes.len() <= MESSAGE_BYTES_MAX => {
                 self.report(rank, bytes);
             }
+            ToCoordinator::Watch { bytes } if bytes.len() <= MESSAGE_BYTES_MAX => {
+                self.arbitrate(|arbiter, now_ms| arbiter.heard(rank, &bytes, now_ms));
+            }
             ToCoordinator::Abort { .. }
             | ToCoordinator::Part { .. }
-            | ToCoordinator::Report { .. } => self.malformed(token, "an overlong message"),
+            | ToCoordinator::Report { .. }
+            | ToCoordinator::Watch { .. } => self.malformed(token, "an overlong message"),
         }
     }
 
@@ -91,6 +95,9 @@ impl Engine {
         self.drain(token);
         if self.job.set_gone(rank) {
             self.leaving.push(rank);
+            if let Some(arbiter) = &mut self.arbiter {
+                arbiter.left(rank);
+            }
             self.end_rounds(&super::admit::left(rank));
             self.emit(CoordinatorEvent::Left { rank });
         }

@@ -113,7 +113,8 @@ impl Wait<'_> {
                 | ToSession::Down { .. }
                 | ToSession::Left { .. }
                 | ToSession::Round { .. }
-                | ToSession::RoundFailed { .. } => {
+                | ToSession::RoundFailed { .. }
+                | ToSession::Watch { .. } => {
                     return Err(self.broken("news of a world that is not complete"));
                 }
             }

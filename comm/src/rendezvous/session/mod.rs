@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::card::{Card, DownReason, Hello, millis, within};
@@ -72,6 +72,10 @@ pub enum SessionEvent {
 /// Called for every event, on the session's own thread: it should note it and return.
 pub type EventHandler = Box<dyn Fn(SessionEvent) + Send>;
 
+/// Takes what the arbiter says and gives the answer, if there is one. Called on the session's own
+/// thread.
+pub type Watcher = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+
 /// A rank's connection to the coordinator of its job. May be used from several threads.
 pub struct Session {
     shared: Arc<Shared>,
@@ -89,6 +93,8 @@ struct Shared {
     changed: Condvar,
     /// Set before this side closes: the end of the stream is then no news.
     is_closing: AtomicBool,
+    /// Who answers the arbiter.
+    watcher: OnceLock<Watcher>,
     /// For ending the reader's read from another thread.
     stream: Arc<TcpStream>,
 }
@@ -249,6 +255,21 @@ impl Session {
     pub fn report(&self, bytes: Vec<u8>) -> Result<(), RendezvousError> {
         within("report", bytes.len(), MESSAGE_BYTES_MAX)?;
         self.send(&ToCoordinator::Report { bytes })
+    }
+
+    /// Sets who answers the coordinator's arbiter; the first one stays.
+    pub fn set_watcher(&self, watcher: Watcher) {
+        // The first one stays.
+        let _ = self.shared.watcher.set(watcher);
+    }
+
+    /// Says something to the coordinator's arbiter.
+    ///
+    /// # Errors
+    /// As [`Self::report`].
+    pub fn watch(&self, bytes: Vec<u8>) -> Result<(), RendezvousError> {
+        within("word to the arbiter", bytes.len(), MESSAGE_BYTES_MAX)?;
+        self.send(&ToCoordinator::Watch { bytes })
     }
 
     /// Asks every other rank to stop, with these bytes as the reason.

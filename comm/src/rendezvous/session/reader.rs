@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::join::{SCRATCH_BYTES, World};
@@ -12,7 +12,7 @@ use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::COORDINATOR_FRAME_BYTES_MAX;
 use crate::rendezvous::secret::Seal;
-use crate::rendezvous::wire::{Inbox, Part, ToSession, decode};
+use crate::rendezvous::wire::{Body, Inbox, Part, ToCoordinator, ToSession, decode};
 use crate::sync::{AtomicBool, Deadline};
 
 thread_local! {
@@ -46,6 +46,7 @@ pub(super) fn start(
         state: Mutex::new(State::default()),
         changed: Condvar::new(),
         is_closing: AtomicBool::new(false),
+        watcher: OnceLock::new(),
         stream: Arc::clone(&stream),
     });
     let reader = Reader {
@@ -156,8 +157,23 @@ impl Reader {
                 self.finish(&round, Ok(parts));
             }
             ToSession::RoundFailed { round, error } => self.finish(&round, Err(error)),
+            ToSession::Watch { bytes } => self.answer(&bytes),
         }
         Ok(())
+    }
+
+    /// Hands the arbiter's words to the watcher, and its answer back.
+    fn answer(&self, bytes: &[u8]) {
+        let Some(watcher) = self.shared.watcher.get() else {
+            return;
+        };
+        let Some(bytes) = watcher(bytes) else {
+            return;
+        };
+        let body = Body::new(&ToCoordinator::Watch { bytes });
+        let sender = self.shared.sender.lock();
+        // Where it cannot be sent the coordinator is gone, which the next read shows.
+        let _ = sender.unwrap_or_else(PoisonError::into_inner).send(&body);
     }
 
     fn finish(&self, round: &str, outcome: Outcome) {

@@ -1,0 +1,169 @@
+//! Verdicts about failures that a rank meets by itself: calls that differ, links that break, limits,
+//! data that cannot be understood. Pure.
+
+use super::judge::{Fate, Scene, last_act, who};
+use super::report::GroupState;
+use super::verdict::{CallId, Class, Confidence, Verdict};
+use crate::error::ErrorKind;
+use crate::rendezvous::DownReason;
+use crate::types::Rank;
+
+/// How a rank went, in words that follow "rank 3".
+pub(super) fn how(reason: &DownReason) -> String {
+    match reason {
+        DownReason::Exited { code: 0 } => "exited with code 0 before its work was done".to_owned(),
+        // Panics say themselves that they are one.
+        DownReason::Panicked { text } if text.starts_with("panicked") => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What to do about it.
+pub(super) fn hint(reason: &DownReason) -> &'static str {
+    match reason {
+        DownReason::Exited { code: 0 } => {
+            "look why that rank's program returned before the others'"
+        }
+        DownReason::Killed { signal: 9 } => {
+            "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager"
+        }
+        DownReason::Killed { signal: 7 } => {
+            "SIGBUS: see whether a mapped file was cut short, or /dev/shm is full"
+        }
+        DownReason::Unreachable { .. } | DownReason::NotReading { .. } => {
+            "see whether that host lives and can be reached"
+        }
+        _ => "read that rank's output",
+    }
+}
+
+/// The verdict on an error that `rank` met in a call.
+pub(super) fn verdict(
+    scene: &Scene,
+    rank: u32,
+    call: CallId,
+    kind: &ErrorKind,
+    usable: bool,
+) -> Verdict {
+    if let ErrorKind::Transport { peer, .. } = kind
+        && let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone())
+    {
+        return gone(scene, *peer, &fate, call);
+    }
+    let (class, blamed) = class_of(rank, kind);
+    let group = scene
+        .member(rank)
+        .and_then(|member| member.report.as_ref()?.group(call.key));
+    Verdict {
+        class,
+        who: who(scene, &blamed),
+        what: what(group, call),
+        place: kind.to_string(),
+        evidence: vec![match kind {
+            ErrorKind::Mismatch { .. } => {
+                "the ranks compared their calls before any data".to_owned()
+            }
+            _ => format!("rank {rank} met it in this call"),
+        }],
+        next: next(kind).to_owned(),
+        ..draft(blamed, call, kind.clone(), usable)
+    }
+}
+
+fn gone(scene: &Scene, peer: Rank, fate: &Fate, call: CallId) -> Verdict {
+    let blamed = vec![peer.0];
+    let kind = ErrorKind::PeerClosed {
+        peer,
+        how: fate.how.clone(),
+        orderly: fate.orderly,
+    };
+    Verdict {
+        class: if fate.orderly {
+            Class::NotJoined
+        } else {
+            Class::PeerDead
+        },
+        who: who(scene, &blamed),
+        place: format!("{}{}", fate.how, last_act(scene, peer.0)),
+        evidence: vec!["its end of the link closed, and its process ended".to_owned()],
+        next: fate.hint.clone(),
+        ..draft(blamed, call, kind, false)
+    }
+}
+
+fn draft(blamed: Vec<u32>, call: CallId, kind: ErrorKind, usable: bool) -> Verdict {
+    Verdict {
+        class: Class::Internal,
+        blamed,
+        who: String::new(),
+        what: what(None, call),
+        place: String::new(),
+        since_unix_ms: crate::sync::Clock::wall_ms(),
+        elapsed_ms: 0,
+        confidence: Confidence::Certain,
+        evidence: Vec::new(),
+        others: "see each rank".to_owned(),
+        next: String::new(),
+        cascades: Vec::new(),
+        ends: if usable { Vec::new() } else { vec![call] },
+        about: usable.then_some(call),
+        kind,
+    }
+}
+
+fn what(group: Option<&GroupState>, call: CallId) -> String {
+    let Some(group) = group else {
+        return format!("call #{}", call.seq);
+    };
+    match &group.call {
+        Some(under_way) => format!(
+            "{} #{} on {}{}",
+            under_way.call.name(),
+            call.seq,
+            group.name,
+            under_way.call.details()
+        ),
+        None => format!("call #{} on {}", call.seq, group.name),
+    }
+}
+
+fn class_of(rank: u32, kind: &ErrorKind) -> (Class, Vec<u32>) {
+    let pair = |peer: Rank| {
+        let mut pair = vec![rank, peer.0];
+        pair.sort_unstable();
+        pair
+    };
+    match kind {
+        // `rank` stands for the usual call there, `peer` for the odd one.
+        ErrorKind::Mismatch { peer, .. } => (Class::Mismatch, vec![peer.0]),
+        ErrorKind::Transport { peer, .. } => (Class::Link, pair(*peer)),
+        ErrorKind::Malformed { peer, .. } => (Class::Data, vec![peer.0]),
+        ErrorKind::Resource { .. } => (Class::Resource, vec![rank]),
+        ErrorKind::PeerClosed { peer, orderly, .. } => {
+            let class = if *orderly {
+                Class::NotJoined
+            } else {
+                Class::PeerDead
+            };
+            (class, vec![peer.0])
+        }
+        ErrorKind::Stalled { waiting_for, .. } => (
+            Class::NotJoined,
+            waiting_for.iter().map(|rank| rank.0).collect(),
+        ),
+        ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
+        ErrorKind::InvalidArgument { .. }
+        | ErrorKind::Orphaned { .. }
+        | ErrorKind::Unsupported { .. } => (Class::Internal, vec![rank]),
+    }
+}
+
+fn next(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Mismatch { .. } => "compare the two call sites",
+        ErrorKind::Transport { .. } => "check the path between the two hosts",
+        ErrorKind::Malformed { .. } => "make sure that all ranks run the same program",
+        ErrorKind::Resource { .. } => "raise the limit, or ask for less",
+        _ => "read that rank's output",
+    }
+}

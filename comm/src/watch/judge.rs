@@ -1,0 +1,207 @@
+//! From what all ranks say of themselves to one verdict. Pure: a scene in, a verdict out.
+//!
+//! - JUDGE-1: a rank that merely waits is never to blame: blame goes along the edges "waits for" to
+//!   ranks that do not wait, or to the members of a closed cycle.
+//! - JUDGE-2: a cycle is one only where each of its waits was there in two scenes, one after the
+//!   other, unchanged, and each member has not entered the call that the one before it waits in. So
+//!   reports that were taken at different moments never make up a cycle.
+//! - JUDGE-3: a rank is frozen only where it did not answer for [`FROZEN_AFTER_MS`] while somebody who
+//!   does answer waits for it, and its process was seen not to run.
+
+mod graph;
+mod tell;
+
+use self::graph::{Graph, Leaf, Why};
+pub(super) use self::tell::{last_act, who};
+use super::process::ProcessFacts;
+use super::report::Report;
+use super::verdict::{CallId, Confidence, Verdict};
+
+/// Silence of a rank after which its process decides whether it is frozen.
+pub(super) const FROZEN_AFTER_MS: u64 = 1000;
+/// Silence that counts as frozen where nobody can look at the process.
+const LOST_AFTER_MS: u64 = 3000;
+
+/// All ranks at about one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// By world rank.
+    pub members: Vec<Member>,
+}
+
+/// What is known of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// Its host, for messages.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+    /// What it said last of itself, or what stands on its board.
+    pub report: Option<Report>,
+    /// What it said before that.
+    pub before: Option<Report>,
+    /// How it went, if it has.
+    pub fate: Option<Fate>,
+    /// How long it has not answered, in milliseconds; 0 for a rank that does.
+    pub silent_ms: u64,
+    /// Its process, where somebody has looked.
+    pub process: Option<ProcessFacts>,
+}
+
+/// How a rank went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// In words that follow "rank 3": `was killed by signal 9`.
+    pub how: String,
+    /// Whether it said goodbye.
+    pub orderly: bool,
+    /// Its place in the order in which ranks went.
+    pub order: u64,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Why a verdict is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Somebody has waited for a while.
+    Waiting,
+    /// A call of this rank has ended without what it waited for, because its time was up or a rank is
+    /// gone: there must be an answer.
+    Overdue {
+        /// The rank.
+        rank: u32,
+        /// The call.
+        call: CallId,
+    },
+}
+
+/// What a scene means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Nothing to tell so far.
+    Nothing,
+    /// Something that looks like a cycle and must be seen once more.
+    Again,
+    /// A verdict.
+    Verdict(Box<Verdict>),
+}
+
+/// Judges a scene.
+#[must_use]
+pub fn judge(scene: &Scene, question: Question) -> Finding {
+    let graph = Graph::of(scene);
+    let all: Vec<usize> = (0..graph.waiters.len()).collect();
+    let leaves = graph.leaves(&all);
+    // Who waits for a rank that went says so itself, once it has taken in what that rank did before.
+    let is_overdue = matches!(question, Question::Overdue { .. });
+    let first = leaves
+        .iter()
+        .filter(|leaf| is_overdue && matches!(leaf.why, Why::Down))
+        .min_by_key(|leaf| scene.order_of(leaf.rank));
+    if let Some(first) = first {
+        return found(tell::dead(scene, &graph, first.rank));
+    }
+    let frozen: Vec<&Leaf<'_>> = leaves
+        .iter()
+        .filter(|leaf| matches!(leaf.why, Why::Frozen { .. }))
+        .collect();
+    if !frozen.is_empty() {
+        return found(tell::frozen(scene, &graph, &frozen));
+    }
+    let mut again = false;
+    for cycle in graph.cycles() {
+        if graph.is_confirmed(&cycle) {
+            return found(tell::cycle(scene, &graph, &cycle));
+        }
+        again = true;
+    }
+    let left: Vec<u32> = ranks_where(&leaves, |why| matches!(why, Why::Left));
+    if is_overdue && !left.is_empty() {
+        return found(tell::left(scene, &graph, &left));
+    }
+    if let Question::Overdue { rank, call } = question {
+        return overdue(scene, &graph, rank, call);
+    }
+    if again {
+        Finding::Again
+    } else {
+        Finding::Nothing
+    }
+}
+
+fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding {
+    let Some(start) = graph.position(rank, call) else {
+        return found(tell::inconclusive(scene, graph, rank, call));
+    };
+    let leaves = graph.leaves(&graph.reachable(start));
+    let other = leaves.iter().find_map(|leaf| match leaf.why {
+        Why::OtherGroup { group } => Some((leaf.rank, group)),
+        _ => None,
+    });
+    if let Some((odd, group)) = other {
+        return found(tell::other_members(scene, graph, start, odd, group));
+    }
+    let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));
+    if !absent.is_empty() {
+        return found(tell::not_joined(scene, graph, &leaves, &absent));
+    }
+    let silent = ranks_where(&leaves, |why| matches!(why, Why::Silent));
+    if !silent.is_empty() {
+        return found(tell::silent(scene, graph, &silent));
+    }
+    found(tell::broken_link(scene, graph, start))
+}
+
+fn ranks_where(leaves: &[Leaf<'_>], is_so: impl Fn(&Why<'_>) -> bool) -> Vec<u32> {
+    let mut ranks: Vec<u32> = leaves
+        .iter()
+        .filter(|leaf| is_so(&leaf.why))
+        .map(|leaf| leaf.rank)
+        .collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+fn found(verdict: Verdict) -> Finding {
+    Finding::Verdict(Box::new(verdict))
+}
+
+impl Scene {
+    fn order_of(&self, rank: u32) -> u64 {
+        self.member(rank)
+            .and_then(|member| member.fate.as_ref())
+            .map_or(u64::MAX, |fate| fate.order)
+    }
+
+    /// A rank, if it is one of the world.
+    #[must_use]
+    pub fn member(&self, rank: u32) -> Option<&Member> {
+        self.members.get(usize::try_from(rank).ok()?)
+    }
+}
+
+impl Member {
+    /// What it says of itself, where that is fresh.
+    fn fresh(&self) -> Option<&Report> {
+        self.report
+            .as_ref()
+            .filter(|_| self.silent_ms == 0 && self.fate.is_none())
+    }
+
+    /// Why it counts as frozen, and how sure that is.
+    fn frozen(&self) -> Option<(String, Confidence)> {
+        if self.silent_ms < FROZEN_AFTER_MS || self.fate.is_some() {
+            return None;
+        }
+        match &self.process {
+            Some(process) => process.frozen().map(|why| (why, Confidence::Certain)),
+            None if self.silent_ms >= LOST_AFTER_MS => Some((
+                "no answer, and nobody can look at its process".to_owned(),
+                Confidence::Likely,
+            )),
+            None => None,
+        }
+    }
+}

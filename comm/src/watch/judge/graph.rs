@@ -1,0 +1,313 @@
+//! Who waits for whom.
+//!
+//! A node is a call that waits on some rank. From it edges lead to the calls in which the ranks that
+//! it waits for are held up themselves; where such a rank waits for nobody, the edge ends in a *leaf*.
+
+use std::collections::BTreeSet;
+
+use super::{Member, Scene};
+use crate::types::Collective;
+use crate::watch::report::{GroupState, InFlight, Report, Wait};
+use crate::watch::verdict::{CallId, Confidence};
+
+/// A call that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter<'a> {
+    pub(super) rank: u32,
+    pub(super) group: &'a GroupState,
+    pub(super) call: &'a InFlight,
+    pub(super) wait: &'a Wait,
+}
+
+impl Waiter<'_> {
+    pub(super) fn id(&self) -> CallId {
+        CallId {
+            key: self.group.key,
+            seq: self.call.seq,
+        }
+    }
+}
+
+/// Where a chain of waits ends.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf<'a> {
+    pub(super) rank: u32,
+    pub(super) why: Why<'a>,
+    /// The waiter that the rank is missed by.
+    pub(super) missed_by: usize,
+}
+
+/// What a rank does that others wait for and that waits for nobody.
+#[derive(Clone, Debug)]
+pub(super) enum Why<'a> {
+    /// It went without a goodbye.
+    Down,
+    /// Its process does not run.
+    Frozen { how: String, confidence: Confidence },
+    /// It said goodbye.
+    Left,
+    /// It has not made the group.
+    NotMade,
+    /// It has made a group of this name with other members.
+    OtherGroup { group: &'a GroupState },
+    /// It runs code of its own.
+    Running,
+    /// It does not answer.
+    Silent,
+}
+
+/// An edge from one waiter to another.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    to: usize,
+    /// The rank is held up in another call than the one it is waited for in. Edges within one call
+    /// say no more than that the call is under way.
+    elsewhere: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Graph<'a> {
+    scene: &'a Scene,
+    pub(super) waiters: Vec<Waiter<'a>>,
+    edges: Vec<Vec<Edge>>,
+    leaves: Vec<Leaf<'a>>,
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn of(scene: &'a Scene) -> Self {
+        let mut waiters = Vec::new();
+        for (rank, member) in (0..).zip(&scene.members) {
+            for group in member.fresh().iter().flat_map(|report| &report.groups) {
+                if let Some(call) = &group.call
+                    && let Some(wait) = &call.wait
+                {
+                    waiters.push(Waiter {
+                        rank,
+                        group,
+                        call,
+                        wait,
+                    });
+                }
+            }
+        }
+        let mut graph = Self {
+            scene,
+            edges: vec![Vec::new(); waiters.len()],
+            waiters,
+            leaves: Vec::new(),
+        };
+        for from in 0..graph.waiters.len() {
+            let missing = &graph.waiters[from].wait.missing;
+            for rank in missing {
+                graph.follow(from, *rank);
+            }
+        }
+        graph
+    }
+
+    /// What holds up `rank`, which the waiter `from` waits for.
+    fn follow(&mut self, from: usize, rank: u32) {
+        let Some(member) = self.scene.member(rank) else {
+            return;
+        };
+        let waiter = self.waiters[from];
+        let report = match state_of(member) {
+            Ok(report) => report,
+            Err(why) => return self.leaf(from, rank, why),
+        };
+        let same = report.group(waiter.group.key);
+        if let Some(group) = same.filter(|group| is_in_the_call(&waiter, group)) {
+            // It is there: what it waits for in this call is what matters. Where it waits for nothing it
+            // is at work; where it is past the call, what it sent is on its way.
+            let call = group.call.as_ref();
+            if call.is_some_and(|call| call.seq == waiter.call.seq) {
+                self.link(from, rank, waiter.group.key, false);
+            }
+            return;
+        }
+        let Some(group) = held_up_in(report, same) else {
+            let namesake = |group: &&GroupState| group.name == waiter.group.name;
+            let why = match (same, report.groups.iter().find(namesake)) {
+                (Some(_), _) => Why::Running,
+                (None, Some(group)) => Why::OtherGroup { group },
+                (None, None) => Why::NotMade,
+            };
+            return self.leaf(from, rank, why);
+        };
+        if group.call.as_ref().is_some_and(|call| call.wait.is_some()) {
+            let key = group.key;
+            self.link(from, rank, key, true);
+        }
+        // Else it makes another call that goes on: it will come.
+    }
+
+    fn leaf(&mut self, from: usize, rank: u32, why: Why<'a>) {
+        self.leaves.push(Leaf {
+            rank,
+            why,
+            missed_by: from,
+        });
+    }
+
+    fn link(&mut self, from: usize, rank: u32, key: u64, elsewhere: bool) {
+        let to = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.rank == rank && waiter.group.key == key);
+        if let Some(to) = to {
+            self.edges[from].push(Edge { to, elsewhere });
+        }
+    }
+
+    /// The waiter that is this call of this rank.
+    pub(super) fn position(&self, rank: u32, call: CallId) -> Option<usize> {
+        self.waiters
+            .iter()
+            .position(|waiter| waiter.rank == rank && waiter.id() == call)
+    }
+
+    /// All waiters that this one waits for, itself included.
+    pub(super) fn reachable(&self, start: usize) -> Vec<usize> {
+        let mut seen = BTreeSet::from([start]);
+        let mut open = vec![start];
+        while let Some(from) = open.pop() {
+            for edge in &self.edges[from] {
+                if seen.insert(edge.to) {
+                    open.push(edge.to);
+                }
+            }
+        }
+        seen.into_iter().collect()
+    }
+
+    /// Where the chains from these waiters end.
+    pub(super) fn leaves(&self, from: &[usize]) -> Vec<Leaf<'a>> {
+        self.leaves
+            .iter()
+            .filter(|leaf| from.contains(&leaf.missed_by))
+            .cloned()
+            .collect()
+    }
+
+    /// All waiters whose chains come to one of `targets`, or end in a leaf for which `is_it` holds.
+    pub(super) fn held_up_by(
+        &self,
+        targets: &[usize],
+        is_it: impl Fn(&Leaf<'_>) -> bool,
+    ) -> Vec<usize> {
+        let hits: BTreeSet<usize> = self
+            .leaves
+            .iter()
+            .filter(|leaf| is_it(leaf))
+            .map(|leaf| leaf.missed_by)
+            .chain(targets.iter().copied())
+            .collect();
+        (0..self.waiters.len())
+            .filter(|start| self.reachable(*start).iter().any(|one| hits.contains(one)))
+            .collect()
+    }
+
+    /// Sets of waiters that wait for each other in a circle which no single call explains.
+    pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
+        let reach: Vec<Vec<usize>> = (0..self.waiters.len())
+            .map(|at| self.reachable(at))
+            .collect();
+        let mut cycles: Vec<Vec<usize>> = Vec::new();
+        for (from, edges) in self.edges.iter().enumerate() {
+            for edge in edges.iter().filter(|edge| edge.elsewhere) {
+                if !reach[edge.to].contains(&from) {
+                    continue;
+                }
+                // All that lie on a circle with this edge.
+                let cycle: Vec<usize> = reach[edge.to]
+                    .iter()
+                    .copied()
+                    .filter(|one| reach[*one].contains(&from))
+                    .collect();
+                if !cycles.contains(&cycle) {
+                    cycles.push(cycle);
+                }
+            }
+        }
+        cycles
+    }
+
+    /// Whether each wait of a cycle was seen before, unchanged (JUDGE-2).
+    pub(super) fn is_confirmed(&self, cycle: &[usize]) -> bool {
+        cycle.iter().all(|at| {
+            let waiter = &self.waiters[*at];
+            let before = self
+                .scene
+                .member(waiter.rank)
+                .and_then(|member| member.before.as_ref()?.group(waiter.group.key));
+            before.is_some_and(|before| {
+                let checks = |group: &GroupState| {
+                    group
+                        .call
+                        .as_ref()
+                        .and_then(|call| call.wait.as_ref())
+                        .map_or(0, |wait| wait.checks)
+                };
+                // A message may be on its way: the waiting thread must have looked since.
+                let has_looked =
+                    !waiter.call.call.is_point_to_point() || checks(waiter.group) > checks(before);
+                before.version == waiter.group.version && checks(before) > 0 && has_looked
+            })
+        })
+    }
+}
+
+/// The fresh report of a rank, or why there is none.
+fn state_of(member: &Member) -> Result<&Report, Why<'static>> {
+    if let Some(fate) = &member.fate {
+        return Err(if fate.orderly { Why::Left } else { Why::Down });
+    }
+    if let Some(report) = member.fresh() {
+        return Ok(report);
+    }
+    Err(match member.frozen() {
+        Some((how, confidence)) => Why::Frozen { how, confidence },
+        None => Why::Silent,
+    })
+}
+
+/// Whether a rank with this line of the group has come to the call that the waiter is in.
+fn is_in_the_call(waiter: &Waiter<'_>, theirs: &GroupState) -> bool {
+    if !waiter.call.call.is_point_to_point() {
+        return theirs.entered >= waiter.call.seq;
+    }
+    let Some(call) = &theirs.call else {
+        return false;
+    };
+    // Two blocking calls of the same direction that are for each other never meet; those of opposite
+    // directions do, and of batches it cannot be told from here.
+    let one_way = |call: &InFlight| {
+        matches!(
+            call.call.collective(),
+            Some(Collective::Send | Collective::Recv)
+        )
+    };
+    let is_for_us = call
+        .wait
+        .as_ref()
+        .is_none_or(|wait| wait.missing.contains(&waiter.rank));
+    call.call.is_point_to_point()
+        && is_for_us
+        && !(one_way(call)
+            && one_way(waiter.call)
+            && call.call.collective() == waiter.call.call.collective())
+}
+
+/// The group in whose call the thread is that would have to come, if it is in one.
+fn held_up_in<'a>(report: &'a Report, wanted: Option<&GroupState>) -> Option<&'a GroupState> {
+    // Which thread that is: the one that used the group last, or the only one there is.
+    let thread = match wanted {
+        Some(group) => group.thread,
+        None if report.threads == 1 => 1,
+        None => return None,
+    };
+    report
+        .groups
+        .iter()
+        .find(|group| group.call.is_some() && group.thread == thread)
+}

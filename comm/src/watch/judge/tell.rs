@@ -1,0 +1,532 @@
+//! Verdicts in words: one function a class, all from the same scene.
+
+use super::graph::{Graph, Leaf, Waiter, Why};
+use super::{Fate, Scene};
+use crate::error::{ErrorKind, Field};
+use crate::types::Rank;
+use crate::watch::report::{CallOutcome, GroupState, Report};
+use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
+
+/// Groups of a culprit that are named.
+const GROUPS_MAX: usize = 4;
+/// Culprits that are described one by one.
+const DESCRIBED_MAX: usize = 8;
+
+/// A rank that went without a goodbye.
+pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32) -> Verdict {
+    let held = graph.held_up_by(&[], |leaf| {
+        leaf.rank == rank && matches!(leaf.why, Why::Down)
+    });
+    let fate = fate(scene, rank);
+    let kind = ErrorKind::PeerClosed {
+        peer: Rank(rank),
+        how: fate.how.clone(),
+        orderly: false,
+    };
+    let mut verdict = draft(scene, graph, Class::PeerDead, &[rank], &held, kind);
+    verdict.place = format!("{}{}", fate.how, last_act(scene, rank));
+    verdict.evidence.push("its process ended".to_owned());
+    for (other, member) in (0_u32..).zip(&scene.members) {
+        if let Some(fate) = member
+            .fate
+            .as_ref()
+            .filter(|fate| !fate.orderly && other != rank)
+        {
+            verdict
+                .cascades
+                .push(format!("rank {other} {} after it", fate.how));
+        }
+    }
+    verdict.next = fate.hint;
+    verdict
+}
+
+/// Ranks whose processes do not run.
+pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> Verdict {
+    let mut blamed: Vec<u32> = leaves.iter().map(|leaf| leaf.rank).collect();
+    blamed.sort_unstable();
+    blamed.dedup();
+    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Frozen { .. }));
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::PeerFrozen,
+        &blamed,
+        &held,
+        stalled(&blamed),
+    );
+    let mut places = Vec::new();
+    for rank in &blamed {
+        let found = leaves.iter().find(|leaf| leaf.rank == *rank);
+        if let Some(Why::Frozen { how, confidence }) = found.map(|leaf| &leaf.why) {
+            places.push(format!("{how}{}", last_act(scene, *rank)));
+            if *confidence == Confidence::Likely {
+                verdict.confidence = Confidence::Likely;
+            }
+        }
+        let silent_ms = scene.member(*rank).map_or(0, |member| member.silent_ms);
+        verdict.evidence.push(format!(
+            "rank {rank} has not answered for {}",
+            seconds(silent_ms)
+        ));
+    }
+    verdict.place = places.join("; ");
+    "continue the process with `kill -CONT`, or see what it waits for in the kernel"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Ranks that said goodbye before a call that others wait for them in.
+pub(super) fn left(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict {
+    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Left));
+    let kind = ErrorKind::PeerClosed {
+        peer: Rank(blamed[0]),
+        how: "left the world".to_owned(),
+        orderly: true,
+    };
+    let mut verdict = draft(scene, graph, Class::NotJoined, blamed, &held, kind);
+    verdict.place = format!("left the world{}", last_act(scene, blamed[0]));
+    verdict.evidence.push("said goodbye".to_owned());
+    "make the same number of calls on every rank before the world is left"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Waits that close a circle.
+pub(super) fn cycle(scene: &Scene, graph: &Graph<'_>, cycle: &[usize]) -> Verdict {
+    let mut blamed: Vec<u32> = cycle.iter().map(|at| graph.waiters[*at].rank).collect();
+    blamed.sort_unstable();
+    blamed.dedup();
+    let held = graph.held_up_by(cycle, |_| false);
+    if let Some((one, other)) = namesakes(graph, cycle) {
+        return layout(
+            scene,
+            graph,
+            &held,
+            (one.rank, one.group),
+            (other.rank, other.group),
+        );
+    }
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::Deadlock,
+        &blamed,
+        &held,
+        stalled(&blamed),
+    );
+    verdict.place = format!("cycle: {}", sides(graph, cycle).join("; "));
+    verdict
+        .evidence
+        .push("each of these waits was seen twice, unchanged".to_owned());
+    "make these calls in the same order on every rank".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// The calls of a cycle, a part each: `ranks 0,1 in all_reduce #3 on g1 (x.rs:8) wait for rank 2`.
+fn sides(graph: &Graph<'_>, cycle: &[usize]) -> Vec<String> {
+    let mut sides: Vec<(String, Vec<u32>, Vec<u32>)> = Vec::new();
+    for at in cycle {
+        let waiter = &graph.waiters[*at];
+        let call = format!("{} ({})", call_of(waiter), waiter.call.site);
+        match sides.iter_mut().find(|(known, _, _)| *known == call) {
+            Some((_, who, whom)) => {
+                who.push(waiter.rank);
+                whom.extend(&waiter.wait.missing);
+            }
+            None => sides.push((call, vec![waiter.rank], waiter.wait.missing.clone())),
+        }
+    }
+    sides
+        .into_iter()
+        .map(|(call, who, whom)| {
+            let verb = if who.len() == 1 { "waits" } else { "wait" };
+            let own = |rank: &&u32| !who.contains(rank);
+            let whom: Vec<u32> = whom.iter().filter(own).copied().collect();
+            format!("{} {verb} for {} in {call}", ranks(&who), ranks(&whom))
+        })
+        .collect()
+}
+
+/// Two sides of a cycle whose groups have one name and are not the same.
+fn namesakes<'g>(
+    graph: &'g Graph<'_>,
+    cycle: &[usize],
+) -> Option<(&'g Waiter<'g>, &'g Waiter<'g>)> {
+    let waiters: Vec<&Waiter<'_>> = cycle.iter().map(|at| &graph.waiters[*at]).collect();
+    for (at, one) in waiters.iter().enumerate() {
+        let other = waiters[at + 1..]
+            .iter()
+            .find(|other| other.group.name == one.group.name && other.group.key != one.group.key);
+        if let Some(other) = other {
+            return Some((one, other));
+        }
+    }
+    None
+}
+
+/// A rank that is waited for has a group of this name with other members.
+pub(super) fn other_members(
+    scene: &Scene,
+    graph: &Graph<'_>,
+    start: usize,
+    odd: u32,
+    group: &GroupState,
+) -> Verdict {
+    let held = graph.held_up_by(&[start], |leaf| leaf.rank == odd);
+    let mine = (graph.waiters[start].rank, graph.waiters[start].group);
+    layout(scene, graph, &held, mine, (odd, group))
+}
+
+/// Ranks made a group of one name with different members.
+fn layout(
+    scene: &Scene,
+    graph: &Graph<'_>,
+    held: &[usize],
+    mine: (u32, &GroupState),
+    theirs: (u32, &GroupState),
+) -> Verdict {
+    let kind = ErrorKind::Mismatch {
+        field: Field::Membership,
+        rank: Rank(mine.0),
+        mine: format!("{:?}", mine.1.members),
+        peer: Rank(theirs.0),
+        theirs: format!("{:?}", theirs.1.members),
+    };
+    // The side with fewer ranks is the odd one; where both are equal, both are named.
+    let side = |key: u64| -> Vec<u32> {
+        let of_key = graph
+            .waiters
+            .iter()
+            .filter(|waiter| waiter.group.key == key);
+        let mut ranks: Vec<u32> = of_key.map(|waiter| waiter.rank).collect();
+        ranks.sort_unstable();
+        ranks
+    };
+    let (mut ours, mut others) = (side(mine.1.key), side(theirs.1.key));
+    if others.is_empty() {
+        others.push(theirs.0);
+    }
+    let mut shown = [(ours.clone(), mine.1), (others.clone(), theirs.1)];
+    shown.sort_by_key(|(ranks, _)| ranks.first().copied());
+    let place = shown.map(|(who, group)| format!("{:?} on {}", group.members, ranks(&who)));
+    let blamed = match ours.len().cmp(&others.len()) {
+        std::cmp::Ordering::Less => ours,
+        std::cmp::Ordering::Greater => others,
+        std::cmp::Ordering::Equal => {
+            ours.append(&mut others);
+            ours.sort_unstable();
+            ours
+        }
+    };
+    let mut verdict = draft(scene, graph, Class::Mismatch, &blamed, held, kind);
+    let name = &mine.1.name;
+    let what = if mine.1.members == theirs.1.members {
+        format!("group {name} was made more often on one side: ")
+    } else {
+        format!("group layout: {name} = ")
+    };
+    verdict.place = format!("{what}{}", place.join(", "));
+    verdict
+        .evidence
+        .push("both sides wait, each in its own group".to_owned());
+    "make the group from the same list on every rank".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Ranks that run and have not come.
+pub(super) fn not_joined(
+    scene: &Scene,
+    graph: &Graph<'_>,
+    leaves: &[Leaf<'_>],
+    blamed: &[u32],
+) -> Verdict {
+    let held = graph.held_up_by(&[], |leaf| {
+        blamed.contains(&leaf.rank) && matches!(leaf.why, Why::Running | Why::NotMade)
+    });
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::NotJoined,
+        blamed,
+        &held,
+        stalled(blamed),
+    );
+    let mut places = Vec::new();
+    for rank in blamed.iter().take(DESCRIBED_MAX) {
+        let leaf = leaves.iter().find(|leaf| leaf.rank == *rank);
+        let lacks = leaf.filter(|leaf| matches!(leaf.why, Why::NotMade));
+        let lacks = lacks.map_or_else(String::new, |leaf| {
+            format!(
+                ", has not made group {}",
+                graph.waiters[leaf.missed_by].group.name
+            )
+        });
+        let who = if blamed.len() > 1 {
+            format!("rank {rank}: ")
+        } else {
+            String::new()
+        };
+        places.push(format!(
+            "{who}running user code{lacks}{}",
+            last_act(scene, *rank)
+        ));
+        if let Some(process) = scene
+            .member(*rank)
+            .and_then(|member| member.process.as_ref())
+        {
+            verdict
+                .evidence
+                .push(format!("rank {rank}: {}", process.describe()));
+        }
+    }
+    verdict.place = places.join("; ");
+    verdict
+        .evidence
+        .push(format!("{} answered when asked", ranks(blamed)));
+    verdict.next = format!(
+        "see what {} is doing; if it is only slow, give the call more time",
+        ranks(blamed)
+    );
+    verdict
+}
+
+/// Ranks that do not answer though their processes run, as far as is known.
+pub(super) fn silent(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict {
+    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Silent));
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::NotJoined,
+        blamed,
+        &held,
+        stalled(blamed),
+    );
+    verdict.confidence = Confidence::Likely;
+    verdict.place = format!("unknown: it does not answer{}", last_act(scene, blamed[0]));
+    for rank in blamed {
+        if let Some(member) = scene.member(*rank) {
+            let process = member.process.as_ref().map_or_else(
+                || "nobody looked at its process".to_owned(),
+                |process| process.describe(),
+            );
+            verdict.evidence.push(format!(
+                "rank {rank} has not answered for {}, {process}",
+                seconds(member.silent_ms)
+            ));
+        }
+    }
+    "see whether that process gets any processor time".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Everybody is in the call, and nothing moves.
+pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict {
+    let waiter = &graph.waiters[start];
+    let mut blamed = waiter.wait.missing.clone();
+    blamed.push(waiter.rank);
+    blamed.sort_unstable();
+    blamed.dedup();
+    let held = graph.held_up_by(&[start], |_| false);
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::Link,
+        &blamed,
+        &held,
+        stalled(&waiter.wait.missing),
+    );
+    verdict.confidence = Confidence::Likely;
+    verdict.place = format!(
+        "rank {} waits for {}, which entered the call too",
+        waiter.rank,
+        ranks(&waiter.wait.missing)
+    );
+    verdict
+        .evidence
+        .push("all of them live and answer".to_owned());
+    "check the path between these ranks".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// A call whose time is up and that nobody sees any more.
+pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Verdict {
+    let mut verdict = draft(scene, graph, Class::Internal, &[rank], &[], stalled(&[]));
+    verdict.confidence = Confidence::Likely;
+    verdict.what = format!("call #{}", call.seq);
+    verdict.place = "its time is up, and its board does not show it".to_owned();
+    verdict.evidence.push("none".to_owned());
+    verdict.ends.push(call);
+    "read the output of that rank".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// A verdict with the fields that do not depend on its class.
+fn draft(
+    scene: &Scene,
+    graph: &Graph<'_>,
+    class: Class,
+    blamed: &[u32],
+    held: &[usize],
+    kind: ErrorKind,
+) -> Verdict {
+    let waiters: Vec<&Waiter<'_>> = held.iter().map(|at| &graph.waiters[*at]).collect();
+    // The one that is told of: who misses a culprit, and waits longest.
+    let misses =
+        |waiter: &&&Waiter<'_>| waiter.wait.missing.iter().any(|rank| blamed.contains(rank));
+    let main = waiters
+        .iter()
+        .filter(misses)
+        .max_by_key(|waiter| (waiter.call.age_ms, std::cmp::Reverse(waiter.rank)));
+    let elapsed_ms = main.map_or(0, |waiter| waiter.call.age_ms);
+    let wall_ms = main
+        .and_then(|waiter| scene.member(waiter.rank)?.report.as_ref())
+        .map_or(0, |report| report.wall_ms);
+    let mut ends: Vec<CallId> = waiters.iter().map(|waiter| waiter.id()).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let kind = match kind {
+        ErrorKind::Stalled { waiting_for, .. } => ErrorKind::Stalled {
+            waiting_for,
+            waited_ms: elapsed_ms,
+        },
+        other => other,
+    };
+    Verdict {
+        class,
+        blamed: blamed.to_vec(),
+        who: who(scene, blamed),
+        what: main.map_or_else(|| "no call".to_owned(), |waiter| full_call_of(waiter)),
+        place: String::new(),
+        since_unix_ms: wall_ms.saturating_sub(elapsed_ms),
+        elapsed_ms,
+        confidence: Confidence::Certain,
+        evidence: Vec::new(),
+        others: others(&waiters),
+        next: String::new(),
+        cascades: Vec::new(),
+        ends,
+        about: None,
+        kind,
+    }
+}
+
+/// `rank 2 (n1, pid 4711; tp-0 dp-1)`, for each.
+pub(in crate::watch) fn who(scene: &Scene, blamed: &[u32]) -> String {
+    let one = |rank: &u32| {
+        let Some(member) = scene.member(*rank) else {
+            return format!("rank {rank}");
+        };
+        let host = if member.host.is_empty() {
+            "this host"
+        } else {
+            &member.host
+        };
+        let groups = member
+            .report
+            .as_ref()
+            .map_or_else(Vec::new, |report| names(report));
+        let groups = if groups.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", groups.join(" "))
+        };
+        format!("rank {rank} ({host}, pid {}{groups})", member.pid)
+    };
+    if blamed.len() > DESCRIBED_MAX {
+        return ranks(blamed);
+    }
+    blamed.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn names(report: &Report) -> Vec<&str> {
+    let mut names: Vec<&str> = report
+        .groups
+        .iter()
+        .map(|group| group.name.as_str())
+        .collect();
+    names.dedup();
+    if names.len() > GROUPS_MAX {
+        names.truncate(GROUPS_MAX - 1);
+        names.push("...");
+    }
+    names
+}
+
+/// `3 waiting: ranks 0,1,3 in all_reduce #184 on tp0`.
+fn others(waiters: &[&Waiter<'_>]) -> String {
+    if waiters.is_empty() {
+        return "nobody waits".to_owned();
+    }
+    let mut parts: Vec<(String, Vec<u32>)> = Vec::new();
+    for waiter in waiters {
+        let call = call_of(waiter);
+        match parts.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, ranks)) => ranks.push(waiter.rank),
+            None => parts.push((call, vec![waiter.rank])),
+        }
+    }
+    let shown: Vec<String> = parts
+        .iter()
+        .take(DESCRIBED_MAX)
+        .map(|(call, who)| format!("{} in {call}", ranks(who)))
+        .collect();
+    format!("{} waiting: {}", waiters.len(), shown.join(", "))
+}
+
+fn call_of(waiter: &Waiter<'_>) -> String {
+    format!(
+        "{} #{} on {}",
+        waiter.call.call.name(),
+        waiter.call.seq,
+        waiter.group.name
+    )
+}
+
+fn full_call_of(waiter: &Waiter<'_>) -> String {
+    format!("{}{}", call_of(waiter), waiter.call.call.details())
+}
+
+/// `, last finished all_reduce #183 on tp0 at x.rs:88`, as far as the rank's board tells.
+pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
+    let Some(report) = scene.member(rank).and_then(|member| member.report.as_ref()) else {
+        return String::new();
+    };
+    let open = report
+        .calls
+        .iter()
+        .rfind(|call| call.outcome == CallOutcome::Open);
+    let (verb, call) = match (open, report.last_completed()) {
+        (Some(call), _) => ("in", call),
+        (None, Some(call)) => ("last finished", call),
+        (None, None) => return ", no call so far".to_owned(),
+    };
+    let on = if call.group.is_empty() {
+        String::new()
+    } else {
+        format!(" on {}", call.group)
+    };
+    format!(
+        ", {verb} {} #{}{on} at {}",
+        call.call.name(),
+        call.seq,
+        call.site
+    )
+}
+
+fn fate(scene: &Scene, rank: u32) -> Fate {
+    let known = scene.member(rank).and_then(|member| member.fate.clone());
+    known.unwrap_or_else(|| Fate {
+        how: "is gone".to_owned(),
+        orderly: false,
+        order: 0,
+        hint: "read the output of that rank".to_owned(),
+    })
+}
+
+fn stalled(blamed: &[u32]) -> ErrorKind {
+    ErrorKind::Stalled {
+        waiting_for: blamed.iter().map(|rank| Rank(*rank)).collect(),
+        waited_ms: 0,
+    }
+}

@@ -1,0 +1,241 @@
+//! What a rank says of itself: plain data, for the judge, for dumps and for the wire.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{Collective, DType, ReduceOp};
+
+/// Version of this document; a field that changes its meaning moves it.
+pub const REPORT_VERSION: u32 = 1;
+
+/// One rank at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// World rank.
+    pub rank: u32,
+    /// Ranks of its world.
+    pub world_size: u32,
+    /// Process id, as its host numbers it.
+    pub pid: u32,
+    /// Wall clock when this was taken, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// Threads of the rank that have made calls.
+    pub threads: u32,
+    /// Communicators beyond the board's capacity: nothing is known of them.
+    pub unwatched: u64,
+    /// Its communicators.
+    pub groups: Vec<GroupState>,
+    /// Its last calls, oldest first.
+    pub calls: Vec<CallRecord>,
+}
+
+/// One communicator of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupState {
+    /// The same for all members of one group in one life, different for every other group.
+    pub key: u64,
+    /// Name of the group.
+    pub name: String,
+    /// World ranks in order; shorter than `size` where the board had no room for all.
+    pub members: Vec<u32>,
+    /// Number of members.
+    pub size: u32,
+    /// Number of the last collective that the rank has entered; 0 where there is none.
+    pub entered: u64,
+    /// The thread that used the communicator last (a number within the rank, from 1), or made it.
+    pub thread: u32,
+    /// Moves with every change, so that two equal ones say that nothing happened between them.
+    pub version: u64,
+    /// Below which time 99 of 100 calls stayed, in milliseconds, as a coarse bound from above; 0 while
+    /// there were too few.
+    pub p99_ms: u64,
+    /// The call under way, if there is one.
+    pub call: Option<InFlight>,
+}
+
+/// A call under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlight {
+    /// Number of the call on its group.
+    pub seq: u64,
+    /// What it is.
+    pub call: CallCode,
+    /// Where the program made it: `file:line`.
+    pub site: String,
+    /// How long ago it began, in milliseconds.
+    pub age_ms: u64,
+    /// Whom it waits for, once it has waited for a while.
+    pub wait: Option<Wait>,
+}
+
+/// A wait that has lasted for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// World ranks that it is for.
+    pub missing: Vec<u32>,
+    /// How often the waiting thread has looked, in vain, since it began: it is alive where this
+    /// grows.
+    pub checks: u64,
+    /// How long it has lasted, in milliseconds.
+    pub age_ms: u64,
+}
+
+/// A call of the past, or one under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Number among all calls of the rank, from 0.
+    pub id: u64,
+    /// Key of the group.
+    pub key: u64,
+    /// Name of the group, where it still exists.
+    pub group: String,
+    /// Number of the call on its group.
+    pub seq: u64,
+    /// What it is.
+    pub call: CallCode,
+    /// Where the program made it: `file:line`.
+    pub site: String,
+    /// The thread that made it, a number within the rank from 1.
+    pub thread: u32,
+    /// When the program made it, in nanoseconds of the host's monotonic clock.
+    pub enqueued_ns: u64,
+    /// When it began, the same way.
+    pub started_ns: u64,
+    /// When it ended, to the 4 ms of the coarse clock.
+    pub completed_ns: Option<u64>,
+    /// How it ended.
+    pub outcome: CallOutcome,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// It has not.
+    #[default]
+    Open,
+    /// Well.
+    Completed,
+    /// With an error.
+    Failed,
+}
+
+/// What a call is, in one word and a count: as it stands on the board.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CallCode {
+    /// Collective, element type, reduction and root plus one: bytes 0, 1, 2 and 4 to 7.
+    pub word: u64,
+    /// Elements, as the collective counts them.
+    pub count: u64,
+}
+
+impl CallCode {
+    fn byte(self, at: u32) -> u8 {
+        (self.word >> at).to_le_bytes()[0]
+    }
+
+    /// The collective.
+    #[must_use]
+    pub fn collective(self) -> Option<Collective> {
+        Collective::from_code(self.byte(0))
+    }
+
+    /// The element type, where the call has one.
+    #[must_use]
+    pub fn dtype(self) -> Option<DType> {
+        DType::from_code(self.byte(8))
+    }
+
+    /// The reduction, where the call has one.
+    #[must_use]
+    pub fn op(self) -> Option<ReduceOp> {
+        ReduceOp::from_code(self.byte(16))
+    }
+
+    /// Index of the root in the group, where the call has one.
+    #[must_use]
+    pub fn root(self) -> Option<u64> {
+        (self.word >> 32).checked_sub(1)
+    }
+
+    /// Whether it goes between two ranks rather than through the whole group.
+    #[must_use]
+    pub fn is_point_to_point(self) -> bool {
+        matches!(
+            self.collective(),
+            Some(Collective::Send | Collective::Recv | Collective::SendRecvBatch)
+        )
+    }
+
+    /// Name of the collective.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.collective().map_or("call", Collective::name)
+    }
+
+    /// What follows the group in the verdict's grammar: ` f32[1024] sum root 0`.
+    #[must_use]
+    pub fn details(self) -> String {
+        let mut text = String::new();
+        if let Some(dtype) = self.dtype()
+            && self.collective() != Some(Collective::Barrier)
+        {
+            text = format!(" {}[{}]", dtype.name(), self.count);
+        }
+        if let Some(op) = self.op() {
+            text = format!("{text} {}", op.name());
+        }
+        match self.root() {
+            Some(root) => format!("{text} root {root}"),
+            None => text,
+        }
+    }
+}
+
+impl Report {
+    /// The state of a group, if the rank has it.
+    #[must_use]
+    pub fn group(&self, key: u64) -> Option<&GroupState> {
+        self.groups.iter().find(|group| group.key == key)
+    }
+
+    /// The call that was completed last, if any was.
+    #[must_use]
+    pub fn last_completed(&self) -> Option<&CallRecord> {
+        let is_completed = |call: &&CallRecord| call.outcome == CallOutcome::Completed;
+        self.calls
+            .iter()
+            .filter(is_completed)
+            .max_by_key(|call| call.completed_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_says_what_the_call_is() {
+        let word = Collective::Reduce as u64
+            | (DType::F32 as u64) << 8
+            | (ReduceOp::Max as u64) << 16
+            | 4 << 32;
+        let code = CallCode { word, count: 12 };
+        assert_eq!(
+            (code.name(), code.details().as_str()),
+            ("reduce", " f32[12] max root 3")
+        );
+        let word = Collective::Barrier as u64;
+        assert_eq!(CallCode { word, count: 0 }.details(), "");
+        assert!(!code.is_point_to_point());
+        assert_eq!(
+            CallCode {
+                word: 250,
+                count: 0
+            }
+            .name(),
+            "call"
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! The verdict: who, what, where and since when, in one line and in JSON with the same fields.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ErrorKind;
+
+/// What kind of failure it is. The names and numbers are those of the exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[repr(u8)]
+pub enum Class {
+    /// A rank exited or was killed.
+    PeerDead = 20,
+    /// A rank's process exists but does not run.
+    PeerFrozen = 21,
+    /// A rank runs, but did not enter the call that others wait in, or left before it.
+    NotJoined = 22,
+    /// Two ranks live, the path between them is broken.
+    Link = 23,
+    /// Ranks wait for each other in a circle.
+    Deadlock = 24,
+    /// Ranks made different calls, or different groups.
+    Mismatch = 30,
+    /// The bytes are wrong.
+    Data = 40,
+    /// A rank lacks memory, descriptors or another limit.
+    Resource = 60,
+    /// Evidence is missing.
+    Internal = 70,
+}
+
+impl Class {
+    /// The name, as the line shows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PeerDead => "PEER_DEAD",
+            Self::PeerFrozen => "PEER_FROZEN",
+            Self::NotJoined => "NOT_JOINED",
+            Self::Link => "LINK",
+            Self::Deadlock => "DEADLOCK",
+            Self::Mismatch => "MISMATCH",
+            Self::Data => "DATA",
+            Self::Resource => "RESOURCE",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The exit code of programs that end because of it.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How sure the judge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Everything that it rests on was seen.
+    Certain,
+    /// Something could not be looked at.
+    Likely,
+}
+
+/// A call that a verdict ends, on every rank that waits in it or makes a later one on its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallId {
+    /// Key of the group.
+    pub key: u64,
+    /// Number of the call on the group.
+    pub seq: u64,
+}
+
+/// What went wrong between ranks: the first cause, the same on every rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What kind of failure it is.
+    pub class: Class,
+    /// World ranks that are to blame, ascending.
+    pub blamed: Vec<u32>,
+    /// Those ranks: host, process, groups.
+    pub who: String,
+    /// The call that could not go on.
+    pub what: String,
+    /// What those ranks do instead, or how they ended, and the call site.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Since when, in milliseconds since 1970 by the wall clock of the rank that waited longest.
+    pub since_unix_ms: u64,
+    /// How long that was when the verdict was given, in milliseconds.
+    pub elapsed_ms: u64,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// What it rests on.
+    pub evidence: Vec<String>,
+    /// Who waits, and where.
+    pub others: String,
+    /// What to do next.
+    pub next: String,
+    /// What failed later because of it.
+    pub cascades: Vec<String>,
+    /// The calls that it ends.
+    pub ends: Vec<CallId>,
+    /// The call that it is about, where that leaves the group usable.
+    pub about: Option<CallId>,
+    /// The error that the calls return.
+    pub kind: ErrorKind,
+}
+
+impl Verdict {
+    /// The one line. Cascades are not in it: it is the same at any later time.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let confidence = match self.confidence {
+            Confidence::Certain => "certain",
+            Confidence::Likely => "likely",
+        };
+        let mut line = format!("VERDICT {}", self.class.name());
+        // Writing to a string cannot fail.
+        let _ = write!(
+            line,
+            " who={} what={} where={}",
+            self.who, self.what, self.place
+        );
+        let _ = write!(
+            line,
+            " since={} (+{})",
+            time_of_day(self.since_unix_ms),
+            seconds(self.elapsed_ms)
+        );
+        let _ = write!(
+            line,
+            " confidence={confidence} evidence={}",
+            self.evidence.join("; ")
+        );
+        let _ = write!(line, " others={} next={}", self.others, self.next);
+        // Names come from programs and hosts: nothing of them may end the line or steer a terminal.
+        line.chars()
+            .map(|one| if one.is_control() { ' ' } else { one })
+            .collect()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
+    }
+}
+
+/// A time of day in UTC.
+fn time_of_day(unix_ms: u64) -> String {
+    let (s, ms) = (unix_ms / 1000 % 86_400, unix_ms % 1000);
+    format!("{:02}:{:02}:{:02}.{ms:03}Z", s / 3600, s / 60 % 60, s % 60)
+}
+
+/// A duration in seconds.
+pub(super) fn seconds(ms: u64) -> String {
+    if ms < 1000 {
+        format!("0.{ms:03} s")
+    } else {
+        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+    }
+}
+
+/// `rank 2` or `ranks 0,1,3`, with runs of neighbours as `0-3`.
+pub(super) fn ranks(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < sorted.len() {
+        let mut end = at;
+        while end + 1 < sorted.len() && sorted[end + 1] == sorted[end] + 1 {
+            end += 1;
+        }
+        if end > at + 1 {
+            parts.push(format!("{}-{}", sorted[at], sorted[end]));
+        } else {
+            parts.extend(sorted[at..=end].iter().map(ToString::to_string));
+        }
+        at = end + 1;
+    }
+    let list = parts.join(",");
+    if sorted.len() == 1 {
+        format!("rank {list}")
+    } else {
+        format!("ranks {list}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Rank;
+
+    pub(crate) fn example() -> Verdict {
+        Verdict {
+            class: Class::NotJoined,
+            blamed: vec![2],
+            who: "rank 2 (n1, pid 4711; tp0 ep1)".to_owned(),
+            what: "all_reduce #184 on tp0 f32[1048576] sum".to_owned(),
+            place: "running user code".to_owned(),
+            since_unix_ms: 43_384_512,
+            elapsed_ms: 5010,
+            confidence: Confidence::Certain,
+            evidence: vec!["state R".to_owned(), "answers".to_owned()],
+            others: "3 waiting: ranks 0,1,3".to_owned(),
+            next: "look at rank 2's stack".to_owned(),
+            cascades: Vec::new(),
+            ends: Vec::new(),
+            about: None,
+            kind: ErrorKind::Stalled {
+                waiting_for: vec![Rank(2)],
+                waited_ms: 5010,
+            },
+        }
+    }
+
+    #[test]
+    fn the_line_has_every_field_of_the_grammar_in_order() {
+        let line = example().line();
+        assert_eq!(
+            line,
+            "VERDICT NOT_JOINED who=rank 2 (n1, pid 4711; tp0 ep1) what=all_reduce #184 on tp0 \
+             f32[1048576] sum where=running user code since=12:03:04.512Z (+5.0 s) \
+             confidence=certain evidence=state R; answers others=3 waiting: ranks 0,1,3 \
+             next=look at rank 2's stack"
+        );
+    }
+
+    #[test]
+    fn the_line_stays_one_line_and_the_json_has_the_same_fields() {
+        let mut verdict = example();
+        verdict.place = "a\nb\u{1b}[2J".to_owned();
+        assert!(!verdict.line().contains(char::is_control));
+        let json = serde_json::to_value(&verdict).unwrap();
+        for field in [
+            "class",
+            "who",
+            "what",
+            "where",
+            "since_unix_ms",
+            "confidence",
+            "evidence",
+            "others",
+            "next",
+        ] {
+            assert!(json.get(field).is_some(), "{field}");
+        }
+        assert_eq!(json["class"], "NOT_JOINED");
+        assert_eq!(serde_json::from_value::<Verdict>(json).unwrap(), verdict);
+    }
+
+    #[test]
+    fn ranks_are_listed_with_runs() {
+        assert_eq!(ranks(&[2]), "rank 2");
+        assert_eq!(ranks(&[3, 0, 1]), "ranks 0,1,3");
+        assert_eq!(ranks(&[0, 1, 2, 5, 7, 8]), "ranks 0-2,5,7,8");
+    }
+}

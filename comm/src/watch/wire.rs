@@ -1,0 +1,79 @@
+//! What ranks and their arbiter say to each other. Travels inside the control plane, which only sees
+//! bytes and only lets in who has proved the secret.
+
+use serde::{Deserialize, Serialize};
+
+use super::process::ProcessFacts;
+use super::report::Report;
+use super::verdict::{CallId, Verdict};
+use crate::error::ErrorKind;
+
+/// From a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FromRank {
+    /// What was asked for.
+    Answer {
+        ask: u64,
+        report: Box<Report>,
+        looks: Vec<Look>,
+    },
+    /// A call waits, or ended badly.
+    Complaint { call: CallId, cause: Cause },
+}
+
+/// Why a rank complains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cause {
+    /// It has waited for a while.
+    Waits,
+    /// It has waited in vain: for too long, or for a rank that is gone.
+    InVain,
+    /// It ended with this error of its own, which leaves the group usable or not.
+    Failed { kind: ErrorKind, usable: bool },
+}
+
+/// What a rank saw of a neighbour that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Look {
+    pub(crate) rank: u32,
+    pub(crate) process: Option<ProcessFacts>,
+    /// Its board, read from outside.
+    pub(crate) report: Option<Box<Report>>,
+}
+
+/// To a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ToRank {
+    /// What does your board show, and what do these neighbours (rank, process) do?
+    Ask { ask: u64, look: Vec<(u32, u32)> },
+    /// One line to print: who is waited for, before anything has failed.
+    Suspect { line: String },
+    /// Somebody has failed, or several have.
+    Verdict(Box<Verdict>),
+}
+
+/// To the owner of the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToOwner {
+    /// One line to print: who is waited for.
+    Suspect(String),
+    /// A verdict; given again where it ends more calls.
+    Verdict(Box<Verdict>),
+}
+
+impl ToOwner {
+    /// Reads what the coordinator passed on.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        decode(bytes)
+    }
+}
+
+pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Nothing in these messages can fail to be written; an empty one is dropped by its reader.
+    postcard::to_allocvec(message).unwrap_or_default()
+}
+
+pub(crate) fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> Option<M> {
+    postcard::from_bytes(bytes).ok()
+}
