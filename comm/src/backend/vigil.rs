@@ -113,6 +113,9 @@ impl Vigil<'_> {
 
     /// Puts the wait onto the board, and lets the arbiter know.
     fn tell(&self, missing: &[usize], looks: u32) {
+        if !self.world.watch.is_on() {
+            return;
+        }
         let waited = if looks == 0 { FIRST_LOOK } else { NEXT_LOOK };
         let now = Clock::now();
         let since = now.checked_sub(waited).unwrap_or(now);
@@ -139,10 +142,12 @@ impl Vigil<'_> {
         if status.epoch() == 0 {
             return None;
         }
-        if let Some(verdict) = status.verdict(self.call())
-            && verdict.about.is_none()
+        let verdict = status.verdict(self.call());
+        let verdict = verdict.filter(|verdict| verdict.about.is_none());
+        if let Some(verdict) = &verdict
+            && let Some(kind) = self.kind_of(verdict)
         {
-            return Some(verdict.kind.clone());
+            return Some(kind);
         }
         let notice = status
             .notice(self.group.key)
@@ -162,6 +167,10 @@ impl Vigil<'_> {
 
     /// Asks the arbiter about the end of this call, and waits a moment for its verdict; without a cause
     /// it waits for what another rank has asked for.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only these two name the ranks that they wait for"
+    )]
     pub(crate) fn arbitrate(
         &self,
         ended: &ErrorKind,
@@ -203,6 +212,31 @@ impl Vigil<'_> {
                 return None;
             }
             Clock::pause(VERDICT_STEP);
+        }
+    }
+
+    /// The error that a verdict is to this rank; `None` where it blames this rank itself, to which the
+    /// others say more by giving the group up.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others are the same to every rank"
+    )]
+    pub(crate) fn kind_of(&self, verdict: &Verdict) -> Option<ErrorKind> {
+        let me = self.world.rank;
+        match &verdict.kind {
+            ErrorKind::Stalled {
+                waiting_for,
+                waited_ms,
+            } => {
+                let others = waiting_for.iter().copied().filter(|rank| *rank != me);
+                let waiting_for: Vec<Rank> = others.collect();
+                (!waiting_for.is_empty()).then_some(ErrorKind::Stalled {
+                    waiting_for,
+                    waited_ms: *waited_ms,
+                })
+            }
+            ErrorKind::PeerClosed { peer, .. } if *peer == me => None,
+            kind => Some(kind.clone()),
         }
     }
 

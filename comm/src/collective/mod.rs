@@ -393,6 +393,10 @@ impl Drop for Inner {
 }
 
 /// Has a failure judged by who sees all ranks. While this waits the call still stands on the board.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others are the failure of this rank itself"
+)]
 fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>) {
     let cause = match &failure.kind {
         ErrorKind::InvalidArgument { .. } => return (failure, None),
@@ -417,7 +421,7 @@ fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>
             | ErrorKind::PeerClosed { .. }
             | ErrorKind::Stalled { .. }
             | ErrorKind::Transport { .. },
-        ) => verdict.kind.clone(),
+        ) => vigil.kind_of(verdict).unwrap_or(failure.kind),
         _ => failure.kind,
     };
     (Failure { kind, ..failure }, verdict)

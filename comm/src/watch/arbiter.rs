@@ -253,7 +253,10 @@ impl Arbiter {
                 && self.silent_since.contains_key(&look.rank)
             {
                 other.process = look.process;
-                other.report = look.report.map(|report| *report).or(other.report.take());
+                other.report = look
+                    .report
+                    .map(|report| *report)
+                    .or_else(|| other.report.take());
             }
         }
         if self.is_complete() {
@@ -305,9 +308,11 @@ impl Arbiter {
 
     fn consider(&mut self, question: Question, call: Option<CallId>, now_ms: u64) -> Vec<Act> {
         let finding = judge(&self.scene, question);
-        if finding == Finding::Again && self.again < AGAIN_MAX {
+        if let Finding::Again(wait_ms) = finding
+            && self.again < AGAIN_MAX
+        {
             self.again += 1;
-            self.due_ms = Some(now_ms);
+            self.due_ms = Some(now_ms + wait_ms);
         } else {
             self.again = 0;
         }

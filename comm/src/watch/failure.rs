@@ -9,6 +9,10 @@ use crate::rendezvous::DownReason;
 use crate::types::Rank;
 
 /// How a rank went, in words that follow "rank 3".
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others are told in their own words"
+)]
 pub(super) fn how(reason: &DownReason) -> String {
     match reason {
         DownReason::Exited { code: 0 } => "exited with code 0 before its work was done".to_owned(),
@@ -19,6 +23,10 @@ pub(super) fn how(reason: &DownReason) -> String {
 }
 
 /// What to do about it.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others say the rest themselves"
+)]
 pub(super) fn hint(reason: &DownReason) -> &'static str {
     match reason {
         DownReason::Exited { code: 0 } => {
@@ -59,11 +67,10 @@ pub(super) fn verdict(
         who: who(scene, &blamed),
         what: what(group, call),
         place: kind.to_string(),
-        evidence: vec![match kind {
-            ErrorKind::Mismatch { .. } => {
-                "the ranks compared their calls before any data".to_owned()
-            }
-            _ => format!("rank {rank} met it in this call"),
+        evidence: vec![if matches!(kind, ErrorKind::Mismatch { .. }) {
+            "the ranks compared their calls before any data".to_owned()
+        } else {
+            format!("rank {rank} met it in this call")
         }],
         next: next(kind).to_owned(),
         ..draft(blamed, call, kind.clone(), usable)
@@ -151,13 +158,21 @@ fn class_of(rank: u32, kind: &ErrorKind) -> (Class, Vec<u32>) {
             Class::NotJoined,
             waiting_for.iter().map(|rank| rank.0).collect(),
         ),
+        ErrorKind::DeviceStalled { blamed, .. } => {
+            (Class::NotJoined, blamed.iter().map(|rank| rank.0).collect())
+        }
         ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
         ErrorKind::InvalidArgument { .. }
         | ErrorKind::Orphaned { .. }
-        | ErrorKind::Unsupported { .. } => (Class::Internal, vec![rank]),
+        | ErrorKind::Unsupported { .. }
+        | ErrorKind::Vendor { .. } => (Class::Internal, vec![rank]),
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "nothing better is known of the others"
+)]
 fn next(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Mismatch { .. } => "compare the two call sites",

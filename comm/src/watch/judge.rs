@@ -4,7 +4,8 @@
 //!   ranks that do not wait, or to the members of a closed cycle.
 //! - JUDGE-2: a cycle is one only where each of its waits was there in two scenes, one after the
 //!   other, unchanged, and each member has not entered the call that the one before it waits in. So
-//!   reports that were taken at different moments never make up a cycle.
+//!   reports that were taken at different moments never make up a cycle. It must also be half a second
+//!   old: calls with shorter deadlines may be meant to end by them.
 //! - JUDGE-3: a rank is frozen only where it did not answer for [`FROZEN_AFTER_MS`] while somebody who
 //!   does answer waits for it, and its process was seen not to run.
 
@@ -19,6 +20,8 @@ use super::verdict::{CallId, Confidence, Verdict};
 
 /// Silence of a rank after which its process decides whether it is frozen.
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;
+/// Age from which a cycle is one.
+const CYCLE_AFTER_MS: u64 = 500;
 /// Silence that counts as frozen where nobody can look at the process.
 const LOST_AFTER_MS: u64 = 3000;
 
@@ -81,8 +84,8 @@ pub enum Question {
 pub enum Finding {
     /// Nothing to tell so far.
     Nothing,
-    /// Something that looks like a cycle and must be seen once more.
-    Again,
+    /// Something that looks like a cycle and must be seen once more, this many milliseconds later.
+    Again(u64),
     /// A verdict.
     Verdict(Box<Verdict>),
 }
@@ -109,12 +112,15 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     if !frozen.is_empty() {
         return found(tell::frozen(scene, &graph, &frozen));
     }
-    let mut again = false;
+    let mut again = None;
     for cycle in graph.cycles() {
-        if graph.is_confirmed(&cycle) {
+        let wait_ms = graph.youth_ms(&cycle);
+        let is_layout = tell::namesakes(scene, &graph, &cycle).is_some();
+        if graph.is_confirmed(&cycle) && (wait_ms == 0 || is_layout) {
             return found(tell::cycle(scene, &graph, &cycle));
         }
-        again = true;
+        let wait_ms = if is_layout { 0 } else { wait_ms };
+        again = Some(again.map_or(wait_ms, |known: u64| known.min(wait_ms)));
     }
     let left: Vec<u32> = ranks_where(&leaves, |why| matches!(why, Why::Left));
     if is_overdue && !left.is_empty() {
@@ -123,11 +129,7 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     if let Question::Overdue { rank, call } = question {
         return overdue(scene, &graph, rank, call);
     }
-    if again {
-        Finding::Again
-    } else {
-        Finding::Nothing
-    }
+    again.map_or(Finding::Nothing, Finding::Again)
 }
 
 fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding {
@@ -135,9 +137,11 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         return found(tell::inconclusive(scene, graph, rank, call));
     };
     let leaves = graph.leaves(&graph.reachable(start));
-    let other = leaves.iter().find_map(|leaf| match leaf.why {
-        Why::OtherGroup { group } => Some((leaf.rank, group)),
-        _ => None,
+    let other = leaves.iter().find_map(|leaf| {
+        let Why::OtherGroup { group } = leaf.why else {
+            return None;
+        };
+        Some((leaf.rank, group))
     });
     if let Some((odd, group)) = other {
         return found(tell::other_members(scene, graph, start, odd, group));
@@ -149,6 +153,9 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     let silent = ranks_where(&leaves, |why| matches!(why, Why::Silent));
     if !silent.is_empty() {
         return found(tell::silent(scene, graph, &silent));
+    }
+    if graph.is_held_up_elsewhere(start) {
+        return found(tell::held_up(scene, graph, start));
     }
     found(tell::broken_link(scene, graph, start))
 }

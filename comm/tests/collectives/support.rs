@@ -79,6 +79,7 @@ pub(crate) fn ranks<T: Send + 'static>(
             checksum: setup.checksum,
             deadline: setup.deadline,
             region_bytes: setup.region_bytes,
+            ..ThreadOptions::default()
         };
         World::threads_with(n, &options, body).unwrap()
     })

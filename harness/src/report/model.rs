@@ -179,6 +179,10 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// What to do next.
     pub next: Option<String>,
+    /// The same in the grammar of `docs/verdicts.md`, where the ranks' arbiter found it: who, what,
+    /// where, since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Box<muster_comm::watch::verdict::Verdict>>,
 }
 
 impl Verdict {
@@ -193,6 +197,7 @@ impl Verdict {
             text: text.into(),
             evidence: Vec::new(),
             next: None,
+            found: None,
         }
     }
 }

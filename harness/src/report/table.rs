@@ -250,7 +250,17 @@ fn closing(report: &Report, text: &mut String) {
         return;
     };
     let _ = writeln!(text, "\n{BAD}not passed{BAD:#}: {summary}");
-    let _ = write!(text, "{BAD}VERDICT {}{BAD:#}", verdict.class.class());
+    if let Some(found) = &verdict.found {
+        // The one line that every rank prints too; what only the launcher knows follows.
+        let _ = writeln!(text, "{BAD}{}{BAD:#}", escaped(&found.line()));
+    }
+    let class = verdict.class.class();
+    match &verdict.found {
+        Some(_) => text.push_str("  seen by the launcher:"),
+        None => {
+            let _ = write!(text, "{BAD}VERDICT {class}{BAD:#}");
+        }
+    }
     if !verdict.blamed.is_empty() {
         let _ = write!(text, " rank {}", listed(&verdict.blamed));
     }
@@ -263,7 +273,7 @@ fn closing(report: &Report, text: &mut String) {
             let _ = writeln!(text, "  evidence: {}", escaped(line));
         }
     }
-    if let Some(next) = &verdict.next {
+    if let Some(next) = verdict.next.as_ref().filter(|_| verdict.found.is_none()) {
         let _ = writeln!(text, "  next: {}", escaped(next));
     }
 }

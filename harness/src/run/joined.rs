@@ -334,6 +334,7 @@ impl<'a> Desk<'a> {
                     self.end_within(GRACE);
                 }
             }
+            Event::Control(CoordinatorEvent::Watch { bytes }) => self.facts.hear(&bytes),
             Event::Control(_) | Event::Gone => {}
         }
     }

@@ -102,6 +102,7 @@ pub fn run(
     let mut options = CoordinatorOptions::new(secret.clone(), job_id.clone(), world_size);
     options.deadline = job.deadline();
     options.owner_knows_exits = true;
+    options.arbiter = Some(muster_comm::watch::arbiter::arbiter);
     let coordinator = Coordinator::start(options).map_err(|error| bring_up_failure(&error))?;
     let args = arguments(job)?;
     let env = environment(job, &job_id, &coordinator);
@@ -236,6 +237,7 @@ impl Driver {
             Event::Control(CoordinatorEvent::Left { rank }) => self.note(rank, Control::Left),
             Event::Control(CoordinatorEvent::Lost { rank, .. }) => self.note(rank, Control::Lost),
             Event::Control(CoordinatorEvent::Failed(error)) => self.bring_up_failed(&error),
+            Event::Control(CoordinatorEvent::Watch { bytes }) => self.facts.hear(&bytes),
             // Aborts come with a report of the rank itself, strangers are no business of ours.
             Event::Control(_) => {}
         }

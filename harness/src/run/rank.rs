@@ -59,7 +59,10 @@ pub fn run(
     let outcome = work.all(started);
     work.flush();
     if let Err(error) = outcome {
-        let exit = exit_of(error.kind());
+        let found = error
+            .verdict()
+            .and_then(|found| Exit::from_code(found.class.code().into()));
+        let exit = found.unwrap_or_else(|| exit_of(error.kind()));
         work.tell(&RankMessage::Failed(Failed {
             case: work.current,
             kind: Some(error.kind().clone()),

@@ -4,10 +4,12 @@
 //! did are evidence, never culprits.
 
 use muster_comm::error::ErrorKind;
+use muster_comm::watch::{ToOwner, verdict as watch};
 
 use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
+use crate::out;
 use crate::report::model::{Verdict, listed};
 
 /// Ranks whose own words are kept as evidence.
@@ -52,6 +54,30 @@ pub struct Facts {
     pub silence_s: Option<u64>,
     /// Ranks whose processes did not run when somebody waited for them, with the kernel's state.
     pub frozen: Vec<(u32, char)>,
+    /// What the arbiter of the ranks found first.
+    pub found: Option<Box<watch::Verdict>>,
+}
+
+impl Facts {
+    /// Takes in what the arbiter says to the owner of the coordinator.
+    pub fn hear(&mut self, bytes: &[u8]) {
+        match ToOwner::decode(bytes) {
+            Some(ToOwner::Suspect(line)) => out::note(&out::escaped(&line)),
+            Some(ToOwner::Verdict(verdict)) => {
+                // One that leaves the group usable gives way to one that does not, and the first stays
+                // first when it is told again with what followed from it.
+                let same = |known: &watch::Verdict| known.line() == verdict.line();
+                let is_better = self
+                    .found
+                    .as_ref()
+                    .is_none_or(|known| known.about.is_some() || same(known));
+                if is_better {
+                    self.found = Some(verdict);
+                }
+            }
+            None => {}
+        }
+    }
 }
 
 /// The cause, or `None` where every rank did its work.
@@ -59,6 +85,7 @@ pub struct Facts {
 pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     let mut verdict = interrupted(facts, collector)
         .or_else(|| bring_up(facts))
+        .or_else(|| found(facts, collector))
         .or_else(|| dead(facts, collector))
         .or_else(|| frozen(facts))
         .or_else(|| failed(collector))
@@ -92,6 +119,31 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
         .filter(|_| facts.deaths.is_empty())?;
     let mut verdict = Verdict::new(error.exit, error.text.clone());
     verdict.next = Some(error.help.clone());
+    Some(verdict)
+}
+
+/// What the arbiter found: it saw all ranks, so it knows better than any of them.
+fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let found = facts.found.as_ref().filter(|found| {
+        // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
+        found.about.is_none() || failed(collector).is_some()
+    })?;
+    let exit = Exit::from_code(found.class.code().into()).unwrap_or(Exit::Internal);
+    let during = match found.blamed.as_slice() {
+        [rank] => last_case(*rank, collector),
+        _ => String::new(),
+    };
+    let mut verdict = Verdict::new(exit, format!("{}: {}{during}", found.who, found.place));
+    verdict.blamed.clone_from(&found.blamed);
+    verdict.next = Some(found.next.clone());
+    verdict.evidence.extend(found.cascades.iter().cloned());
+    for death in &facts.deaths {
+        let said = death.said.as_deref().unwrap_or(&death.how);
+        verdict
+            .evidence
+            .push(format!("rank {}: {said}", death.rank));
+    }
+    verdict.found = Some(found.clone());
     Some(verdict)
 }
 

@@ -225,10 +225,6 @@ impl Reader<'_> {
             .collect()
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "halves of words are taken on purpose"
-    )]
     fn call(&self, id: u64, groups: &[GroupState]) -> Option<CallRecord> {
         let at = RING + index(id) % RECORDS * RECORD_WORDS;
         let [mark, key, call, count, seq, site, started, tail] =

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Member, Scene};
+use super::{CYCLE_AFTER_MS, Member, Scene};
 use crate::types::Collective;
 use crate::watch::report::{GroupState, InFlight, Report, Wait};
 use crate::watch::verdict::{CallId, Confidence};
@@ -189,19 +189,22 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// All waiters whose chains come to one of `targets`, or end in a leaf for which `is_it` holds.
-    pub(super) fn held_up_by(
-        &self,
-        targets: &[usize],
-        is_it: impl Fn(&Leaf<'_>) -> bool,
-    ) -> Vec<usize> {
-        let hits: BTreeSet<usize> = self
+    /// The waiters that miss such a leaf themselves.
+    pub(super) fn missing_one(&self, is_it: impl Fn(&Leaf<'_>) -> bool) -> Vec<usize> {
+        let mut waiters: Vec<usize> = self
             .leaves
             .iter()
             .filter(|leaf| is_it(leaf))
             .map(|leaf| leaf.missed_by)
-            .chain(targets.iter().copied())
             .collect();
+        waiters.sort_unstable();
+        waiters.dedup();
+        waiters
+    }
+
+    /// All waiters whose chains come to one of `targets`.
+    pub(super) fn held_up_by(&self, targets: &[usize]) -> Vec<usize> {
+        let hits: BTreeSet<usize> = targets.iter().copied().collect();
         (0..self.waiters.len())
             .filter(|start| self.reachable(*start).iter().any(|one| hits.contains(one)))
             .collect()
@@ -230,6 +233,17 @@ impl<'a> Graph<'a> {
             }
         }
         cycles
+    }
+
+    /// How many milliseconds a cycle lacks to the age from which it counts.
+    pub(super) fn youth_ms(&self, cycle: &[usize]) -> u64 {
+        let youngest = cycle.iter().map(|at| self.waiters[*at].call.age_ms).min();
+        CYCLE_AFTER_MS.saturating_sub(youngest.unwrap_or(0))
+    }
+
+    /// Whether a rank that this waiter misses is held up in another call.
+    pub(super) fn is_held_up_elsewhere(&self, start: usize) -> bool {
+        self.edges[start].iter().any(|edge| edge.elsewhere)
     }
 
     /// Whether each wait of a cycle was seen before, unchanged (JUDGE-2).

@@ -14,9 +14,7 @@ const DESCRIBED_MAX: usize = 8;
 
 /// A rank that went without a goodbye.
 pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32) -> Verdict {
-    let held = graph.held_up_by(&[], |leaf| {
-        leaf.rank == rank && matches!(leaf.why, Why::Down)
-    });
+    let held = graph.missing_one(|leaf| leaf.rank == rank && matches!(leaf.why, Why::Down));
     let fate = fate(scene, rank);
     let kind = ErrorKind::PeerClosed {
         peer: Rank(rank),
@@ -46,7 +44,7 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
     let mut blamed: Vec<u32> = leaves.iter().map(|leaf| leaf.rank).collect();
     blamed.sort_unstable();
     blamed.dedup();
-    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Frozen { .. }));
+    let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Frozen { .. }));
     let mut verdict = draft(
         scene,
         graph,
@@ -78,7 +76,7 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
 
 /// Ranks that said goodbye before a call that others wait for them in.
 pub(super) fn left(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict {
-    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Left));
+    let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Left));
     let kind = ErrorKind::PeerClosed {
         peer: Rank(blamed[0]),
         how: "left the world".to_owned(),
@@ -97,8 +95,8 @@ pub(super) fn cycle(scene: &Scene, graph: &Graph<'_>, cycle: &[usize]) -> Verdic
     let mut blamed: Vec<u32> = cycle.iter().map(|at| graph.waiters[*at].rank).collect();
     blamed.sort_unstable();
     blamed.dedup();
-    let held = graph.held_up_by(cycle, |_| false);
-    if let Some((one, other)) = namesakes(graph, cycle) {
+    let held = cycle.to_vec();
+    if let Some((one, other)) = namesakes(scene, graph, cycle) {
         return layout(
             scene,
             graph,
@@ -148,16 +146,26 @@ fn sides(graph: &Graph<'_>, cycle: &[usize]) -> Vec<String> {
         .collect()
 }
 
-/// Two sides of a cycle whose groups have one name and are not the same.
-fn namesakes<'g>(
+/// Two sides of a cycle whose groups have one name, and each of which lacks the other's.
+pub(super) fn namesakes<'g>(
+    scene: &Scene,
     graph: &'g Graph<'_>,
     cycle: &[usize],
 ) -> Option<(&'g Waiter<'g>, &'g Waiter<'g>)> {
     let waiters: Vec<&Waiter<'_>> = cycle.iter().map(|at| &graph.waiters[*at]).collect();
     for (at, one) in waiters.iter().enumerate() {
-        let other = waiters[at + 1..]
-            .iter()
-            .find(|other| other.group.name == one.group.name && other.group.key != one.group.key);
+        let lacks = |waiter: &Waiter<'_>, key: u64| {
+            let report = scene
+                .member(waiter.rank)
+                .and_then(|member| member.report.as_ref());
+            report.is_some_and(|report| report.group(key).is_none())
+        };
+        let other = waiters[at + 1..].iter().find(|other| {
+            other.group.name == one.group.name
+                && other.group.key != one.group.key
+                && lacks(other, one.group.key)
+                && lacks(one, other.group.key)
+        });
         if let Some(other) = other {
             return Some((one, other));
         }
@@ -173,7 +181,8 @@ pub(super) fn other_members(
     odd: u32,
     group: &GroupState,
 ) -> Verdict {
-    let held = graph.held_up_by(&[start], |leaf| leaf.rank == odd);
+    let mut held = graph.missing_one(|leaf| leaf.rank == odd);
+    held.push(start);
     let mine = (graph.waiters[start].rank, graph.waiters[start].group);
     layout(scene, graph, &held, mine, (odd, group))
 }
@@ -241,7 +250,7 @@ pub(super) fn not_joined(
     leaves: &[Leaf<'_>],
     blamed: &[u32],
 ) -> Verdict {
-    let held = graph.held_up_by(&[], |leaf| {
+    let held = graph.missing_one(|leaf| {
         blamed.contains(&leaf.rank) && matches!(leaf.why, Why::Running | Why::NotMade)
     });
     let mut verdict = draft(
@@ -293,7 +302,7 @@ pub(super) fn not_joined(
 
 /// Ranks that do not answer though their processes run, as far as is known.
 pub(super) fn silent(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict {
-    let held = graph.held_up_by(&[], |leaf| matches!(leaf.why, Why::Silent));
+    let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Silent));
     let mut verdict = draft(
         scene,
         graph,
@@ -327,7 +336,7 @@ pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Ver
     blamed.push(waiter.rank);
     blamed.sort_unstable();
     blamed.dedup();
-    let held = graph.held_up_by(&[start], |_| false);
+    let held = vec![start];
     let mut verdict = draft(
         scene,
         graph,
@@ -349,6 +358,29 @@ pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Ver
     verdict
 }
 
+/// The time of a call is up while a rank that it needs is held up elsewhere, by a wait that has not
+/// lasted long enough to be called a cycle, or that goes on.
+pub(super) fn held_up(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict {
+    let waiter = &graph.waiters[start];
+    let blamed = waiter.wait.missing.clone();
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::NotJoined,
+        &blamed,
+        &[start],
+        stalled(&blamed),
+    );
+    verdict.confidence = Confidence::Likely;
+    verdict.place = format!("held up elsewhere{}", last_act(scene, blamed[0]));
+    verdict
+        .evidence
+        .push(format!("{} answered when asked", ranks(&blamed)));
+    "make these calls in the same order on every rank, or give the call more time"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
 /// A call whose time is up and that nobody sees any more.
 pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Verdict {
     let mut verdict = draft(scene, graph, Class::Internal, &[rank], &[], stalled(&[]));
@@ -362,6 +394,10 @@ pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: Ca
 }
 
 /// A verdict with the fields that do not depend on its class.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only a wait has a time to fill in"
+)]
 fn draft(
     scene: &Scene,
     graph: &Graph<'_>,
@@ -370,7 +406,10 @@ fn draft(
     held: &[usize],
     kind: ErrorKind,
 ) -> Verdict {
-    let waiters: Vec<&Waiter<'_>> = held.iter().map(|at| &graph.waiters[*at]).collect();
+    let of = |places: &[usize]| -> Vec<&Waiter<'_>> {
+        places.iter().map(|at| &graph.waiters[*at]).collect()
+    };
+    let waiters = of(held);
     // The one that is told of: who misses a culprit, and waits longest.
     let misses =
         |waiter: &&&Waiter<'_>| waiter.wait.missing.iter().any(|rank| blamed.contains(rank));
@@ -402,7 +441,7 @@ fn draft(
         elapsed_ms,
         confidence: Confidence::Certain,
         evidence: Vec::new(),
-        others: others(&waiters),
+        others: others(&of(&graph.held_up_by(held))),
         next: String::new(),
         cascades: Vec::new(),
         ends,
