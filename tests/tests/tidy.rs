@@ -26,7 +26,7 @@ const UNSAFE: &[&str] = &[
 const IMPORTS: &[(&str, &[&str])] = &[
     ("algo", &["types"]),
     ("buffer.rs", &["types"]),
-    ("error.rs", &["types", "vendor"]),
+    ("error.rs", &["types", "vendor", "watch"]),
     ("kernel", &["sync", "types"]),
     ("layout", &["types"]),
     ("sync.rs", &[]),

@@ -17,6 +17,7 @@ mod all_reduce;
 mod all_to_all;
 mod barrier;
 mod broadcast;
+mod call;
 mod gather;
 mod object;
 mod point_to_point;
@@ -27,10 +28,10 @@ mod scatter;
 mod tamper;
 mod work;
 
-use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::call::{Call, judged};
 pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
 pub use self::tamper::{Tamper, TamperKind};
@@ -45,8 +46,6 @@ use crate::group::Identity;
 use crate::sync::{AtomicU64, Deadline, Ordering};
 use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::report::CallCode;
-use crate::watch::verdict::Verdict;
-use crate::watch::wire::Cause;
 use crate::watch::{Announced, Place};
 use crate::world::{GROUP_NAME_MAX, Notice, WorldInner};
 
@@ -72,49 +71,6 @@ struct Inner {
     object_bytes_max: AtomicU64,
     tamper: Mutex<Option<Tamper>>,
     worker: work::Worker,
-}
-
-/// What of a call goes into the context of its errors.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    collective: Collective,
-    dtype: Option<DType>,
-    count: Option<usize>,
-    /// Where the program makes it.
-    site: &'static Location<'static>,
-}
-
-impl Call {
-    #[track_caller]
-    fn new<T: Element>(collective: Collective, count: usize) -> Self {
-        Self {
-            collective,
-            dtype: Some(T::DTYPE),
-            count: Some(count),
-            site: Location::caller(),
-        }
-    }
-
-    #[track_caller]
-    fn bare(collective: Collective) -> Self {
-        Self {
-            collective,
-            dtype: None,
-            count: None,
-            site: Location::caller(),
-        }
-    }
-
-    /// The call as boards show it; a request tells reduction and root besides.
-    fn code(self, request: Option<&Request<'_>>) -> CallCode {
-        let dtype = self.dtype.map_or(0, |dtype| dtype as u64);
-        let own = self.collective as u64 | dtype << 8;
-        let word = request.map_or(own, |request| request.call_word() & !0xffff | own);
-        CallCode {
-            word,
-            count: self.count.unwrap_or(0) as u64,
-        }
-    }
 }
 
 impl Communicator {
@@ -390,41 +346,6 @@ impl Drop for Inner {
             island.retire(&self.world, retired);
         }
     }
-}
-
-/// Has a failure judged by who sees all ranks. While this waits the call still stands on the board.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "all others are the failure of this rank itself"
-)]
-fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>) {
-    let cause = match &failure.kind {
-        ErrorKind::InvalidArgument { .. } => return (failure, None),
-        ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),
-        // The others were told by the rank that failed first, and so was the arbiter.
-        ErrorKind::PeerAborted { .. } | ErrorKind::Orphaned { .. } => None,
-        ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
-        kind if failure.usable && !matches!(kind, ErrorKind::Mismatch { .. }) => {
-            return (failure, None);
-        }
-        kind => Some(Cause::Failed {
-            kind: kind.clone(),
-            usable: failure.usable,
-        }),
-    };
-    let verdict = vigil.arbitrate(&failure.kind, cause);
-    let kind = match (&verdict, &failure.kind) {
-        // What one rank saw of it gives way to what it is.
-        (
-            Some(verdict),
-            ErrorKind::PeerAborted { .. }
-            | ErrorKind::PeerClosed { .. }
-            | ErrorKind::Stalled { .. }
-            | ErrorKind::Transport { .. },
-        ) => vigil.kind_of(verdict).unwrap_or(failure.kind),
-        _ => failure.kind,
-    };
-    (Failure { kind, ..failure }, verdict)
 }
 
 fn check_members(world: &WorldInner, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {

@@ -281,11 +281,16 @@ impl Arbiter {
             return Vec::new();
         };
         self.closed_ms = now_ms;
+        let known_silent = self.silent_since.len();
         for (rank, member) in (0_u32..).zip(&mut self.scene.members) {
             if member.fate.is_none() && !round.answered.contains(&rank) {
                 let since = *self.silent_since.entry(rank).or_insert(round.began_ms);
                 member.silent_ms = now_ms.saturating_sub(since).max(1);
             }
+        }
+        if !self.overdue.is_empty() && self.silent_since.len() > known_silent {
+            // Somebody should have looked at those before anything is said of them.
+            return self.open(now_ms);
         }
         let mut acts = Vec::new();
         let overdue = std::mem::take(&mut self.overdue);

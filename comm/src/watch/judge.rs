@@ -6,14 +6,15 @@
 //!   other, unchanged, and each member has not entered the call that the one before it waits in. So
 //!   reports that were taken at different moments never make up a cycle. It must also be half a second
 //!   old: calls with shorter deadlines may be meant to end by them.
-//! - JUDGE-3: a rank is frozen only where it did not answer for [`FROZEN_AFTER_MS`] while somebody who
-//!   does answer waits for it, and its process was seen not to run.
+//! - JUDGE-3: a rank is frozen only where it did not answer for [`FROZEN_AFTER_MS`], or until the time of
+//!   a call was up, while somebody who does answer waits for it, and its process was seen not to run.
 
 mod graph;
 mod tell;
+mod words;
 
 use self::graph::{Graph, Leaf, Why};
-pub(super) use self::tell::{last_act, who};
+pub(super) use self::words::{last_act, who};
 use super::process::ProcessFacts;
 use super::report::Report;
 use super::verdict::{CallId, Confidence, Verdict};
@@ -93,11 +94,11 @@ pub enum Finding {
 /// Judges a scene.
 #[must_use]
 pub fn judge(scene: &Scene, question: Question) -> Finding {
-    let graph = Graph::of(scene);
+    let is_overdue = matches!(question, Question::Overdue { .. });
+    let graph = Graph::of(scene, if is_overdue { 0 } else { FROZEN_AFTER_MS });
     let all: Vec<usize> = (0..graph.waiters.len()).collect();
     let leaves = graph.leaves(&all);
     // Who waits for a rank that went says so itself, once it has taken in what that rank did before.
-    let is_overdue = matches!(question, Question::Overdue { .. });
     let first = leaves
         .iter()
         .filter(|leaf| is_overdue && matches!(leaf.why, Why::Down))
@@ -198,8 +199,8 @@ impl Member {
     }
 
     /// Why it counts as frozen, and how sure that is.
-    fn frozen(&self) -> Option<(String, Confidence)> {
-        if self.silent_ms < FROZEN_AFTER_MS || self.fate.is_some() {
+    fn frozen(&self, after_ms: u64) -> Option<(String, Confidence)> {
+        if self.silent_ms < after_ms || self.fate.is_some() {
             return None;
         }
         match &self.process {

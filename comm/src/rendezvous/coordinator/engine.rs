@@ -20,7 +20,7 @@ use super::job::{Job, Phase};
 use super::parting::{Ended, Held};
 use super::rounds::Rounds;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
-use crate::rendezvous::arbiter::{Act, Arbiter};
+use crate::rendezvous::arbiter::Arbiter;
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
@@ -440,23 +440,6 @@ impl Engine {
             } else if self.next_progress <= now {
                 self.next_progress = now + PROGRESS_EVERY;
                 self.tell_all(&self.job.progress(), None);
-            }
-        }
-    }
-
-    /// Lets the arbiter act.
-    pub(super) fn arbitrate(&mut self, work: impl FnOnce(&mut dyn Arbiter, u64) -> Vec<Act>) {
-        let now_ms = self.now_ms();
-        let Some(arbiter) = &mut self.arbiter else {
-            return;
-        };
-        for act in work(&mut **arbiter, now_ms) {
-            match act {
-                Act::Report(bytes) => self.emit(CoordinatorEvent::Watch { bytes }),
-                Act::Tell(rank, bytes) => {
-                    self.tell_rank(rank, &Body::new(&ToSession::Watch { bytes }));
-                }
-                Act::TellAll(bytes) => self.tell_all(&ToSession::Watch { bytes }, None),
             }
         }
     }

@@ -5,6 +5,7 @@ use super::conn::Stage;
 use super::engine::Engine;
 use super::job::Phase;
 use super::rounds::{Contribution, Failure};
+use crate::rendezvous::arbiter::{Act, Arbiter};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{MESSAGE_BYTES_MAX, REPORTS_BYTES_MAX};
 use crate::rendezvous::wire::{Body, ToCoordinator, ToSession, decode};
@@ -143,6 +144,23 @@ impl Engine {
             return;
         }
         self.emit(CoordinatorEvent::Report { rank, bytes });
+    }
+
+    /// Lets the arbiter act.
+    pub(super) fn arbitrate(&mut self, work: impl FnOnce(&mut dyn Arbiter, u64) -> Vec<Act>) {
+        let now_ms = self.now_ms();
+        let Some(arbiter) = &mut self.arbiter else {
+            return;
+        };
+        for act in work(&mut **arbiter, now_ms) {
+            match act {
+                Act::Report(bytes) => self.emit(CoordinatorEvent::Watch { bytes }),
+                Act::Tell(rank, bytes) => {
+                    self.tell_rank(rank, &Body::new(&ToSession::Watch { bytes }));
+                }
+                Act::TellAll(bytes) => self.tell_all(&ToSession::Watch { bytes }, None),
+            }
+        }
     }
 
     /// No round can be completed any more, for this reason.

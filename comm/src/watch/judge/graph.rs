@@ -68,13 +68,14 @@ struct Edge {
 #[derive(Debug)]
 pub(super) struct Graph<'a> {
     scene: &'a Scene,
+    frozen_after_ms: u64,
     pub(super) waiters: Vec<Waiter<'a>>,
     edges: Vec<Vec<Edge>>,
     leaves: Vec<Leaf<'a>>,
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn of(scene: &'a Scene) -> Self {
+    pub(super) fn of(scene: &'a Scene, frozen_after_ms: u64) -> Self {
         let mut waiters = Vec::new();
         for (rank, member) in (0..).zip(&scene.members) {
             for group in member.fresh().iter().flat_map(|report| &report.groups) {
@@ -92,6 +93,7 @@ impl<'a> Graph<'a> {
         }
         let mut graph = Self {
             scene,
+            frozen_after_ms,
             edges: vec![Vec::new(); waiters.len()],
             waiters,
             leaves: Vec::new(),
@@ -111,7 +113,7 @@ impl<'a> Graph<'a> {
             return;
         };
         let waiter = self.waiters[from];
-        let report = match state_of(member) {
+        let report = match state_of(member, self.frozen_after_ms) {
             Ok(report) => report,
             Err(why) => return self.leaf(from, rank, why),
         };
@@ -272,14 +274,14 @@ impl<'a> Graph<'a> {
 }
 
 /// The fresh report of a rank, or why there is none.
-fn state_of(member: &Member) -> Result<&Report, Why<'static>> {
+fn state_of(member: &Member, frozen_after_ms: u64) -> Result<&Report, Why<'static>> {
     if let Some(fate) = &member.fate {
         return Err(if fate.orderly { Why::Left } else { Why::Down });
     }
     if let Some(report) = member.fresh() {
         return Ok(report);
     }
-    Err(match member.frozen() {
+    Err(match member.frozen(frozen_after_ms) {
         Some((how, confidence)) => Why::Frozen { how, confidence },
         None => Why::Silent,
     })
