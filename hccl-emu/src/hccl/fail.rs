@@ -3,6 +3,8 @@
 //! - `FAIL-1`: every failed call leaves a line that the calling thread can read with
 //!   `aclGetRecentErrMsg`, under the vendor's code and title.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use hccl_sys::types::HcclResult;
 
 use crate::runtime::errors::{AclError, Label, RuntimeError, report};
@@ -32,6 +34,8 @@ pub(crate) const EI0008: Label = Label::new("EI0008", "Package_Error_Incorrect_H
 /// Device memory is used up.
 pub(crate) const EI0011: Label =
     Label::new("EI0011", "Resource_Error_Insufficient_Device_Memory");
+/// Data does not get through to a peer.
+pub(crate) const EI0012: Label = Label::new("EI0012", "Execution_Error_SDMA");
 /// Retransmission to a peer is exhausted.
 pub(crate) const EI0013: Label = Label::new("EI0013", "Execution_Error_ROCE_CQE");
 /// A value in a rank table.
@@ -44,8 +48,13 @@ pub(crate) const EI0016: Label = Label::new("EI0016", "Config_Error");
 pub(crate) const EI0017: Label = Label::new("EI0017", "Config_Error_Ranktable");
 /// A host port that cannot be bound, from CANN 9 on.
 pub(crate) const EI0019: Label = Label::new("EI0019", "Communication_Error_Bind_IP_Port");
-/// The same before.
+/// A device that another process, or another rank, holds.
+pub(crate) const EJ0001: Label = Label::new("EJ0001", "Environment_Error_Device_In_Use");
+/// A host port that cannot be bound, before CANN 9.
 pub(crate) const EJ0003: Label = Label::new("EJ0003", "Communication_Error_Bind_IP_Port");
+
+/// The path to a peer broke while both sides live: `ACL_ERROR_RT_LINK_ERROR`.
+pub(crate) const RT_LINK_ERROR: AclError = AclError(507_056);
 
 /// A failed call.
 #[derive(Clone, Debug)]
@@ -56,6 +65,22 @@ pub(crate) struct Fail {
     pub(crate) label: Label,
     /// Rest of the line.
     pub(crate) text: String,
+}
+
+/// Runs the body of an export: an error becomes its number and a line of the calling thread
+/// (`FAIL-1`), a panic an internal error.
+pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Answer) -> HcclResult {
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        Err(Fail::new(
+            HcclResult::HCCL_E_INTERNAL,
+            Label::EXECUTION,
+            format!("{call}: the emulator panicked"),
+        ))
+    });
+    match outcome {
+        Ok(()) => HcclResult::HCCL_SUCCESS,
+        Err(fail) => fail.report(),
+    }
 }
 
 /// What every call gives before it becomes a number.

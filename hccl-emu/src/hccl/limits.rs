@@ -20,6 +20,9 @@ pub(crate) struct Element {
 }
 
 impl Element {
+    /// Of a barrier, which moves none.
+    pub(crate) const BYTE: Self = Self::bytes_only(1);
+
     const fn same(dtype: DType) -> Self {
         Self {
             dtype,

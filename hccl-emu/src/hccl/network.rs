@@ -1,5 +1,4 @@
 //! Where a root listens: loopback, unless a variable names an address or an interface.
-#![expect(unsafe_code, reason = "the list of interfaces is the C library's")]
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
