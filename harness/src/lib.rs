@@ -5,6 +5,7 @@
 //! ranks: that is the library's work.
 
 pub mod backend;
+pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod cmd;
