@@ -44,6 +44,8 @@ pub enum Transport {
 pub enum ServedBy {
     /// The process that started the ranks.
     Launcher,
+    /// One of the ranks, and this one does not know which.
+    Member,
     /// A rank.
     Rank(Rank),
 }
@@ -291,6 +293,12 @@ fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                     return;
                 }
                 ServedBy::Rank(rank) => (Some(rank), format!("is gone ({why})")),
+                // As above: a rank that left may have been the one.
+                ServedBy::Member if status.is_any_orderly() => return,
+                ServedBy::Member => (
+                    None,
+                    format!("the rank that served the rendezvous is gone ({why})"),
+                ),
                 ServedBy::Launcher => (None, format!("the launcher is gone ({why})")),
             };
             if let Some(rank) = served_by {
