@@ -12,7 +12,7 @@
 //! match api.acl().aclrtGetDeviceCount() {
 //!     Ok(device_count) => {
 //!         let mut count = 0;
-//!         // SAFETY: one number is written to a place that lives for the whole call.
+//!         // Sound: one number is written to a place that lives for the whole call.
 //!         let result = unsafe { device_count(&raw mut count) };
 //!         println!("{count} devices ({result})");
 //!     }
