@@ -10,3 +10,4 @@ mod loaded;
 pub mod search;
 pub mod symbols;
 pub mod types;
+pub mod version;
