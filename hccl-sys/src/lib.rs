@@ -6,5 +6,8 @@
 
 pub mod codes;
 pub mod headers;
+mod loaded;
 pub mod search;
+pub mod symbols;
 pub mod types;
+pub mod version;

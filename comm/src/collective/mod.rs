@@ -135,6 +135,10 @@ impl Communicator {
         })
     }
 
+    pub(crate) fn world(&self) -> &WorldInner {
+        &self.inner.world
+    }
+
     /// The name that the group was given.
     #[must_use]
     pub fn name(&self) -> &str {

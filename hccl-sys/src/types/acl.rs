@@ -209,6 +209,16 @@ c_enum! {
 }
 
 c_enum! {
+    /// How host memory is registered. The facts hold no numbers of it.
+    AclrtHostRegisterType {}
+}
+
+c_enum! {
+    /// How `aclrtReduceAsync` combines. The facts hold no numbers of it.
+    AclrtReduceKind {}
+}
+
+c_enum! {
     /// A package of CANN. The facts hold no numbers of it.
     AclCANNPackageName {}
 }

@@ -10,14 +10,13 @@
 mod acl;
 mod acl_error;
 mod config;
+mod config_row;
 mod hccl;
 pub(crate) mod newtype;
 
 pub use acl::*;
 pub use acl_error::AclError;
-pub use config::{
-    COMM_CONFIG_MAGIC, CommConfigError, CommConfigField, CommConfigHeader, CommConfigRow,
-    HcclCommConfig,
-};
+pub use config::{COMM_CONFIG_MAGIC, CommConfigHeader, HcclCommConfig};
+pub use config_row::{CommConfigError, CommConfigField, CommConfigRow};
 pub use hccl::*;
 pub use newtype::Named;
