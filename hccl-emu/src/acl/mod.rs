@@ -5,7 +5,6 @@
 //!
 //! - `abi`: what C callers pass. - `base`: start and end, versions, errors.
 //! - `device`, `context`, `memory`, `copy`, `virt`, `stream`, `event`: as they are called.
-//! - `unsupported`: everything else that a client may name.
 
 pub(crate) mod abi;
 mod base;
@@ -16,5 +15,4 @@ mod event;
 pub(crate) mod guard;
 mod memory;
 mod stream;
-mod unsupported;
 mod virt;
