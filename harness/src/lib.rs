@@ -10,6 +10,7 @@ pub mod cli;
 pub mod cmd;
 pub mod exit;
 pub mod fail;
+pub mod moe;
 pub mod out;
 pub mod progress;
 pub mod report;
