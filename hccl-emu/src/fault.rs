@@ -180,7 +180,11 @@ impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind { got, suggestion } => {
-                write!(f, "no fault is called {got:?}; allowed: {}", KINDS.join(", "))?;
+                write!(
+                    f,
+                    "no fault is called {got:?}; allowed: {}",
+                    KINDS.join(", ")
+                )?;
                 match suggestion {
                     Some(suggestion) => write!(f, "; did you mean {suggestion}?"),
                     None => Ok(()),
@@ -293,7 +297,11 @@ impl<'a> Keys<'a> {
             _ => &["rank", "comm", "op", "k"],
         };
         let mut pairs: Vec<(&str, &str)> = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(FaultError::Form {
                     got: part.to_owned(),

@@ -9,6 +9,7 @@
 //! - [`fault`]: the grammar of `MUSTER_EMU_FAULT`, without state too.
 //! - `hccl`: communicators and operators, with their exports.
 //! - `acl`: the exports of the runtime, which only translate between C and [`runtime`].
+//! - `unsupported`: names that exist so that programs start, and refuse to do anything.
 //!
 //! `docs/emulator.md` says for users what is emulated and what is not.
 
@@ -28,3 +29,4 @@ pub mod fault;
 mod hccl;
 pub mod options;
 pub mod runtime;
+mod unsupported;

@@ -35,11 +35,7 @@ pub(crate) struct Call {
 }
 
 /// The live communicator that a handle stands for.
-pub(crate) fn find_comm(
-    call: &str,
-    library: &Library,
-    handle: *const c_void,
-) -> Answer<Arc<Comm>> {
+pub(crate) fn find_comm(call: &str, library: &Library, handle: *const c_void) -> Answer<Arc<Comm>> {
     if handle.is_null() {
         return Err(Fail::null(call, "comm"));
     }
@@ -162,7 +158,9 @@ impl Call {
         op: HcclReduceOp,
     ) -> Answer<(Element, ReduceOp)> {
         let Some(element) = Element::of(data_type) else {
-            return self.moved(data_type).map(|element| (element, ReduceOp::Sum));
+            return self
+                .moved(data_type)
+                .map(|element| (element, ReduceOp::Sum));
         };
         let Some(reduction) = reduction(op) else {
             return Err(Fail::unsupported(format!(
@@ -223,7 +221,8 @@ impl Call {
         element: Element,
         count: usize,
     ) -> Answer<Area> {
-        self.buffer(argument, pointer, element, count).map(Area::packed)
+        self.buffer(argument, pointer, element, count)
+            .map(Area::packed)
     }
 
     /// A buffer whose blocks lie where `displs` says.

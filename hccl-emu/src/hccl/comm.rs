@@ -203,12 +203,19 @@ impl Comm {
             return Err(Fail::new(
                 HcclResult::HCCL_E_SUSPENDING,
                 EI0007,
-                format!("{}: communicator {} is suspended", operator.function(), self.name),
+                format!(
+                    "{}: communicator {} is suspended",
+                    operator.function(),
+                    self.name
+                ),
             ));
         }
         if state.buffers.is_none() {
             let bytes = u64::from(self.buffer_mb) * (2 << 20);
-            let taken = self.device.memory.charge(bytes, "buffers of a communicator");
+            let taken = self
+                .device
+                .memory
+                .charge(bytes, "buffers of a communicator");
             let charge = taken.map_err(|error| {
                 let text = format!(
                     "{}: communicator {} needs {bytes} bytes for its buffers (twice {} MB): {}",

@@ -111,10 +111,10 @@ fn check_head(call: &str, head: &CommConfigHeader) -> Answer {
         .into_iter()
         .find(|row| row.version() == head.version);
     match promised {
-        None if head.version == 0 => wrong("version of the config is 0; versions begin at 1".to_owned()),
-        Some(row)
-            if head.size < row.size() && (head.version, head.size) != KNOWN_SHORT =>
-        {
+        None if head.version == 0 => {
+            wrong("version of the config is 0; versions begin at 1".to_owned())
+        }
+        Some(row) if head.size < row.size() && (head.version, head.size) != KNOWN_SHORT => {
             wrong(format!(
                 "the config calls itself version {}, which has {} bytes, and states {}",
                 head.version,
@@ -158,13 +158,33 @@ fn fields(
     )?;
     let class = config.hccl_rdma_traffic_class;
     let legal = class == NOT_SET || (class <= 255 && class.is_multiple_of(4));
-    check(F::RdmaTrafficClass, legal, &class, "0 to 255, a multiple of 4")?;
+    check(
+        F::RdmaTrafficClass,
+        legal,
+        &class,
+        "0 to 255, a multiple of 4",
+    )?;
     let level = config.hccl_rdma_service_level;
-    check(F::RdmaServiceLevel, level == NOT_SET || level <= 7, &level, "0 to 7")?;
+    check(
+        F::RdmaServiceLevel,
+        level == NOT_SET || level <= 7,
+        &level,
+        "0 to 7",
+    )?;
     let zero_copy = config.acl_graph_zero_copy_enable;
-    check(F::AclGraphZeroCopyEnable, zero_copy <= 1, &zero_copy, "0 or 1")?;
+    check(
+        F::AclGraphZeroCopyEnable,
+        zero_copy <= 1,
+        &zero_copy,
+        "0 or 1",
+    )?;
     let timeout = config.hccl_exec_time_out;
-    check(F::ExecTimeOut, timeout >= -1, &timeout, "0 and up, in seconds")?;
+    check(
+        F::ExecTimeOut,
+        timeout >= -1,
+        &timeout,
+        "0 and up, in seconds",
+    )?;
     let qos = config.hccl_qos;
     check(F::Qos, qos == NOT_SET || qos <= 7, &qos, "0 to 7")?;
     let name = if has(F::CommName) {
@@ -196,7 +216,10 @@ fn text(call: &str, field: CommConfigField, bytes: &[c_char]) -> Answer<String> 
         return Err(Fail::new(
             HcclResult::HCCL_E_PARA,
             EI0016,
-            format!("{call}: {field} has no end within its {} bytes", bytes.len()),
+            format!(
+                "{call}: {field} has no end within its {} bytes",
+                bytes.len()
+            ),
         ));
     };
     let bytes: Vec<u8> = bytes[..end]
@@ -262,11 +285,17 @@ mod tests {
         };
         refused(&|config| config.head.magic = 1, "magic word");
         refused(&|config| config.head.size = 20, "head alone");
-        refused(&|config| config.head.size = 300, "has 2240 bytes, and states 300");
+        refused(
+            &|config| config.head.size = 300,
+            "has 2240 bytes, and states 300",
+        );
         refused(&|config| config.head.version = 0, "versions begin at 1");
         refused(&|config| config.hccl_buffer_size = 0, "hcclBufferSize is 0");
         refused(&|config| config.hccl_deterministic = 3, "hcclDeterministic");
-        refused(&|config| config.hccl_rdma_traffic_class = 130, "multiple of 4");
+        refused(
+            &|config| config.hccl_rdma_traffic_class = 130,
+            "multiple of 4",
+        );
         refused(&|config| config.hccl_exec_time_out = -2, "hcclExecTimeOut");
         refused(&|config| config.hccl_comm_name = [65; 128], "has no end");
         let mut config = HcclCommConfig::new(row(10));

@@ -42,11 +42,7 @@ impl Place {
     }
 }
 
-fn read_config(
-    call: &str,
-    library: &Library,
-    config: *const HcclCommConfig,
-) -> Answer<CommConfig> {
+fn read_config(call: &str, library: &Library, config: *const HcclCommConfig) -> Answer<CommConfig> {
     let own = config::own_row(library.cann);
     // SAFETY: the caller passes null or a config with an honest size.
     unsafe { config::read(call, config, own, library.product) }
@@ -58,8 +54,7 @@ fn read_root_info(call: &str, info: *const HcclRootInfo) -> Answer<RootInfo> {
     }
     // SAFETY: the caller passes a root info of 4108 bytes, which has no alignment.
     let info = unsafe { info.read_unaligned() };
-    RootInfo::decode(&info.internal)
-        .map_err(|what| Fail::para(format!("{call}: rootInfo {what}")))
+    RootInfo::decode(&info.internal).map_err(|what| Fail::para(format!("{call}: rootInfo {what}")))
 }
 
 /// `HcclGetRootInfo`
@@ -239,7 +234,9 @@ pub(crate) extern "C" fn HcclCommInitClusterInfoMemConfig(
         current_device(CALL)?;
         let config = read_config(CALL, library, config)?;
         if config.name.is_none() {
-            return Err(Fail::para(format!("{CALL}: hcclCommName of the config is empty")));
+            return Err(Fail::para(format!(
+                "{CALL}: hcclCommName of the config is empty"
+            )));
         }
         let text = text_of(CALL, "rankTableString", rank_table)?;
         place.fill(rank_table::from_table(CALL, library, &text, rank, &config))

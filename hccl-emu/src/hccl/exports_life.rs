@@ -101,7 +101,10 @@ pub(crate) extern "C" fn HcclCommGetHandleWithName(
         // SAFETY: the caller passes a text with an end.
         let name = unsafe { CStr::from_ptr(comm_name) }.to_string_lossy();
         let found = library.named(device.logical, &name).ok_or_else(|| {
-            let text = format!("{CALL}: device {} has no communicator {name:?}", device.logical);
+            let text = format!(
+                "{CALL}: device {} has no communicator {name:?}",
+                device.logical
+            );
             Fail::new(HcclResult::HCCL_E_NOT_FOUND, EI0003, text)
         })?;
         let handle = std::ptr::without_provenance_mut(found.handle as usize);
@@ -149,7 +152,10 @@ pub(crate) extern "C" fn HcclSetConfig(config: HcclConfig, value: HcclConfigValu
             0 | 1 => {}
             2 if library.product == Product::A2 => {}
             2 => {
-                let text = format!("{CALL}: 2 (strict) is not supported on {:?}", library.product);
+                let text = format!(
+                    "{CALL}: 2 (strict) is not supported on {:?}",
+                    library.product
+                );
                 return Err(Fail::unsupported(text));
             }
             other => {
@@ -181,7 +187,10 @@ fn only_deterministic(call: &str, config: HcclConfig) -> Answer {
     if config == HcclConfig::HCCL_DETERMINISTIC {
         return Ok(());
     }
-    let text = format!("{call}: config is {}; allowed: 0 (HCCL_DETERMINISTIC)", config.0);
+    let text = format!(
+        "{call}: config is {}; allowed: 0 (HCCL_DETERMINISTIC)",
+        config.0
+    );
     Err(Fail::para(text))
 }
 

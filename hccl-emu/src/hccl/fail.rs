@@ -10,10 +10,7 @@ use hccl_sys::types::HcclResult;
 use crate::runtime::errors::{AclError, Label, RuntimeError, report};
 
 /// A variable of the environment is out of range.
-pub(crate) const EI0001: Label = Label::new(
-    "EI0001",
-    "Config_Error_Invalid_Environment_Variable",
-);
+pub(crate) const EI0001: Label = Label::new("EI0001", "Config_Error_Invalid_Environment_Variable");
 /// A device waited too long for a peer.
 pub(crate) const EI0002: Label = Label::new("EI0002", "Communication_Error_Timeout");
 /// A wrong argument.
@@ -32,8 +29,7 @@ pub(crate) const EI0007: Label = Label::new("EI0007", "Resource_Error");
 /// Versions differ between ranks.
 pub(crate) const EI0008: Label = Label::new("EI0008", "Package_Error_Incorrect_HCCL_Version");
 /// Device memory is used up.
-pub(crate) const EI0011: Label =
-    Label::new("EI0011", "Resource_Error_Insufficient_Device_Memory");
+pub(crate) const EI0011: Label = Label::new("EI0011", "Resource_Error_Insufficient_Device_Memory");
 /// Data does not get through to a peer.
 pub(crate) const EI0012: Label = Label::new("EI0012", "Execution_Error_SDMA");
 /// Retransmission to a peer is exhausted.

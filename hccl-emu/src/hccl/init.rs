@@ -85,7 +85,10 @@ pub(crate) fn from_root_info(
         call,
         rank,
         world_size,
-        name: config.name.clone().unwrap_or_else(|| info.identifier.clone()),
+        name: config
+            .name
+            .clone()
+            .unwrap_or_else(|| info.identifier.clone()),
         config,
     };
     let job_id = job_of(&info.secret);
@@ -208,7 +211,10 @@ fn exchange(
             format!("{}: exchange of rank info: {error}", request.call),
         )
     };
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let link = |path: &str| {
         std::fs::read_link(path).map_or_else(|_| String::new(), |to| to.display().to_string())
@@ -223,7 +229,9 @@ fn exchange(
     };
     let group = world.everyone().map_err(|error| failed(&error))?;
     group.set_deadline(library.settings.connect_timeout);
-    group.all_gather_object(&mine).map_err(|error| failed(&error))
+    group
+        .all_gather_object(&mine)
+        .map_err(|error| failed(&error))
 }
 
 /// Two ranks on one device are an error, except where the product and both port ranges allow it.
@@ -325,7 +333,10 @@ pub(crate) fn on_device<T>(
 /// Name of the job in the rendezvous: says nothing about the secret.
 pub(crate) fn job_of(secret: &Secret) -> String {
     let digest = blake3::derive_key("muster 2026 emulated job id v1", secret.expose());
-    format!("hccl-emulated-{}", &blake3::Hash::from(digest).to_hex()[..16])
+    format!(
+        "hccl-emulated-{}",
+        &blake3::Hash::from(digest).to_hex()[..16]
+    )
 }
 
 /// Microseconds since 1970: part of names that must differ from run to run.

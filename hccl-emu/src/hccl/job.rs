@@ -201,14 +201,22 @@ fn in_parts(element: Element, count: usize) -> (DType, usize) {
 }
 
 fn view<'a>(real: Real, count: usize, dtype: DType) -> ReadView<'a> {
-    debug_assert_eq!(real.bytes, count * dtype.size(), "a view is its whole buffer");
+    debug_assert_eq!(
+        real.bytes,
+        count * dtype.size(),
+        "a view is its whole buffer"
+    );
     // SAFETY: `resolve` proved the range to be in one allocation, whose backing stays mapped for
     // the life of the process (MEM-2); the client must not write it before the stream got there.
     unsafe { ReadView::from_raw(real.start, count, dtype) }
 }
 
 fn view_mut<'a>(real: Real, count: usize, dtype: DType) -> WriteView<'a> {
-    debug_assert_eq!(real.bytes, count * dtype.size(), "a view is its whole buffer");
+    debug_assert_eq!(
+        real.bytes,
+        count * dtype.size(),
+        "a view is its whole buffer"
+    );
     // SAFETY: as in `view`; nobody in this process holds a reference to the backing.
     unsafe { WriteView::from_raw(real.start, count, dtype) }
 }

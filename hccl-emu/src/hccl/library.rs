@@ -87,9 +87,8 @@ impl Library {
         let bad = |text: String| Fail::new(HcclResult::HCCL_E_PARA, EI0001, text);
         let settings = Settings::read(&state.environment, product)
             .map_err(|variable| bad(variable.to_string()))?;
-        let faults = fault::parse(options.fault.as_deref().unwrap_or_default()).map_err(|error| {
-            bad(format!("environment variable MUSTER_EMU_FAULT: {error}"))
-        })?;
+        let faults = fault::parse(options.fault.as_deref().unwrap_or_default())
+            .map_err(|error| bad(format!("environment variable MUSTER_EMU_FAULT: {error}")))?;
         let version = options.cann.as_deref().unwrap_or(CANN_DEFAULT);
         Ok(Self {
             settings,
@@ -188,6 +187,9 @@ pub(crate) fn current_device(call: &str) -> Answer<Arc<Device>> {
         text: format!("{call}: {} ({})", error.text, error.code.0),
         ..Fail::runtime(&error)
     })?;
-    context.device.check_alive().map_err(|error| Fail::runtime(&error))?;
+    context
+        .device
+        .check_alive()
+        .map_err(|error| Fail::runtime(&error))?;
     Ok(Arc::clone(&context.device))
 }

@@ -40,7 +40,10 @@ pub(crate) fn destroy(call: &str, library: &Library, handle: *const c_void) -> A
         return Err(Fail::new(
             HcclResult::HCCL_E_AGAIN,
             EI0003,
-            format!("{call}: another thread is inside a call of communicator {}", comm.name),
+            format!(
+                "{call}: another thread is inside a call of communicator {}",
+                comm.name
+            ),
         ));
     }
     remove(library, &comm);
@@ -84,7 +87,9 @@ pub(crate) fn create_sub(
             return Err(Fail::para(text));
         }
         (Some(_), true) => {
-            let text = format!("{call}: subCommId is {NO_SUB_COMM:#x}, which is for ranks that are no members, and rankIds is given");
+            let text = format!(
+                "{call}: subCommId is {NO_SUB_COMM:#x}, which is for ranks that are no members, and rankIds is given"
+            );
             return Err(Fail::para(text));
         }
     };

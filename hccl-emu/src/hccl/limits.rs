@@ -94,10 +94,7 @@ pub(crate) fn has_operator(product: Product, operator: Operator) -> bool {
                 | O::Scatter
                 | O::Send
         ),
-        Product::Atlas910 => !matches!(
-            operator,
-            O::AllGatherV | O::AllToAllVC | O::ReduceScatterV
-        ),
+        Product::Atlas910 => !matches!(operator, O::AllGatherV | O::AllToAllVC | O::ReduceScatterV),
         Product::A2 | Product::A3 | Product::Atlas950 => true,
     }
 }
@@ -137,15 +134,7 @@ pub(crate) fn reducible(product: Product, operator: Operator, op: ReduceOp) -> &
         T::F64,
         T::Bf16,
     ];
-    const ATLAS_950_PROD: &[DType] = &[
-        T::I8,
-        T::I32,
-        T::I64,
-        T::U64,
-        T::F16,
-        T::F32,
-        T::F64,
-    ];
+    const ATLAS_950_PROD: &[DType] = &[T::I8, T::I32, T::I64, T::U64, T::F16, T::F32, T::F64];
     let is_v = operator == Operator::ReduceScatterV;
     match (product, op) {
         (Product::A2, ReduceOp::Prod) if is_v => &[],
@@ -170,7 +159,10 @@ mod tests {
 
     #[test]
     fn types_have_the_sizes_of_the_vendors_table() {
-        for (number, bytes) in [1, 2, 4, 2, 4, 8, 8, 1, 2, 4, 8, 2, 16].into_iter().enumerate() {
+        for (number, bytes) in [1, 2, 4, 2, 4, 8, 8, 1, 2, 4, 8, 2, 16]
+            .into_iter()
+            .enumerate()
+        {
             let number = i32::try_from(number).unwrap();
             let element = Element::of(HcclDataType(number)).unwrap();
             assert_eq!(element.bytes(), bytes, "{number}");
@@ -185,7 +177,8 @@ mod tests {
 
     #[test]
     fn products_refuse_what_their_hardware_does_not_take() {
-        let takes = |product, operator, op, dtype| reducible(product, operator, op).contains(&dtype);
+        let takes =
+            |product, operator, op, dtype| reducible(product, operator, op).contains(&dtype);
         let all = Operator::AllReduce;
         assert!(takes(Product::A2, all, ReduceOp::Sum, DType::Bf16));
         assert!(!takes(Product::A2, all, ReduceOp::Prod, DType::Bf16));
@@ -196,7 +189,12 @@ mod tests {
         assert!(!takes(Product::A3, v, ReduceOp::Prod, DType::F32));
         assert!(takes(Product::Atlas950, v, ReduceOp::Prod, DType::F32));
         assert!(!takes(Product::Atlas310P, all, ReduceOp::Max, DType::I16));
-        for product in [Product::A2, Product::A3, Product::Atlas910, Product::Atlas950] {
+        for product in [
+            Product::A2,
+            Product::A3,
+            Product::Atlas910,
+            Product::Atlas950,
+        ] {
             for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min] {
                 for dtype in [DType::U8, DType::U16, DType::U32] {
                     assert!(!takes(product, all, op, dtype));
@@ -206,7 +204,10 @@ mod tests {
         assert!(!has_operator(Product::Atlas310P, Operator::Send));
         assert!(!has_operator(Product::Atlas910, Operator::AllGatherV));
         assert!(!movable(Product::A2, HcclDataType::HCCL_DATA_TYPE_HIF8));
-        assert!(movable(Product::Atlas950, HcclDataType::HCCL_DATA_TYPE_HIF8));
+        assert!(movable(
+            Product::Atlas950,
+            HcclDataType::HCCL_DATA_TYPE_HIF8
+        ));
         assert!(movable(Product::A2, HcclDataType::HCCL_DATA_TYPE_INT128));
         assert!(!movable(Product::A2, HcclDataType(13)));
     }

@@ -165,7 +165,10 @@ fn refused(call: &str, error: &RendezvousError) -> Fail {
             return Fail::new(
                 HcclResult::HCCL_E_TIMEOUT,
                 EI0015,
-                format!("{call}: topo exchange server get socket timeout! {}", missing(absence)),
+                format!(
+                    "{call}: topo exchange server get socket timeout! {}",
+                    missing(absence)
+                ),
             );
         }
         E::Unreachable { .. } | E::Silent { .. } | E::NameUnresolved { .. } => {

@@ -34,7 +34,10 @@ pub(crate) fn host_address(settings: &Settings) -> Answer<HostAddress> {
         let interface = "lo".to_owned();
         return Ok(HostAddress { interface, ip });
     };
-    let names: Vec<String> = all.iter().map(|address| address.interface.clone()).collect();
+    let names: Vec<String> = all
+        .iter()
+        .map(|address| address.interface.clone())
+        .collect();
     let fits = |address: &HostAddress| {
         allowed.allows(&address.interface) && address.ip.is_ipv6() == settings.wants_ipv6
     };

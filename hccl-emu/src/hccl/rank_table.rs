@@ -94,7 +94,9 @@ fn servers(call: &str, text: &str) -> Answer<Table> {
             return Err(wrong(call, "/status", &what));
         }
         Err(findings) => {
-            let missing = findings.iter().all(|finding| finding.what.starts_with("is missing"));
+            let missing = findings
+                .iter()
+                .all(|finding| finding.what.starts_with("is missing"));
             let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
             return Err(Fail::new(
                 HcclResult::HCCL_E_PARA,
@@ -136,7 +138,9 @@ fn ranks(call: &str, value: &Value) -> Answer<Table> {
         places.push(levels.and_then(|levels| levels.first().and_then(instance)));
     }
     let devices = in_rank_order(call, found)?;
-    let count = value.get("rank_count").map(|_| number_at(call, value, "", "rank_count"));
+    let count = value
+        .get("rank_count")
+        .map(|_| number_at(call, value, "", "rank_count"));
     match count.transpose()? {
         Some(count) if count as usize != devices.len() => {
             let what = format!("is {count} where {} ranks are listed", devices.len());
@@ -203,9 +207,14 @@ fn number_at(call: &str, value: &Value, at: &str, key: &str) -> Answer<u32> {
 
 fn in_rank_order(call: &str, mut found: Vec<(u32, u32)>) -> Answer<Vec<u32>> {
     found.sort_unstable();
-    let gap = (0_u32..).zip(&found).find(|(wanted, (rank, _))| wanted != rank);
+    let gap = (0_u32..)
+        .zip(&found)
+        .find(|(wanted, (rank, _))| wanted != rank);
     if let Some((wanted, _)) = gap {
-        let what = format!("has {} ranks and no rank {wanted}, or one twice", found.len());
+        let what = format!(
+            "has {} ranks and no rank {wanted}, or one twice",
+            found.len()
+        );
         return Err(wrong(call, "/rank_list", &what));
     }
     Ok(found.into_iter().map(|(_, device)| device).collect())
@@ -221,7 +230,10 @@ pub(crate) fn from_table(
 ) -> Answer<Arc<Comm>> {
     let table = parse(call, text)?;
     if rank >= table.world_size {
-        let text = format!("{call}: rank is {rank}; the table has {} ranks", table.world_size);
+        let text = format!(
+            "{call}: rank is {rank}; the table has {} ranks",
+            table.world_size
+        );
         return Err(Fail::para(text));
     }
     let name = config.name.clone().unwrap_or_else(|| WORLD_NAME.to_owned());
@@ -274,7 +286,10 @@ fn secret_of(
     let one_host = table.host.is_none();
     let found = job_secret(&state().environment, Some(&job), one_host, deadline);
     let (secret, _) = found.map_err(|error| {
-        let text = format!("{call}: a secret for the rank exchange: {error}; {}", error.help());
+        let text = format!(
+            "{call}: a secret for the rank exchange: {error}; {}",
+            error.help()
+        );
         Fail::new(HcclResult::HCCL_E_SYSCALL, EI0007, text)
     })?;
     let mut hasher = blake3::Hasher::new_keyed(secret.expose());
@@ -329,7 +344,8 @@ fn socket_of(secret: &Secret) -> io::Result<UnixAddr> {
 /// Tells the port to whoever asks, until `told`.
 fn tell(call: &str, secret: &Secret, port: u16, told: &Arc<AtomicBool>) -> Answer {
     let failed = |error: io::Error| {
-        let text = format!("{call}: rank 0 cannot tell its port, or serves this table already: {error}");
+        let text =
+            format!("{call}: rank 0 cannot tell its port, or serves this table already: {error}");
         Fail::new(HcclResult::HCCL_E_UNAVAIL, EI0007, text)
     };
     let listener = socket_of(secret)
@@ -427,8 +443,14 @@ mod tests {
             (r#"{"version":"3.0","status":"completed"}"#, "EI0014"),
             (r#"{"version":"2.0"}"#, "EI0017"),
             (r#"{"version":"2.0","rank_list":[{"rank_id":0}]}"#, "EI0017"),
-            (r#"{"version":"2.0","rank_list":[{"rank_id":0,"device_id":"x"}]}"#, "EI0014"),
-            (r#"{"version":"2.0","rank_list":[{"rank_id":1,"device_id":0}]}"#, "EI0014"),
+            (
+                r#"{"version":"2.0","rank_list":[{"rank_id":0,"device_id":"x"}]}"#,
+                "EI0014",
+            ),
+            (
+                r#"{"version":"2.0","rank_list":[{"rank_id":1,"device_id":0}]}"#,
+                "EI0014",
+            ),
             (r#"{"status":"initializing","group_list":[]}"#, "EI0014"),
         ] {
             let fail = parse("test", text).unwrap_err();

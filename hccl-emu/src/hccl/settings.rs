@@ -105,7 +105,10 @@ pub(crate) struct BadVariable {
 impl std::fmt::Display for BadVariable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, got, allowed } = self;
-        write!(f, "environment variable {name} is {got:?}; allowed: {allowed}")
+        write!(
+            f,
+            "environment variable {name} is {got:?}; allowed: {allowed}"
+        )
     }
 }
 

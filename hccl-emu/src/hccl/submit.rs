@@ -201,7 +201,12 @@ fn run_collectives(mut operators: Vec<Grouped>) -> Answer {
     let mut outcome = Ok(());
     for grouped in operators {
         remember(&mut streams, &grouped.stream);
-        let enqueued = enqueue(&grouped.comm, &grouped.stream, grouped.operator, grouped.job);
+        let enqueued = enqueue(
+            &grouped.comm,
+            &grouped.stream,
+            grouped.operator,
+            grouped.job,
+        );
         outcome = outcome.and(enqueued);
     }
     settle(&streams);

@@ -12,7 +12,9 @@ use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::Rank;
 
 use super::comm::{Comm, Ticket};
-use super::fail::{EI0002, EI0003, EI0005, EI0006, EI0007, EI0012, EI0013, RT_LINK_ERROR, task_error};
+use super::fail::{
+    EI0002, EI0003, EI0005, EI0006, EI0007, EI0012, EI0013, RT_LINK_ERROR, task_error,
+};
 use super::job::{Job, Trouble};
 use super::meeting::FOR_EVER;
 use super::operator::Operator;
@@ -151,12 +153,7 @@ impl Task {
     }
 
     /// The vendor's words for an error of the host backend; `origin` met it first.
-    fn translate(
-        &self,
-        kind: &ErrorKind,
-        error: &CommError,
-        origin: Option<Rank>,
-    ) -> RuntimeError {
+    fn translate(&self, kind: &ErrorKind, error: &CommError, origin: Option<Rank>) -> RuntimeError {
         let first = origin.map_or_else(String::new, |origin| {
             format!("; rank {} found it first", self.comm.index_of(origin))
         });

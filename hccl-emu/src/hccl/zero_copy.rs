@@ -52,7 +52,10 @@ fn on_a3(call: &'static str, comm: *const c_void) -> Answer<u64> {
     let library = library(call)?;
     let comm = find_comm(call, library, comm)?;
     if library.product != Product::A3 {
-        let text = format!("{call} is not supported on {:?}, only on A3", library.product);
+        let text = format!(
+            "{call} is not supported on {:?}, only on A3",
+            library.product
+        );
         return Err(Fail::unsupported(text));
     }
     Ok(comm.handle)
@@ -64,7 +67,9 @@ fn not_found(call: &str, what: &str, address: *const c_void) -> Fail {
 }
 
 fn take(list: &mut Vec<Range>, comm: u64, start: usize) -> bool {
-    let known = list.iter().position(|range| range.comm == comm && range.start == start);
+    let known = list
+        .iter()
+        .position(|range| range.comm == comm && range.start == start);
     known.map(|at| list.swap_remove(at)).is_some()
 }
 

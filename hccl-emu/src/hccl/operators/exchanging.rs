@@ -102,8 +102,18 @@ fn exchange(call: &Call, exchange: &Exchange) -> Answer {
     hand_on(
         call,
         CollectiveJob {
-            send: Some(area("sendBuf", exchange.send_buf, send_counts, send_displs)?),
-            recv: Some(area("recvBuf", exchange.recv_buf, recv_counts, recv_displs)?),
+            send: Some(area(
+                "sendBuf",
+                exchange.send_buf,
+                send_counts,
+                send_displs,
+            )?),
+            recv: Some(area(
+                "recvBuf",
+                exchange.recv_buf,
+                recv_counts,
+                recv_displs,
+            )?),
             ..moving(Collective::AllToAllV, element, 0, counts)
         },
     )
@@ -135,8 +145,14 @@ pub(crate) extern "C" fn HcclAlltoAllV(
                 send_buf,
                 recv_buf,
                 types: (send_type, recv_type),
-                send: (list("sendCounts", send_counts)?, list("sdispls", send_displs)?),
-                recv: (list("recvCounts", recv_counts)?, list("rdispls", recv_displs)?),
+                send: (
+                    list("sendCounts", send_counts)?,
+                    list("sdispls", send_displs)?,
+                ),
+                recv: (
+                    list("recvCounts", recv_counts)?,
+                    list("rdispls", recv_displs)?,
+                ),
             },
         )
     })

@@ -35,7 +35,12 @@ pub(crate) extern "C" fn HcclBroadcast(
             &call,
             CollectiveJob {
                 recv: Some(call.area("buf", buf, element, count)?),
-                ..moving(Collective::Broadcast, element, root, uniform(element, count))
+                ..moving(
+                    Collective::Broadcast,
+                    element,
+                    root,
+                    uniform(element, count),
+                )
             },
         )
     })

@@ -109,7 +109,12 @@ pub(crate) extern "C" fn HcclReduceScatter(
                 op,
                 send: Some(call.area("sendBuf", send_buf, element, all)?),
                 recv: Some(call.area("recvBuf", recv_buf, element, count)?),
-                ..moving(Collective::ReduceScatter, element, 0, uniform(element, count))
+                ..moving(
+                    Collective::ReduceScatter,
+                    element,
+                    0,
+                    uniform(element, count),
+                )
             },
         )
     })
