@@ -235,7 +235,7 @@ fn one(text: &str) -> Result<Fault, FaultError> {
     let Some(kind) = KINDS.into_iter().find(|kind| *kind == name) else {
         return Err(FaultError::Kind {
             got: name.to_owned(),
-            suggestion: closest(name, KINDS.into_iter()),
+            suggestion: closest(name, KINDS),
         });
     };
     let keys = Keys::read(kind, rest)?;
@@ -273,12 +273,10 @@ fn one(text: &str) -> Result<Fault, FaultError> {
         rank: u32::try_from(rank).map_err(|_| keys.value("rank", "a rank"))?,
         place,
     };
-    match fault.kind {
-        Kind::LinkDown { peer, .. } if peer == fault.rank => {
-            Err(keys.value("peer", "another rank than rank"))
-        }
-        _ => Ok(fault),
+    if matches!(fault.kind, Kind::LinkDown { peer, .. } if peer == fault.rank) {
+        return Err(keys.value("peer", "another rank than rank"));
     }
+    Ok(fault)
 }
 
 /// The keys of one fault.

@@ -271,8 +271,10 @@ impl Call {
         let list = list.cast::<u64>();
         (0..len)
             .map(|index| {
-                // SAFETY: the caller vouches for `len` numbers, which need not be aligned here.
-                let number = unsafe { list.add(index).read_unaligned() };
+                // SAFETY: the caller vouches for `len` numbers; `index` is below that.
+                let place = unsafe { list.add(index) };
+                // SAFETY: as above; a number need not be aligned here.
+                let number = unsafe { place.read_unaligned() };
                 self.count(&format!("{argument}[{index}]"), number)
             })
             .collect()

@@ -63,6 +63,7 @@ pub(crate) struct Parts {
     pub(crate) is_sub: bool,
     pub(crate) exec_timeout: Option<Duration>,
     pub(crate) buffer_mb: u32,
+    pub(crate) deterministic: Option<i32>,
     /// Whether it is the first that the device joined.
     pub(crate) is_first: bool,
 }
@@ -92,12 +93,16 @@ struct State {
     suspended: bool,
     async_error: HcclResult,
     broken: Option<RuntimeError>,
+    /// What `HcclSetCommConfig`, or the configuration, said.
+    deterministic: Option<i32>,
     issued: u64,
     issued_by_kind: HashMap<Operator, u64>,
     /// Threads inside a call of this communicator.
     users: Vec<ThreadId>,
     /// The communicator's own buffers on the device, taken with its first operator.
     buffers: Option<Charge>,
+    /// Memory of the device that a fault takes away.
+    lost_memory: Option<Charge>,
 }
 
 /// Which operator of its communicator a call is.
@@ -154,10 +159,12 @@ impl Comm {
             suspended: false,
             async_error: HcclResult::HCCL_SUCCESS,
             broken: None,
+            deterministic: parts.deterministic,
             issued: 0,
             issued_by_kind: HashMap::new(),
             users: Vec::new(),
             buffers: None,
+            lost_memory: None,
         };
         let comm = library.comms.insert(|handle| {
             Arc::new(Self {
@@ -280,6 +287,16 @@ impl Comm {
         self.state().async_error = error;
     }
 
+    /// What `HcclSetCommConfig`, or the configuration, said.
+    pub(crate) fn deterministic(&self) -> Option<i32> {
+        self.state().deterministic
+    }
+
+    /// Takes what `HcclSetCommConfig` says.
+    pub(crate) fn set_deterministic(&self, value: i32) {
+        self.state().deterministic = Some(value);
+    }
+
     /// Whether `HcclCommSuspend` was called and `HcclCommResume` was not.
     pub(crate) fn is_suspended(&self) -> bool {
         self.state().suspended
@@ -302,7 +319,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Leaves the device no more memory than a fault allows.
+    /// Leaves the device no more memory than a fault allows, for as long as the communicator lives.
     fn limit_memory(&self) {
         for fault in &self.faults {
             if let Kind::Oom { bytes } = fault
@@ -310,8 +327,7 @@ impl Comm {
                 && let Some(excess) = info.free.checked_sub(*bytes).filter(|excess| *excess > 0)
                 && let Ok(charge) = self.device.memory.charge(excess, "a fault on purpose")
             {
-                // LEAK: memory that is gone by a fault stays gone.
-                std::mem::forget(charge);
+                self.state().lost_memory = Some(charge);
             }
         }
     }

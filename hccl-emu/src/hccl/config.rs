@@ -187,6 +187,17 @@ fn fields(
     )?;
     let qos = config.hccl_qos;
     check(F::Qos, qos == NOT_SET || qos <= 7, &qos, "0 to 7")?;
+    taken(call, config, &has, product)
+}
+
+/// What the fields say, once they are known to be legal.
+fn taken(
+    call: &str,
+    config: &HcclCommConfig,
+    has: &dyn Fn(CommConfigField) -> bool,
+    product: Product,
+) -> Answer<CommConfig> {
+    use CommConfigField as F;
     let name = if has(F::CommName) {
         text(call, F::CommName, &config.hccl_comm_name)?
     } else {
@@ -195,12 +206,13 @@ fn fields(
     if has(F::Udi) {
         text(call, F::Udi, &config.hccl_udi)?;
     }
+    let timeout = config.hccl_exec_time_out;
     let exec_timeout = (has(F::ExecTimeOut) && timeout >= 0)
         .then(|| exec_seconds(u64::from(timeout.unsigned_abs()), product));
     Ok(CommConfig {
         name: (!name.is_empty()).then_some(name),
-        buffer_mb: (buffer != NOT_SET).then_some(buffer),
-        deterministic: (deterministic != NOT_SET).then_some(deterministic),
+        buffer_mb: Some(config.hccl_buffer_size).filter(|mb| *mb != NOT_SET),
+        deterministic: Some(config.hccl_deterministic).filter(|set| *set != NOT_SET),
         exec_timeout,
         expansion_mode: if has(F::OpExpansionMode) {
             config.hccl_op_expansion_mode

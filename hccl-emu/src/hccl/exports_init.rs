@@ -261,7 +261,9 @@ pub(crate) extern "C" fn HcclCommInitAll(
         let list: Vec<i32> = (0..n_dev as usize)
             .map(|at| {
                 // SAFETY: the caller passes `n_dev` numbers; `at` is below that.
-                unsafe { devices.add(at).read_unaligned() }
+                let place = unsafe { devices.add(at) };
+                // SAFETY: as above; a number need not be aligned here.
+                unsafe { place.read_unaligned() }
             })
             .collect();
         for (at, handle) in init::all(CALL, library, &list)?.into_iter().enumerate() {
@@ -297,7 +299,9 @@ pub(crate) extern "C" fn HcclCreateSubCommConfig(
             (0..rank_num as usize)
                 .map(|at| {
                     // SAFETY: the caller passes `rank_num` numbers; `at` is below that.
-                    unsafe { rank_ids.add(at).read_unaligned() }
+                    let place = unsafe { rank_ids.add(at) };
+                    // SAFETY: as above; a number need not be aligned here.
+                    unsafe { place.read_unaligned() }
                 })
                 .collect()
         };

@@ -1,26 +1,25 @@
-//! The exports that ask communicators, configure the library, and end things.
+//! The exports that ask communicators, suspend and end them, and open groups.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
 
-use hccl_sys::types::{HcclCommStatus, HcclConfig, HcclConfigValue, HcclResult};
+use hccl_sys::types::{HcclCommStatePhase, HcclCommStatus, HcclResult};
 
 use super::call::find_comm;
 use super::comm::Comm;
 use super::fail::{Answer, EI0003, Fail, answer};
 use super::library::{current_device, library};
 use super::submit::{self, defer, is_grouping};
-use super::{config, life};
-use crate::options::Product;
+use super::{life, states};
 
 /// Room for the name of a communicator, which the caller must have.
 const NAME_BYTES: usize = 128;
 
-fn the_comm(call: &'static str, comm: *const c_void) -> Answer<Arc<Comm>> {
+pub(super) fn the_comm(call: &'static str, comm: *const c_void) -> Answer<Arc<Comm>> {
     find_comm(call, library(call)?, comm)
 }
 
-fn put<T>(call: &str, argument: &str, place: *mut T, value: T) -> Answer {
+pub(super) fn put<T>(call: &str, argument: &str, place: *mut T, value: T) -> Answer {
     if place.is_null() {
         return Err(Fail::null(call, argument));
     }
@@ -141,72 +140,6 @@ pub(crate) extern "C" fn HcclGetErrorString(code: HcclResult) -> *const c_char {
     found.map_or(c"unknown error".as_ptr(), |text| text.as_ptr())
 }
 
-/// `HcclSetConfig`: for the whole process; ignored where the variable is set.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn HcclSetConfig(config: HcclConfig, value: HcclConfigValue) -> HcclResult {
-    const CALL: &str = "HcclSetConfig";
-    answer(CALL, || {
-        let library = library(CALL)?;
-        only_deterministic(CALL, config)?;
-        match value.value {
-            0 | 1 => {}
-            2 if library.product == Product::A2 => {}
-            2 => {
-                let text = format!(
-                    "{CALL}: 2 (strict) is not supported on {:?}",
-                    library.product
-                );
-                return Err(Fail::unsupported(text));
-            }
-            other => {
-                let text = format!("{CALL}: value is {other}; allowed: 0, 1, and 2 on Atlas A2");
-                return Err(Fail::para(text));
-            }
-        }
-        library.set_deterministic(value.value);
-        Ok(())
-    })
-}
-
-/// `HcclGetConfig`
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn HcclGetConfig(
-    config: HcclConfig,
-    value: *mut HcclConfigValue,
-) -> HcclResult {
-    const CALL: &str = "HcclGetConfig";
-    answer(CALL, || {
-        let library = library(CALL)?;
-        only_deterministic(CALL, config)?;
-        let set = library.deterministic();
-        put(CALL, "configValue", value, HcclConfigValue { value: set })
-    })
-}
-
-fn only_deterministic(call: &str, config: HcclConfig) -> Answer {
-    if config == HcclConfig::HCCL_DETERMINISTIC {
-        return Ok(());
-    }
-    let text = format!(
-        "{call}: config is {}; allowed: 0 (HCCL_DETERMINISTIC)",
-        config.0
-    );
-    Err(Fail::para(text))
-}
-
-/// `HcclGetCommConfigCapability`: how many features the configuration of a communicator has.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn HcclGetCommConfigCapability() -> u32 {
-    let Ok(library) = library("HcclGetCommConfigCapability") else {
-        return 0;
-    };
-    match config::own_row(library.cann).version() {
-        ..=5 => 5,
-        6..=8 => 11,
-        _ => 12,
-    }
-}
-
 /// `HcclCommSuspend`
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn HcclCommSuspend(comm: *mut c_void) -> HcclResult {
@@ -221,7 +154,13 @@ pub(crate) extern "C" fn HcclCommSuspend(comm: *mut c_void) -> HcclResult {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn HcclCommResume(comm: *mut c_void) -> HcclResult {
     const CALL: &str = "HcclCommResume";
-    answer(CALL, || the_comm(CALL, comm)?.resume())
+    answer(CALL, || {
+        let comm = the_comm(CALL, comm)?;
+        states::tell(&comm, HcclCommStatePhase::HCCL_COMM_STATE_PHASE_RESUME_PRE);
+        comm.resume()?;
+        states::tell(&comm, HcclCommStatePhase::HCCL_COMM_STATE_PHASE_RESUME_POST);
+        Ok(())
+    })
 }
 
 /// `HcclCommGetStatus`, by the name of the communicator.

@@ -191,6 +191,9 @@ fn meet(
             is_sub: false,
             exec_timeout: config.exec_timeout.unwrap_or(library.settings.exec_timeout),
             buffer_mb: config.buffer_mb.unwrap_or(library.settings.buffer_mb),
+            deterministic: config
+                .deterministic
+                .and_then(|value| i32::try_from(value).ok()),
             is_first,
         },
     )

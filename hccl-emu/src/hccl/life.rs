@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use hccl_sys::types::HcclResult;
+use hccl_sys::types::{HcclCommStatePhase, HcclResult};
 use muster_comm::types::Rank;
 
 use super::call::find_comm;
@@ -13,6 +13,7 @@ use super::config::CommConfig;
 use super::fail::{Answer, EI0003, Fail};
 use super::init::check_rank;
 use super::library::{Library, current_device};
+use super::states;
 
 /// What a rank that is no member passes for the number of a sub-communicator.
 pub(crate) const NO_SUB_COMM: u64 = 0xFFFF_FFFF;
@@ -46,7 +47,12 @@ pub(crate) fn destroy(call: &str, library: &Library, handle: *const c_void) -> A
             ),
         ));
     }
+    states::tell(&comm, HcclCommStatePhase::HCCL_COMM_STATE_PHASE_DESTROY_PRE);
     remove(library, &comm);
+    states::tell(
+        &comm,
+        HcclCommStatePhase::HCCL_COMM_STATE_PHASE_DESTROY_POST,
+    );
     Ok(())
 }
 
@@ -115,6 +121,10 @@ pub(crate) fn create_sub(
             is_sub: true,
             exec_timeout: sub.config.exec_timeout.unwrap_or(parent.exec_timeout),
             buffer_mb: sub.config.buffer_mb.unwrap_or(library.settings.buffer_mb),
+            deterministic: sub
+                .config
+                .deterministic
+                .and_then(|value| i32::try_from(value).ok()),
             is_first: false,
         },
     );

@@ -154,10 +154,6 @@ pub(crate) fn join(call: &str, joining: &Joining<'_>, settings: &Settings) -> An
 }
 
 /// What the caller of an initialisation gets for a rendezvous that failed.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "errors to come are inner errors here too"
-)]
 fn refused(call: &str, error: &RendezvousError) -> Fail {
     use RendezvousError as E;
     let (result, label) = match error {

@@ -1,6 +1,7 @@
 //! Where a root listens: loopback, unless a variable names an address or an interface.
 
 use std::ffi::CStr;
+use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::fail::{Answer, EI0001, Fail};
@@ -20,7 +21,7 @@ pub(crate) fn host_address(settings: &Settings) -> Answer<HostAddress> {
     if let Some(ip) = settings.if_ip {
         let known = all.into_iter().find(|address| address.ip == ip);
         // An address that no interface has is found out when it is bound.
-        return Ok(known.unwrap_or(HostAddress {
+        return Ok(known.unwrap_or_else(|| HostAddress {
             interface: "unknown".to_owned(),
             ip,
         }));
@@ -86,18 +87,19 @@ fn address_of(entry: &libc::ifaddrs) -> Option<HostAddress> {
     let name = unsafe { CStr::from_ptr(entry.ifa_name) };
     // SAFETY: the address of an entry has a family at its begin, whatever follows.
     let family = i32::from(unsafe { (*entry.ifa_addr).sa_family });
+    // An address of either family lies behind the family and, of both, the port.
     let ip = match family {
         libc::AF_INET => {
-            let address = entry.ifa_addr.cast::<libc::sockaddr_in>();
-            // SAFETY: the family says that a `sockaddr_in` lies there; it need not be aligned.
-            let address = unsafe { address.read_unaligned() };
-            IpAddr::V4(Ipv4Addr::from(address.sin_addr.s_addr.to_ne_bytes()))
+            // SAFETY: the family says that a `sockaddr_in` lies there.
+            let bytes =
+                unsafe { bytes_at(entry.ifa_addr, offset_of!(libc::sockaddr_in, sin_addr)) };
+            IpAddr::V4(Ipv4Addr::from(bytes))
         }
         libc::AF_INET6 => {
-            let address = entry.ifa_addr.cast::<libc::sockaddr_in6>();
-            // SAFETY: the family says that a `sockaddr_in6` lies there; it need not be aligned.
-            let address = unsafe { address.read_unaligned() };
-            IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
+            let at = offset_of!(libc::sockaddr_in6, sin6_addr);
+            // SAFETY: the family says that a `sockaddr_in6` lies there.
+            let bytes: [u8; 16] = unsafe { bytes_at(entry.ifa_addr, at) };
+            IpAddr::V6(Ipv6Addr::from(bytes))
         }
         _ => return None,
     };
@@ -105,6 +107,17 @@ fn address_of(entry: &libc::ifaddrs) -> Option<HostAddress> {
         interface: name.to_string_lossy().into_owned(),
         ip,
     })
+}
+
+/// `N` bytes of an address.
+///
+/// # Safety
+/// `N` bytes behind `at` can be read there.
+unsafe fn bytes_at<const N: usize>(address: *const libc::sockaddr, at: usize) -> [u8; N] {
+    // SAFETY: the caller vouches for the range.
+    let start = unsafe { address.byte_add(at) };
+    // SAFETY: as above; bytes have no alignment.
+    unsafe { start.cast::<[u8; N]>().read() }
 }
 
 #[cfg(test)]

@@ -213,10 +213,13 @@ fn run_collectives(mut operators: Vec<Grouped>) -> Answer {
     outcome
 }
 
+/// The messages of one communicator in a group, and where they go.
+type Batch = (Arc<Comm>, Arc<Stream>, Vec<Message>);
+
 /// All messages of a communicator are one batch on the first stream that was used for it.
 fn run_messages(operators: Vec<Grouped>) -> Answer {
     let mut order: Vec<u64> = Vec::new();
-    let mut batches: HashMap<u64, (Arc<Comm>, Arc<Stream>, Vec<Message>)> = HashMap::new();
+    let mut batches: HashMap<u64, Batch> = HashMap::new();
     for grouped in operators {
         let Job::Messages(messages) = grouped.job else {
             continue;
