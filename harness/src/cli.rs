@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{completions, groups, plan, rank, verify};
+use crate::cmd::{completions, doctor, groups, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -28,6 +28,8 @@ struct Cli {
 enum Command {
     /// Start the ranks of each matrix and prove every group of it
     Verify(Box<verify::VerifyArgs>),
+    /// Look at this host and say what will make a job fail
+    Doctor(doctor::DoctorArgs),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -65,6 +67,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),

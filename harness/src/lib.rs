@@ -8,6 +8,7 @@ pub mod backend;
 pub mod check;
 pub mod cli;
 pub mod cmd;
+pub mod doctor;
 pub mod exit;
 pub mod fail;
 pub mod out;

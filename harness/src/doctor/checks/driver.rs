@@ -1,0 +1,68 @@
+//! Whether the driver is there.
+
+use super::super::{Finding, Problem, System};
+use super::{Check, Group};
+
+pub(super) const CHECK: Check = Check {
+    id: "driver",
+    group: Group::Ascend,
+    asks: "Is the driver installed, with its libraries?",
+    judge,
+};
+
+const ROOT: &str = "/usr/local/Ascend/driver";
+
+/// The driver's version, and the file that says it.
+pub(super) fn version(system: &System) -> Option<(String, String)> {
+    let file = format!("{ROOT}/version.info");
+    let text = system.read(&file)?;
+    let version = text.lines().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("version").then(|| value.trim().to_owned())
+    })?;
+    Some((version, file))
+}
+
+/// Where the driver's library lies, if it is there.
+fn library(system: &System) -> Option<String> {
+    ["driver", ".", "common"]
+        .into_iter()
+        .map(|folder| format!("{ROOT}/lib64/{folder}/libascend_hal.so"))
+        .find(|file| system.exists(file))
+}
+
+fn judge(system: &System) -> Finding {
+    let devices = system.devices();
+    let version = version(system);
+    let library = library(system);
+    if devices.is_empty() && version.is_none() && library.is_none() {
+        return Finding::skip("no Ascend device and no driver");
+    }
+    let mut problems = Vec::new();
+    if library.is_none() {
+        problems.push(Problem::fail(
+            "the driver's libascend_hal.so is missing, so no library of the toolkit will load",
+            format!("not in {ROOT}/lib64, nor in its driver and common folders"),
+            "install the driver; in a container mount it: docker run -v /usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64:ro",
+        ));
+    }
+    if version.is_none() {
+        problems.push(Problem::warn(
+            "the driver's version cannot be told",
+            format!("no version in {ROOT}/version.info"),
+            format!("in a container mount it: docker run -v {ROOT}/version.info:{ROOT}/version.info:ro"),
+        ));
+    }
+    if devices.is_empty() {
+        problems.push(Problem::fail(
+            "the driver is installed and there is no device node",
+            format!("{ROOT} exists; no /dev/davinci*"),
+            "look at `npu-smi info` and `dmesg`; load the driver, or pass the devices into the container",
+        ));
+    }
+    Finding::of(problems, || {
+        let (version, file) = version.unwrap_or_default();
+        let library = library.unwrap_or_default();
+        Finding::ok(format!("driver {version} is installed"), format!("{file}; {library}"))
+    })
+}
