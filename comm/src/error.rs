@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::types::{Collective, DType, Rank};
+use crate::vendor::{self, Fault};
 
 /// A failed call on a communicator.
 ///
@@ -171,6 +172,14 @@ pub enum ErrorKind {
         /// What happened.
         what: String,
     },
+    /// Work on a device did not end: who did not enqueue it, or whose device never completed it.
+    #[error("{what}")]
+    DeviceStalled {
+        /// The ranks that are the cause, ascending; empty where the evidence does not tell.
+        blamed: Vec<Rank>,
+        /// Who, what and since when.
+        what: String,
+    },
     /// Data of a peer that cannot be understood.
     #[error("{what} from rank {peer}: {detail}")]
     Malformed {
@@ -189,6 +198,25 @@ pub enum ErrorKind {
         /// Why not, and what is.
         why: String,
     },
+    /// A call of the vendor's libraries failed.
+    #[error("{call} failed with {code} ({name}){}", said(detail))]
+    Vendor {
+        /// The function that was called.
+        call: String,
+        /// What it returned.
+        code: i32,
+        /// The vendor's name of that number.
+        name: String,
+        /// The vendor's own words about it; may be empty.
+        detail: String,
+    },
+}
+
+fn said(detail: &str) -> String {
+    if detail.is_empty() {
+        return String::new();
+    }
+    format!(": {detail}")
 }
 
 fn ranks(ranks: &[Rank]) -> String {
@@ -212,7 +240,7 @@ fn ranks(ranks: &[Rank]) -> String {
 pub enum Blame {
     /// The arguments of this call.
     Caller,
-    /// This process or machine.
+    /// This process or machine, its device included.
     Local,
     /// One other rank.
     Peer(Rank),
@@ -248,6 +276,18 @@ impl CommError {
         match &self.inner.kind {
             ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } => Blame::Caller,
             ErrorKind::Orphaned { .. } | ErrorKind::Resource { .. } => Blame::Local,
+            ErrorKind::Vendor { code, detail, .. } => match vendor::fault_of(*code, detail) {
+                Fault::Argument | Fault::Unsupported => Blame::Caller,
+                Fault::DeviceLost
+                | Fault::Internal
+                | Fault::Link
+                | Fault::Memory
+                | Fault::Resource
+                | Fault::Timeout => Blame::Local,
+            },
+            ErrorKind::DeviceStalled { blamed, .. } => blamed
+                .first()
+                .map_or(Blame::Local, |peer| Blame::Peer(*peer)),
             ErrorKind::Mismatch { peer, .. }
             | ErrorKind::PeerClosed { peer, .. }
             | ErrorKind::Transport { peer, .. }
@@ -284,11 +324,47 @@ impl CommError {
             ErrorKind::Transport { .. } => "check the path between the two hosts",
             ErrorKind::Malformed { .. } => "make sure that all ranks run the same program",
             ErrorKind::Unsupported { .. } => "use one of the alternatives named",
+            ErrorKind::DeviceStalled { .. } => {
+                "see what the named ranks are doing, then the health of their devices (npu-smi info)"
+            }
+            ErrorKind::Vendor { code, detail, .. } => vendor_help(*code, detail),
         }
     }
 }
 
+/// What to do about an error of the vendor: by the code in its text, else by its kind.
+fn vendor_help(code: i32, detail: &str) -> &'static str {
+    if let Some(remark) = vendor::remark_in(detail) {
+        return remark.remedy;
+    }
+    match vendor::fault_of(code, detail) {
+        Fault::Argument => "correct the call that is named",
+        Fault::DeviceLost => "look at the device (npu-smi info, dmesg) and restart all ranks",
+        Fault::Internal => "read the vendor's log (ascend/log in the home folder)",
+        Fault::Link => "check the links of the devices (hccn_tool), and restart all ranks",
+        Fault::Memory => {
+            "free device memory: smaller buffers, fewer communicators, lower HCCL_BUFFSIZE"
+        }
+        Fault::Resource => "see who holds the device or port, or raise the limit",
+        Fault::Timeout => "look at the rank that does not report a timeout: it is the cause",
+        Fault::Unsupported => "use a call that this product and CANN version have",
+    }
+}
+
 impl ErrorKind {
+    /// The vendor's code of a text such as `EI0002`, with its meaning and remedy, where this is a
+    /// vendor's error whose text carries one.
+    #[must_use]
+    pub fn vendor_remark(&self) -> Option<&'static vendor::Remark> {
+        if let Self::Vendor { detail, .. } = self {
+            return vendor::remark_in(detail);
+        }
+        if let Self::PeerAborted { cause, .. } = self {
+            return cause.vendor_remark();
+        }
+        None
+    }
+
     /// Whether an error of this kind leaves the ranks of a group in step where the backend does not
     /// know better.
     pub(crate) fn is_recoverable(&self) -> bool {

@@ -83,6 +83,7 @@
 //! | [`algo`] | algorithms as plans: made, proved, priced, drawn, selected |
 //! | [`transport`] | bytes between ranks: shared memory, TCP, the simulated network |
 //! | [`kernel`] | reductions and conversions over raw memory |
+//! | [`vendor`] | what the numbers and codes of the vendor's libraries mean |
 //! | [`config`], [`sync`] | the one reader of the environment; the one door to atomics and time |
 //! | [`watch`] | empty so far |
 //!
@@ -104,5 +105,6 @@ pub mod rendezvous;
 pub mod sync;
 pub mod transport;
 pub mod types;
+pub mod vendor;
 pub mod watch;
 pub mod world;

@@ -4,4 +4,10 @@
 //! what it looked for. This crate knows C names and places of files; it must not know what the
 //! calls are used for, and it reads no environment: callers pass what the variables say.
 
+pub mod codes;
+pub mod headers;
+mod loaded;
 pub mod search;
+pub mod symbols;
+pub mod types;
+pub mod version;

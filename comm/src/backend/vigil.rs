@@ -14,6 +14,10 @@ use crate::world::{CutOff, WorldInner};
 /// say why: the news of a death and the end itself travel by different ways.
 pub(super) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long a call that ended early waits for peers that are at work on its buffers. They copy and
+/// wait for nobody, so only one that is stopped takes longer.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil<'a> {
@@ -119,6 +123,31 @@ impl Vigil<'_> {
         match listening.wait(&Rest::Pause, || false, || vec![peer]) {
             Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
             Err(news) => Some(news),
+        }
+    }
+
+    /// Waits until `over`, or until the peer is gone, whatever else happens to the group; `false` where
+    /// neither comes in time.
+    pub(super) fn settle(
+        &self,
+        peer: usize,
+        rest: &Rest<'_>,
+        mut over: impl FnMut() -> bool,
+    ) -> bool {
+        let status = &self.world.status;
+        let rank = self.group.members[peer];
+        let deadline = Deadline::after(SETTLE_TIMEOUT);
+        loop {
+            let seen = status.epoch();
+            if over() || status.gone(rank).is_some() {
+                return true;
+            }
+            let word = status.epoch_word();
+            match wait::until(self.world.pace, deadline, word, seen, rest, &mut over) {
+                Ok(()) => return true,
+                Err(Interrupted::Deadline) => return false,
+                Err(Interrupted::Epoch) => {}
+            }
         }
     }
 

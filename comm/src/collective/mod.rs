@@ -17,6 +17,7 @@ mod all_reduce;
 mod all_to_all;
 mod barrier;
 mod broadcast;
+mod cancel;
 mod gather;
 mod object;
 mod point_to_point;
@@ -25,6 +26,7 @@ mod reduce_scatter;
 pub mod reference;
 mod scatter;
 mod tamper;
+mod view;
 mod work;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +35,7 @@ use std::time::Duration;
 pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
 pub use self::tamper::{Tamper, TamperKind};
+pub use self::view::{ViewCall, ViewCounts};
 pub use self::work::Work;
 
 use crate::backend::host::Host;
@@ -130,6 +133,10 @@ impl Communicator {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    pub(crate) fn world(&self) -> &WorldInner {
+        &self.inner.world
     }
 
     /// The name that the group was given.

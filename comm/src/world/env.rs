@@ -152,6 +152,7 @@ impl JoinOptions {
             algo_table: table(environment)?,
             checksum: false,
             region_bytes: region,
+            memory: None,
         })
     }
 

@@ -14,7 +14,7 @@ use super::control::Control;
 use super::island;
 use super::meet::BringUp;
 use super::status::{CutOff, Gone, Notice, Status};
-use super::{DEADLINE_DEFAULT, World, WorldInner};
+use super::{DEADLINE_DEFAULT, SharedMemory, World, WorldInner};
 use crate::algo::Table;
 use crate::rendezvous::{
     Card, Endpoint, Hello, RendezvousError, Secret, Session, SessionEvent, build_id,
@@ -44,6 +44,8 @@ pub enum Transport {
 pub enum ServedBy {
     /// The process that started the ranks.
     Launcher,
+    /// One of the ranks, and this one does not know which.
+    Member,
     /// A rank.
     Rank(Rank),
 }
@@ -81,6 +83,9 @@ pub struct JoinOptions {
     pub checksum: bool,
     /// Heap of this rank's shared region, in bytes. Address space; memory is used as written.
     pub region_bytes: usize,
+    /// Memory that is older than the world, from which buffers of calls will come; see
+    /// [`SharedMemory`]. Peers on this host map it at bring-up.
+    pub memory: Option<Arc<SharedMemory>>,
 }
 
 impl JoinOptions {
@@ -103,6 +108,7 @@ impl JoinOptions {
             algo_table: None,
             checksum: false,
             region_bytes: HEAP_BYTES_DEFAULT,
+            memory: None,
         }
     }
 }
@@ -287,6 +293,12 @@ fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                     return;
                 }
                 ServedBy::Rank(rank) => (Some(rank), format!("is gone ({why})")),
+                // As above: a rank that left may have been the one.
+                ServedBy::Member if status.is_any_orderly() => return,
+                ServedBy::Member => (
+                    None,
+                    format!("the rank that served the rendezvous is gone ({why})"),
+                ),
                 ServedBy::Launcher => (None, format!("the launcher is gone ({why})")),
             };
             if let Some(rank) = served_by {

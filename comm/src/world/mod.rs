@@ -4,6 +4,7 @@
 //! memory, and the making of groups. Creating a group sends nothing: its key is a hash of what its
 //! members know, and its slot and links are made when it is first used.
 
+mod alloc;
 mod control;
 mod env;
 mod island;
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+pub use alloc::{AllocError, RegionBuffer};
 pub(crate) use control::Control;
 pub use env::FromEnvError;
 pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
@@ -36,6 +38,8 @@ use crate::rendezvous::Coordinator;
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
+pub use crate::transport::shm::memory::{SharedMemory, SharedMemoryError};
+use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 
@@ -78,6 +82,8 @@ pub(crate) struct WorldInner {
 pub(crate) struct Island {
     pub(crate) arena: Arc<Arena>,
     pub(crate) heap: Arc<Heap>,
+    /// What all ranks of the island can reach.
+    pub(crate) spaces: Spaces,
     /// Index of this rank's region.
     pub(crate) local: usize,
     /// Index of every world rank's region, `None` for ranks elsewhere.

@@ -107,6 +107,11 @@ impl Status {
         self.known().gone.get(&rank).cloned()
     }
 
+    /// Whether any rank has left in good order.
+    pub(crate) fn is_any_orderly(&self) -> bool {
+        self.known().gone.values().any(|gone| gone.orderly)
+    }
+
     pub(crate) fn notice(&self, key: u64) -> Option<Notice> {
         self.known().notices.get(&key).cloned()
     }
