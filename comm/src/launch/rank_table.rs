@@ -9,6 +9,8 @@
 
 mod audit;
 mod legacy;
+mod ranks;
+mod servers;
 mod write;
 
 use std::collections::BTreeMap;

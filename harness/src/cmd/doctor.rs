@@ -2,14 +2,16 @@
 //!
 //! Looks only: nothing is written, bound or started, and no privilege is needed.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 
-use crate::doctor::{CHECKS, Check, Elsewhere, Group, Live, Senses, Status, System, run as judge};
+use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judge};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -83,28 +85,22 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     }
     let checks = chosen(&args.only)?;
     let environment = Environment::capture();
-    let senses: Box<dyn Senses> = match &args.root {
-        None => Box::new(Live),
-        Some(root) if root.is_dir() => Box::new(Elsewhere),
+    let system = match &args.root {
+        None => System::here(environment),
+        Some(root) if root.is_dir() => System::at(root, environment, Box::new(Elsewhere)),
         Some(root) => {
-            return Err(Failure::usage(format!(
-                "--root {} is no folder",
-                root.display()
-            )));
+            let what = format!("--root {} is no folder", root.display());
+            return Err(Failure::usage(what));
         }
     };
-    let root = args.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let view = || System::at(&root, environment.clone(), senses_for(args)).with_ranks(args.ranks);
+    let system = Arc::new(system.with_ranks(args.ranks));
     let started = Clock::now();
-    let emulated = view().emulated();
-    let host = view().about();
-    drop(senses);
-    let judged = judge(view(), &checks, Duration::from_secs_f64(args.timeout));
+    let judged = judge(&system, &checks, Duration::from_secs_f64(args.timeout));
     let broken = judged.iter().any(|judged| judged.broken);
     let diagnosis = Diagnosis {
         judged,
-        emulated,
-        host,
+        emulated: system.is_known_as_emulated(),
+        host: system.about(),
         elapsed: Clock::now().duration_since(started),
     };
     let text = match args.format {
@@ -122,14 +118,6 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     } else {
         Exit::Ok
     })
-}
-
-fn senses_for(args: &DoctorArgs) -> Box<dyn Senses> {
-    if args.root.is_some() {
-        Box::new(Elsewhere)
-    } else {
-        Box::new(Live)
-    }
 }
 
 /// The checks of these names, or of groups of these names; all where none is given.
@@ -184,7 +172,7 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
         text.push_str(group.name());
         text.push('\n');
         for check in CHECKS.iter().filter(|check| check.group == group) {
-            text.push_str(&format!("  {:<24}{}\n", check.id, check.asks));
+            let _ = writeln!(text, "  {:<24}{}", check.id, check.asks);
         }
     }
     Ok(text)

@@ -26,14 +26,13 @@ pub struct Judged {
 /// A check that has said nothing after `bound` is skipped with that reason; its thread is left to
 /// itself and ends with the process.
 #[must_use]
-pub fn run(system: System, checks: &[&'static Check], bound: Duration) -> Vec<Judged> {
+pub fn run(system: &Arc<System>, checks: &[&'static Check], bound: Duration) -> Vec<Judged> {
     let deadline = Deadline::after(bound);
-    let system = Arc::new(system);
     let (sender, receiver) = mpsc::channel();
     for (position, check) in checks.iter().enumerate() {
         let check: &'static Check = check;
         let job = {
-            let (system, sender) = (Arc::clone(&system), sender.clone());
+            let (system, sender) = (Arc::clone(system), sender.clone());
             move || {
                 let started = Clock::now();
                 let finding = (check.judge)(&system);
@@ -112,12 +111,12 @@ mod tests {
 
     #[test]
     fn a_check_that_cannot_finish_is_skipped_and_one_that_breaks_is_told_apart() {
-        let system = || System::here(Environment::default());
-        let judged = run(system(), &[&SLOW, &FINE], Duration::from_millis(300));
+        let system = Arc::new(System::here(Environment::default()));
+        let judged = run(&system, &[&SLOW, &FINE], Duration::from_millis(300));
         assert_eq!(judged[0].finding.what(), "did not finish within 0.3 s");
         assert!(!judged[0].broken);
         assert_eq!(judged[1].finding.what(), "fine");
-        let judged = run(system(), &[&BROKEN, &FINE], Duration::from_secs(600));
+        let judged = run(&system, &[&BROKEN, &FINE], Duration::from_secs(600));
         assert!(judged[0].broken);
         assert!(!judged[1].broken);
     }

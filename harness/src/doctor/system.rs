@@ -8,7 +8,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hccl_sys::search::{INSTALLATIONS, Places, Probe, probe};
+use hccl_sys::search::{INSTALLATIONS, Places};
+use hccl_sys::symbols::Api;
 use muster_comm::config::Environment;
 use muster_comm::launch::{self, Detected, LaunchError};
 use rustix::fs::{Mode, OFlags};
@@ -43,7 +44,7 @@ pub trait Senses: Send + Sync {
 
     /// Loads the vendor's libraries, which runs their constructors; `None` where they are not to
     /// be run.
-    fn probe(&self, places: &Places) -> Option<Probe>;
+    fn load(&self, places: &Places) -> Option<Api>;
 }
 
 /// The senses of the host this process runs on.
@@ -66,8 +67,8 @@ impl Senses for Live {
         })
     }
 
-    fn probe(&self, places: &Places) -> Option<Probe> {
-        Some(probe(places))
+    fn load(&self, places: &Places) -> Option<Api> {
+        Some(Api::load(places))
     }
 }
 
@@ -87,7 +88,7 @@ impl Senses for Elsewhere {
         Err(ELSEWHERE.to_owned())
     }
 
-    fn probe(&self, _: &Places) -> Option<Probe> {
+    fn load(&self, _: &Places) -> Option<Api> {
         None
     }
 }
@@ -107,7 +108,7 @@ pub struct System {
     environment: Environment,
     senses: Box<dyn Senses>,
     asked: Option<u32>,
-    probe: OnceLock<Option<Probe>>,
+    api: OnceLock<Option<Api>>,
     processes: OnceLock<Vec<Process>>,
     sockets: OnceLock<BTreeMap<u64, usize>>,
 }
@@ -136,7 +137,7 @@ impl System {
             environment,
             senses,
             asked: None,
-            probe: OnceLock::new(),
+            api: OnceLock::new(),
             processes: OnceLock::new(),
             sockets: OnceLock::new(),
         }
@@ -147,6 +148,12 @@ impl System {
     pub fn with_ranks(mut self, ranks: Option<u32>) -> Self {
         self.asked = ranks;
         self
+    }
+
+    /// Where the host's `/` lies.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The environment that a job would start in.
@@ -247,23 +254,29 @@ impl System {
     #[must_use]
     pub fn places(&self) -> Places {
         let file = |name: &str| self.text(name).map(|text| self.path(text));
-        let installed = |root: &&str| self.path(root);
+        let installed = |root: &str| self.path(root);
         Places {
             hccl_so_path: file("HCCL_SO_PATH"),
             ascend_home_path: file("ASCEND_HOME_PATH"),
             ascend_toolkit_home: file("ASCEND_TOOLKIT_HOME"),
             ld_library_path: self.text("LD_LIBRARY_PATH").map(str::to_owned),
-            installations: INSTALLATIONS.iter().map(|root| installed(&root)).collect(),
+            installations: INSTALLATIONS.iter().map(|root| installed(root)).collect(),
             device_folder: self.path("/dev"),
         }
     }
 
-    /// What became of the vendor's libraries, which are loaded once; `None` where they are not to
-    /// be loaded.
+    /// The vendor's functions, for which the libraries are loaded once; `None` where they are not
+    /// to be loaded.
     #[must_use]
-    pub fn probe(&self) -> Option<&Probe> {
-        let probed = self.probe.get_or_init(|| self.senses.probe(&self.places()));
-        probed.as_ref()
+    pub fn api(&self) -> Option<&Api> {
+        let loaded = self.api.get_or_init(|| self.senses.load(&self.places()));
+        loaded.as_ref()
+    }
+
+    /// The same, where somebody has loaded them already.
+    #[must_use]
+    pub fn api_if_loaded(&self) -> Option<&Api> {
+        self.api.get()?.as_ref()
     }
 
     /// One line about the host: its name, its size, and what it has of the vendor.
@@ -281,7 +294,7 @@ impl System {
         }
         let devices = self.devices().len() as u64;
         parts.push(match devices {
-            0 if self.emulated() => "emulated Ascend toolkit".to_owned(),
+            0 if self.is_known_as_emulated() => "emulated Ascend toolkit".to_owned(),
             0 => "no Ascend device; the host backend is available".to_owned(),
             _ => count(devices, "Ascend device"),
         });

@@ -113,7 +113,7 @@ impl Diagnosis {
         let mut text = String::new();
         let mut host = String::new();
         wrap(&mut host, &self.host, 0, width);
-        let _ = write!(text, "{STRONG}{}{STRONG:#}\n", host.trim_end());
+        let _ = writeln!(text, "{STRONG}{}{STRONG:#}", host.trim_end());
         if self.emulated {
             let line = "emulated toolkit: nothing below speaks of hardware";
             let _ = writeln!(text, "{STRONG}{line}{STRONG:#}");

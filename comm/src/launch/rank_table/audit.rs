@@ -10,12 +10,9 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use super::{FINDINGS_MAX, Finding, legacy};
+use super::{FINDINGS_MAX, Finding, legacy, ranks, servers};
 use crate::config::{decimal, shown};
 use crate::types::{MAX_WORLD_SIZE, closest};
-
-/// Longest id of a server.
-const SERVER_ID_CHARS_MAX: usize = 64;
 
 /// The form of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,9 +86,9 @@ pub fn audit(text: &str) -> Audit {
     }
     match version {
         Some(Version::Legacy) => legacy::groups(&mut look, table),
-        Some(Version::V1_0) => servers(&mut look, table, false),
-        Some(Version::V1_2) => servers(&mut look, table, true),
-        Some(Version::V2_0) => rank_list(&mut look, table),
+        Some(Version::V1_0) => servers::list(&mut look, table, false),
+        Some(Version::V1_2) => servers::list(&mut look, table, true),
+        Some(Version::V2_0) => ranks::list(&mut look, table),
         None => {}
     }
     look.audit
@@ -168,7 +165,7 @@ impl Look {
     }
 
     /// A key that is not there, with the one that was probably meant.
-    fn missing(&mut self, object: &Map<String, Value>, at: &str, key: &str) {
+    pub(super) fn missing(&mut self, object: &Map<String, Value>, at: &str, key: &str) {
         let others = object
             .keys()
             .map(String::as_str)
@@ -330,7 +327,7 @@ impl Look {
     }
 
     /// A port, where there is one.
-    fn port(&mut self, object: &Map<String, Value>, at: &str, key: &str) -> Option<u32> {
+    pub(super) fn port(&mut self, object: &Map<String, Value>, at: &str, key: &str) -> Option<u32> {
         object.get(key)?;
         let port = self.number(object, at, key, 65_535, false)?;
         if port == 0 {
@@ -343,7 +340,7 @@ impl Look {
     }
 
     /// A rank, which no other may have.
-    fn rank(&mut self, rank: u32, pointer: &str, at: &str) {
+    pub(super) fn rank(&mut self, rank: u32, pointer: &str, at: &str) {
         if let Some(first) = self.ranks.get(&rank).cloned() {
             self.find(pointer, format!("is {rank}, the rank of {first} too"));
             return;
@@ -352,7 +349,7 @@ impl Look {
     }
 
     /// Ranks must be 0 to W-1.
-    fn gaps(&mut self, pointer: &str) {
+    pub(super) fn gaps(&mut self, pointer: &str) {
         self.audit.ranks = u32::try_from(self.ranks.len()).unwrap_or(u32::MAX);
         let gap = (0_u32..)
             .zip(self.ranks.keys())
@@ -370,236 +367,8 @@ pub(super) fn brief(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-        other => shown(&other.to_string()),
-    }
-}
-
-/// Versions 1.0 and 1.2.
-fn servers(look: &mut Look, table: &Map<String, Value>, pods: bool) {
-    let list = look.list(table, "", "server_list");
-    look.count(table, "", "server_count", list.len(), false);
-    let mut ids: BTreeMap<String, String> = BTreeMap::new();
-    for (index, server) in list.iter().enumerate() {
-        let at = format!("/server_list/{index}");
-        let Some(server) = look.object(server, &at) else {
-            continue;
-        };
-        let id = look.text(server, &at, "server_id").unwrap_or_default();
-        if id.chars().count() > SERVER_ID_CHARS_MAX {
-            let what = format!("is longer than {SERVER_ID_CHARS_MAX} characters");
-            look.find(&format!("{at}/server_id"), what);
+        Value::Bool(_) | Value::Null | Value::Number(_) | Value::String(_) => {
+            shown(&value.to_string())
         }
-        if !id.is_empty() {
-            if let Some(first) = ids.get(id) {
-                let what = format!("is {id:?}, the id of {first} too");
-                look.find(&format!("{at}/server_id"), what);
-            }
-            ids.entry(id.to_owned()).or_insert_with(|| at.clone());
-        }
-        if let Some(host) = server
-            .get("host_ip")
-            .filter(|host| host.as_str() != Some(""))
-        {
-            let legal = host
-                .as_str()
-                .is_some_and(|text| text.parse::<IpAddr>().is_ok());
-            if !legal {
-                let what = format!("is {}; an IPv4 or IPv6 address belongs here", brief(host));
-                look.find(&format!("{at}/host_ip"), what);
-            }
-        }
-        devices(look, server, &at, list.len() > 1, pods);
-    }
-    look.gaps("/server_list");
-    if pods {
-        super_pods(look, table, &ids);
-    }
-}
-
-fn devices(look: &mut Look, server: &Map<String, Value>, at: &str, several: bool, pods: bool) {
-    let mut ids: BTreeMap<u32, String> = BTreeMap::new();
-    let mut ports: BTreeMap<u32, String> = BTreeMap::new();
-    let mut seats = Vec::new();
-    for (index, device) in look.list(server, at, "device").iter().enumerate() {
-        let at = format!("{at}/device/{index}");
-        let Some(device) = look.object(device, &at) else {
-            continue;
-        };
-        let id = look.number(device, &at, "device_id", MAX_WORLD_SIZE, false);
-        if let Some(id) = id {
-            if let Some(first) = ids.get(&id) {
-                let what = format!("is {id}, the device of {first} too");
-                look.find(&format!("{at}/device_id"), what);
-            }
-            ids.entry(id).or_insert_with(|| at.clone());
-        }
-        look.address(device, &at, "device_ip", several);
-        look.port(device, &at, "device_port");
-        if let Some(port) = look.port(device, &at, "host_port") {
-            if let Some(first) = ports.get(&port) {
-                let what = format!("is {port}, the port of {first} on this server too");
-                look.find(&format!("{at}/host_port"), what);
-            }
-            ports.entry(port).or_insert_with(|| at.clone());
-        }
-        if pods {
-            look.number(device, &at, "super_device_id", u32::MAX, false);
-            look.address(device, &at, "backup_device_ip", false);
-            look.port(device, &at, "backup_device_port");
-        }
-        if let Some(rank) = look.number(device, &at, "rank_id", MAX_WORLD_SIZE, false) {
-            look.rank(rank, &format!("{at}/rank_id"), &at);
-            seats.push((rank, id.unwrap_or(0)));
-        }
-    }
-    let mut sorted: Vec<u32> = seats.iter().map(|(rank, _)| *rank).collect();
-    sorted.sort_unstable();
-    sorted.dedup();
-    // HCCL wants the ranks of a server to follow each other.
-    if let Some(&[before, behind]) = sorted.windows(2).find(|pair| pair[1] > pair[0] + 1) {
-        let what = format!("has ranks {before} and {behind} and none between");
-        look.find(&format!("{at}/device"), what);
-    }
-    let host = ["host_ip", "server_id"]
-        .iter()
-        .find_map(|key| server.get(*key)?.as_str().filter(|text| !text.is_empty()));
-    look.audit.servers.push(AuditServer {
-        host: host.unwrap_or_default().to_owned(),
-        seats,
-    });
-}
-
-fn super_pods(look: &mut Look, table: &Map<String, Value>, ids: &BTreeMap<String, String>) {
-    let mut pods: BTreeMap<String, String> = BTreeMap::new();
-    let mut placed: BTreeMap<String, String> = BTreeMap::new();
-    for (index, pod) in look.list(table, "", "super_pod_list").iter().enumerate() {
-        let at = format!("/super_pod_list/{index}");
-        let Some(pod) = look.object(pod, &at) else {
-            continue;
-        };
-        if let Some(id) = look.text(pod, &at, "super_pod_id") {
-            if let Some(first) = pods.get(id) {
-                let what = format!("is {id:?}, the id of {first} too");
-                look.find(&format!("{at}/super_pod_id"), what);
-            }
-            pods.entry(id.to_owned()).or_insert_with(|| at.clone());
-        }
-        for (index, server) in look.list(pod, &at, "server_list").iter().enumerate() {
-            let at = format!("{at}/server_list/{index}");
-            let Some(server) = look.object(server, &at) else {
-                continue;
-            };
-            let Some(id) = look.text(server, &at, "server_id") else {
-                continue;
-            };
-            let pointer = format!("{at}/server_id");
-            if !ids.contains_key(id) {
-                look.find(
-                    &pointer,
-                    format!("is {id:?}, which /server_list does not hold"),
-                );
-            }
-            if let Some(first) = placed.get(id) {
-                look.find(&pointer, format!("is {id:?}, which {first} holds too"));
-            }
-            placed.entry(id.to_owned()).or_insert_with(|| at.clone());
-        }
-    }
-    for (id, at) in ids {
-        if !placed.contains_key(id) {
-            let what = format!("lacks the server {id:?} of {at}");
-            look.find("/super_pod_list", what);
-        }
-    }
-}
-
-/// Version 2.0: ranks with their networks, numbers as numbers.
-fn rank_list(look: &mut Look, table: &Map<String, Value>) {
-    let list = look.list(table, "", "rank_list");
-    look.count(table, "", "rank_count", list.len(), true);
-    let mut seats: BTreeMap<(String, &str, u32), String> = BTreeMap::new();
-    let mut servers: BTreeMap<String, Vec<(u32, u32)>> = BTreeMap::new();
-    for (index, rank) in list.iter().enumerate() {
-        let at = format!("/rank_list/{index}");
-        let Some(object) = look.object(rank, &at) else {
-            continue;
-        };
-        let id = look.number(object, &at, "rank_id", MAX_WORLD_SIZE, true);
-        if let Some(id) = id {
-            look.rank(id, &format!("{at}/rank_id"), &at);
-        }
-        let server = levels(look, object, &at);
-        let mut device = 0;
-        // The device comes last, and stays.
-        for key in ["local_id", "device_id"] {
-            let Some(number) = look.number(object, &at, key, MAX_WORLD_SIZE, true) else {
-                continue;
-            };
-            let seat = (server.clone(), key, number);
-            if let Some(first) = seats.get(&seat) {
-                let what = format!("is {number}, that of {first} on the same server too");
-                look.find(&format!("{at}/{key}"), what);
-            }
-            seats.entry(seat).or_insert_with(|| at.clone());
-            device = number;
-        }
-        let here = servers.entry(server).or_default();
-        here.extend(id.map(|id| (id, device)));
-    }
-    look.gaps("/rank_list");
-    look.audit.servers = servers
-        .into_iter()
-        .map(|(host, seats)| AuditServer { host, seats })
-        .collect();
-}
-
-/// The networks of a rank; gives back the instance of its innermost one, which is its server.
-fn levels(look: &mut Look, rank: &Map<String, Value>, at: &str) -> String {
-    let mut layers: BTreeMap<u32, String> = BTreeMap::new();
-    for (index, level) in look.list(rank, at, "level_list").iter().enumerate() {
-        let at = format!("{at}/level_list/{index}");
-        let Some(level) = look.object(level, &at) else {
-            continue;
-        };
-        let instance = look.text(level, &at, "net_instance_id").unwrap_or_default();
-        look.text(level, &at, "net_type");
-        if let Some(layer) = look.number(level, &at, "net_layer", 255, true) {
-            if layers.contains_key(&layer) {
-                let what = format!("is {layer}, which this rank has twice");
-                look.find(&format!("{at}/net_layer"), what);
-            }
-            layers.insert(layer, instance.to_owned());
-        }
-        let addresses = level.get("rank_addr_list").and_then(Value::as_array);
-        if addresses.is_none() {
-            look.missing(level, &at, "rank_addr_list");
-        }
-        for (index, item) in addresses.into_iter().flatten().enumerate() {
-            let at = format!("{at}/rank_addr_list/{index}");
-            if let Some(item) = look.object(item, &at) {
-                rank_address(look, item, &at);
-            }
-        }
-    }
-    layers.into_values().next().unwrap_or_default()
-}
-
-fn rank_address(look: &mut Look, item: &Map<String, Value>, at: &str) {
-    let kind = look.text(item, at, "addr_type").unwrap_or_default();
-    let Some(text) = look.text(item, at, "addr") else {
-        return;
-    };
-    let pointer = format!("{at}/addr");
-    match (kind, text.parse::<IpAddr>()) {
-        ("IPV4", Ok(IpAddr::V4(_))) | ("IPV6", Ok(IpAddr::V6(_))) => {}
-        ("IPV4" | "IPV6", _) => {
-            let what = format!("is {text:?}, which is no address of type {kind}");
-            look.find(&pointer, what);
-        }
-        // Other kinds of networks have addresses that are no IP addresses.
-        _ => {}
-    }
-    if item.get("ports").is_some_and(|ports| !ports.is_array()) {
-        look.find(&format!("{at}/ports"), "is no list".to_owned());
     }
 }

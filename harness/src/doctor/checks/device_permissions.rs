@@ -59,7 +59,7 @@ fn judge(system: &System) -> Finding {
             mode
         };
         if user.uid != 0 && bits & 0o6 != 0o6 {
-            group = group.or(Some(metadata.gid()));
+            group = group.or_else(|| Some(metadata.gid()));
             closed.push(format!(
                 "{node} is mode {:04o} of user {} and group {}",
                 mode & 0o7777,

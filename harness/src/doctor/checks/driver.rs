@@ -12,17 +12,6 @@ pub(super) const CHECK: Check = Check {
 
 const ROOT: &str = "/usr/local/Ascend/driver";
 
-/// The driver's version, and the file that says it.
-pub(super) fn version(system: &System) -> Option<(String, String)> {
-    let file = format!("{ROOT}/version.info");
-    let text = system.read(&file)?;
-    let version = text.lines().find_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        key.trim().eq_ignore_ascii_case("version").then(|| value.trim().to_owned())
-    })?;
-    Some((version, file))
-}
-
 /// Where the driver's library lies, if it is there.
 fn library(system: &System) -> Option<String> {
     ["driver", ".", "common"]
@@ -33,7 +22,9 @@ fn library(system: &System) -> Option<String> {
 
 fn judge(system: &System) -> Finding {
     let devices = system.devices();
-    let version = version(system);
+    let driver = system.driver();
+    let file = system.shown(&driver.path);
+    let version = driver.version;
     let library = library(system);
     if devices.is_empty() && version.is_none() && library.is_none() {
         return Finding::skip("no Ascend device and no driver");
@@ -49,7 +40,7 @@ fn judge(system: &System) -> Finding {
     if version.is_none() {
         problems.push(Problem::warn(
             "the driver's version cannot be told",
-            format!("no version in {ROOT}/version.info"),
+            format!("{file}: {}", driver.problem.unwrap_or_else(|| "no version".to_owned())),
             format!("in a container mount it: docker run -v {ROOT}/version.info:{ROOT}/version.info:ro"),
         ));
     }
@@ -61,8 +52,11 @@ fn judge(system: &System) -> Finding {
         ));
     }
     Finding::of(problems, || {
-        let (version, file) = version.unwrap_or_default();
         let library = library.unwrap_or_default();
-        Finding::ok(format!("driver {version} is installed"), format!("{file}; {library}"))
+        let version = version.map(|version| format!(" {version}"));
+        Finding::ok(
+            format!("driver{} is installed", version.unwrap_or_default()),
+            format!("{file}; {library}"),
+        )
     })
 }

@@ -1,6 +1,7 @@
 //! Whether the vendor's libraries load, and from one installation.
 
 use hccl_sys::search::{Library, Outcome};
+use hccl_sys::symbols::Api;
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
@@ -14,9 +15,10 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn judge(system: &System) -> Finding {
-    let Some(probe) = system.probe() else {
+    let Some(api) = system.api() else {
         return Finding::skip("libraries of another host are not loaded here");
     };
+    let probe = api.probe();
     let is_loaded = |outcome: &&Outcome| outcome.loaded.is_some();
     let mut problems = Vec::new();
     for outcome in probe.outcomes.iter().filter(|outcome| outcome.loaded.is_none()) {
@@ -59,7 +61,7 @@ fn judge(system: &System) -> Finding {
 }
 
 fn searched(system: &System) -> String {
-    let Some(probe) = system.probe() else {
+    let Some(probe) = system.api().map(Api::probe) else {
         return String::new();
     };
     let tried = probe.outcomes.iter().flat_map(|outcome| &outcome.failures);

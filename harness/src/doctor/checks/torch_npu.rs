@@ -1,5 +1,7 @@
 //! Whether torch and torch_npu are of one version.
 
+use hccl_sys::version::torch_npu_of;
+
 use super::super::python::package;
 use super::super::{Finding, Problem, System};
 use super::{Check, Group};
@@ -40,7 +42,16 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     }
-    Finding::ok(format!("torch {torch} and torch_npu {npu} fit"), evidence)
+    let cann = system.toolkits().into_iter().next();
+    let cann = cann.and_then(|(root, _)| system.toolkit_version(&root));
+    let release = cann.and_then(|(version, _)| {
+        let release = torch_npu_of(&version)?;
+        Some(format!("; CANN {version} goes with release {release} of torch_npu"))
+    });
+    Finding::ok(
+        format!("torch {torch} and torch_npu {npu} are of one version"),
+        format!("{evidence}{}", release.unwrap_or_default()),
+    )
 }
 
 /// `2.5.1.post1` and `2.5.1+cpu` are both 2.5.1.

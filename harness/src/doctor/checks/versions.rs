@@ -1,5 +1,7 @@
 //! Whether the parts of the toolkit, and all toolkits in use, are of one version.
 
+use hccl_sys::version::{Version, splits_libraries};
+
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
 use super::{Check, Group};
@@ -18,21 +20,28 @@ fn judge(system: &System) -> Finding {
     }
     let mut problems = Vec::new();
     let mut seen = Vec::new();
-    let mut by_variable: Vec<(String, String)> = Vec::new();
+    let mut by_variable: Vec<(&str, Version)> = Vec::new();
     for (root, how) in &toolkits {
-        let parts = system.toolkit_parts(root);
-        if let Some((first, rest)) = parts.split_first() {
-            let other = rest.iter().find(|part| part.version != first.version);
-            if let Some(other) = other {
-                problems.push(Problem::fail(
-                    format!(
-                        "the toolkit {root} is a mixture: {} is {} and {} is {}",
-                        first.name, first.version, other.name, other.version
-                    ),
-                    format!("{}; {}", first.file, other.file),
-                    "remove the toolkit and install one version in full",
-                ));
-            }
+        let toolkit = system.toolkit(root);
+        let stated = |file: &hccl_sys::version::VersionFile| {
+            format!("{} ({}: {})", file.package, system.shown(&file.path), file.version)
+        };
+        if let Some((first, other)) = toolkit.files.first().zip(toolkit.disagreeing().next()) {
+            problems.push(Problem::fail(
+                format!(
+                    "the toolkit {root} is a mixture: {} is {} and {} is {}",
+                    first.package, first.version, other.package, other.version
+                ),
+                format!("{}; {}", stated(first), stated(other)),
+                "remove the toolkit and install one version in full",
+            ));
+        }
+        if let Some((file, reason)) = toolkit.unreadable.first() {
+            problems.push(Problem::warn(
+                format!("{} states no readable version", system.shown(file)),
+                reason.clone(),
+                "install the toolkit again",
+            ));
         }
         let Some((version, file)) = system.toolkit_version(root) else {
             if *how != "default installation" {
@@ -45,7 +54,7 @@ fn judge(system: &System) -> Finding {
             continue;
         };
         if how.starts_with("ASCEND_") {
-            by_variable.push(((*how).to_owned(), version.clone()));
+            by_variable.push((*how, version.clone()));
         }
         seen.push(format!("{root}: {version} ({file})"));
     }
@@ -59,9 +68,9 @@ fn judge(system: &System) -> Finding {
         ));
     }
     problems.extend(generations(system));
-    let driver = super::driver::version(system);
-    if let Some((version, file)) = &driver {
-        seen.push(format!("driver: {version} ({file})"));
+    let driver = system.driver();
+    if let Some(version) = &driver.version {
+        seen.push(format!("driver: {version} ({})", system.shown(&driver.path)));
     }
     Finding::of(problems, || {
         let what = if seen.is_empty() {
@@ -77,39 +86,25 @@ fn judge(system: &System) -> Finding {
 fn generations(system: &System) -> Option<Problem> {
     let (root, _) = system.toolkits().into_iter().next()?;
     let (version, file) = system.toolkit_version(&root)?;
-    let (major, minor) = numbers(&version)?;
-    let newer = (major, minor) >= (8, 5);
+    let splits = splits_libraries(&version)?;
     let hcomm = format!("{root}/lib64/libhcomm.so");
     let hccl = format!("{root}/lib64/libhccl.so");
-    if newer && system.exists(&hccl) && !system.exists(&hcomm) {
+    if splits && system.exists(&hccl) && !system.exists(&hcomm) {
         return Some(Problem::fail(
             format!("CANN {version} keeps its communicators in libhcomm.so, which is missing"),
             format!("{file}: {version}; no {hcomm}"),
             "install the toolkit again; libraries of an older one may have been copied over it",
         ));
     }
-    if !newer && system.exists(&hcomm) {
+    // The emulator answers to all names, whatever version it plays.
+    if !splits && system.exists(&hcomm) && !version.is_emulated() {
         return Some(Problem::fail(
-            format!("CANN {version} has no libhcomm.so, yet one lies in its lib64: two versions are mixed"),
+            format!(
+                "CANN {version} has no libhcomm.so, yet one lies in its lib64: two versions are mixed"
+            ),
             format!("{file}: {version}; {hcomm}"),
             "remove the toolkit and install one version in full",
         ));
     }
     None
-}
-
-/// `8.1.RC1` begins with 8 and 1.
-fn numbers(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.trim_start_matches(['v', 'V']).split(['.', '-']);
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn versions_compare_as_numbers() {
-        assert!(super::numbers("8.10.0") > super::numbers("8.5.0"));
-        assert_eq!(super::numbers("8.1.RC1"), Some((8, 1)));
-        assert_eq!(super::numbers("latest"), None);
-    }
 }
