@@ -5,9 +5,11 @@
 //! ranks: that is the library's work.
 
 pub mod backend;
+pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod cmd;
+pub mod doctor;
 pub mod exit;
 pub mod fail;
 pub mod moe;
