@@ -1,11 +1,7 @@
 //! Programs in C, compiled by the system's compiler against a header made from the facts, run over
 //! the emulator as processes: what they check they check themselves.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "helpers of tests"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
 

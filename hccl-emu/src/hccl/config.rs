@@ -36,13 +36,13 @@ pub(crate) struct CommConfig {
     pub(crate) expansion_mode: u32,
 }
 
-/// The layout that the emulated version of the library has, by the number of its CANN version.
-pub(crate) fn own_row(cann: i32) -> CommConfigRow {
+/// The layout that the emulated version of the library has, by its CANN version (805 for 8.5).
+pub(crate) fn own_row(cann: u32) -> CommConfigRow {
     let version = match cann {
-        ..80_300_000 => 5,
-        80_300_000..80_500_000 => 6,
-        80_500_000..90_000_000 => 8,
-        90_000_000..90_200_000 => 10,
+        ..803 => 5,
+        803..805 => 6,
+        805..900 => 8,
+        900..902 => 10,
         _ => 11,
     };
     let row = CommConfigRow::ALL

@@ -11,7 +11,7 @@ use super::comm::Comm;
 use super::fail::{Answer, EI0001, Fail};
 use super::settings::Settings;
 use crate::fault::{self, Fault};
-use crate::options::{CANN_DEFAULT, Product, cann_number};
+use crate::options::{Product, cann_version};
 use crate::runtime::device::{self, Device};
 use crate::runtime::handles::{Found, Handles};
 use crate::runtime::state;
@@ -26,8 +26,8 @@ const NOT_SET: u64 = u64::MAX;
 pub(crate) struct Library {
     pub(crate) settings: Settings,
     pub(crate) product: Product,
-    /// Number of the CANN version that is played.
-    pub(crate) cann: i32,
+    /// Major and minor number of the CANN version that is played: 805 for 8.5.
+    pub(crate) cann: u32,
     pub(crate) faults: Vec<Fault>,
     pub(crate) comms: Handles<Comm>,
     names: Mutex<Names>,
@@ -89,11 +89,18 @@ impl Library {
             .map_err(|variable| bad(variable.to_string()))?;
         let faults = fault::parse(options.fault.as_deref().unwrap_or_default())
             .map_err(|error| bad(format!("environment variable MUSTER_EMU_FAULT: {error}")))?;
-        let version = options.cann.as_deref().unwrap_or(CANN_DEFAULT);
+        let version = cann_version(state.cann());
+        let numbers = version
+            .as_ref()
+            .map_or(&[][..], |version| version.numbers());
+        let (major, minor) = match numbers {
+            [major, minor, ..] => (*major, *minor),
+            _ => (0, 0),
+        };
         Ok(Self {
             settings,
             product,
-            cann: cann_number(version).unwrap_or(0),
+            cann: major * 100 + minor.min(99),
             faults,
             comms: Handles::new(HANDLE_KIND),
             names: Mutex::default(),

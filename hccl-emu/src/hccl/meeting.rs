@@ -24,7 +24,7 @@ const REGION_BYTES: usize = 1 << 30;
 /// Longest wait that is meant to be none; about a hundred years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// CANN version from which a port that is taken has a code of its own.
-const CANN_WITH_EI0019: i32 = 90_000_000;
+const CANN_WITH_EI0019: u32 = 900;
 
 /// Where to serve and for whom.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Serving<'a> {
     /// Ranks; 0 where the first one says how many.
     pub(crate) world_size: u32,
     pub(crate) connect_timeout: Duration,
-    pub(crate) cann: i32,
+    pub(crate) cann: u32,
 }
 
 /// Serves a rendezvous in the background; gives where.
@@ -105,7 +105,7 @@ fn keep(coordinator: Coordinator) -> std::io::Result<()> {
     builder.spawn(body).map(drop)
 }
 
-fn unbound(call: &str, error: &RendezvousError, cann: i32) -> Fail {
+fn unbound(call: &str, error: &RendezvousError, cann: u32) -> Fail {
     let label = if cann >= CANN_WITH_EI0019 {
         EI0019
     } else {
