@@ -23,11 +23,14 @@ impl Clock {
         Instant::now()
     }
 
-    /// The monotonic clock in nanoseconds since the system started: what two processes of one host
-    /// can compare.
+    /// Now, in nanoseconds since a moment that all processes of this host share. Readings of
+    /// different processes may be compared; those of different hosts must not.
     #[must_use]
-    pub fn monotonic_ns() -> u64 {
-        nanos(rustix::time::ClockId::Monotonic)
+    pub fn nanos() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+        seconds * 1_000_000_000 + nanos
     }
 
     /// The same clock as of the last tick of the system, up to 4 ms behind: for a fifth of the cost.

@@ -5,15 +5,15 @@
 //! newer ones may be missing. No file name carries a version.
 //!
 //! - `SEARCH-1`: a report names every place that was tried, with the loader's own words.
-//! - `SEARCH-2`: libraries beside `HCCL_SO_PATH` go before all others, so that two installations
-//!   are not mixed.
-
-#![expect(unsafe_code, reason = "loading a library runs its constructors")]
+//! - `SEARCH-2`: libraries beside `HCCL_SO_PATH` go before all others, and a newer library is not
+//!   taken from another folder than its older partner, so that two installations are not mixed.
+//! - `SEARCH-3`: all symbols are bound while loading: a library that lacks something fails here,
+//!   with the loader's words, and not in the middle of a run.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use libloading::Library as Handle;
+use crate::loaded::Handle;
 
 /// Default installations, newest layout last; each has its libraries in `lib64`.
 pub const INSTALLATIONS: [&str; 4] = [
@@ -22,6 +22,14 @@ pub const INSTALLATIONS: [&str; 4] = [
     "/usr/local/Ascend/nnae/latest",
     "/usr/local/Ascend/nnrt/latest",
 ];
+/// Folder of the libraries in an installation.
+const LIBRARIES: &str = "lib64";
+/// Folder of the files for this machine in an installation.
+const MACHINE_FOLDER: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-linux"
+} else {
+    "x86_64-linux"
+};
 /// Folder of the device nodes.
 const DEVICE_FOLDER: &str = "/dev";
 /// Beginning of the name of a device node; a number follows.
@@ -144,26 +152,20 @@ impl fmt::Display for Candidate {
 /// Every place to try, library by library, in order.
 #[must_use]
 pub fn candidates(places: &Places) -> Vec<Candidate> {
-    let lib64 = |root: &PathBuf| root.join("lib64");
     let mut folders: Vec<(PathBuf, Why)> = Vec::new();
-    folders.extend(
-        places
-            .ascend_home_path
-            .as_ref()
-            .map(|root| (lib64(root), Why::AscendHomePath)),
-    );
-    folders.extend(
-        places
-            .ascend_toolkit_home
-            .as_ref()
-            .map(|root| (lib64(root), Why::AscendToolkitHome)),
-    );
-    folders.extend(
-        places
-            .installations
-            .iter()
-            .map(|root| (lib64(root), Why::Installation)),
-    );
+    for (root, why) in [
+        (&places.ascend_home_path, Why::AscendHomePath),
+        (&places.ascend_toolkit_home, Why::AscendToolkitHome),
+    ] {
+        let Some(root) = root else {
+            continue;
+        };
+        folders.push((root.join(LIBRARIES), why));
+        // The first one is a link to this one, and missing where the link was not copied.
+        folders.push((root.join(MACHINE_FOLDER).join(LIBRARIES), why));
+    }
+    let installed = places.installations.iter();
+    folders.extend(installed.map(|root| (root.join(LIBRARIES), Why::Installation)));
     let mut found: Vec<Candidate> = Vec::new();
     for library in Library::ALL {
         let name = library.file_name();
@@ -214,6 +216,8 @@ pub struct Outcome {
     pub library: Library,
     /// Where it loaded from, if it did.
     pub loaded: Option<Candidate>,
+    /// The file that the loader took, which a bare name does not say.
+    pub file: Option<PathBuf>,
     /// The places tried before, in order.
     pub failures: Vec<Failure>,
 }
@@ -231,65 +235,93 @@ pub struct Probe {
     pub ld_library_path: Option<String>,
 }
 
+/// What was found, and the libraries themselves.
+pub(crate) struct Opened {
+    pub(crate) probe: Probe,
+    pub(crate) handles: Vec<(Library, Handle)>,
+}
+
 /// Tries every place until each library has loaded or none is left, and looks for devices.
 ///
-/// What loads stays loaded: the vendor's libraries start threads that do not survive unloading.
-/// May take as long as the constructors of the libraries do.
+/// What loads stays loaded. May take as long as the constructors of the libraries do.
 #[must_use]
 pub fn probe(places: &Places) -> Probe {
-    let mut outcomes: Vec<Outcome> = Library::ALL
-        .into_iter()
-        .map(|library| Outcome {
-            library,
-            loaded: None,
-            failures: Vec::new(),
-        })
-        .collect();
+    open(places).probe
+}
+
+/// The one way in which libraries are loaded, to look or to use.
+pub(crate) fn open(places: &Places) -> Opened {
+    let mut outcomes: Vec<Outcome> = Library::ALL.into_iter().map(Outcome::nothing_yet).collect();
+    let mut handles = Vec::new();
     for candidate in candidates(places) {
+        let partner = partner_file(&outcomes, candidate.library);
         let outcome = outcomes
             .iter_mut()
             .find(|outcome| outcome.library == candidate.library && outcome.loaded.is_none());
         let Some(outcome) = outcome else {
             continue;
         };
-        match load(&candidate.path) {
-            Ok(()) => outcome.loaded = Some(candidate),
+        let exists = exists(&candidate, places.ld_library_path.as_deref());
+        let loaded = match other_installation(&candidate, partner.as_deref()) {
+            Some(message) => Err(message),
+            None => Handle::load(&candidate.path),
+        };
+        match loaded {
+            Ok(handle) => {
+                outcome.file = handle.file().or_else(|| Some(candidate.path.clone()));
+                outcome.loaded = Some(candidate);
+                handles.push((outcome.library, handle));
+            }
             Err(message) => outcome.failures.push(Failure {
-                exists: exists(&candidate, places.ld_library_path.as_deref()),
+                exists,
                 candidate,
                 message,
             }),
         }
     }
-    Probe {
+    let probe = Probe {
         outcomes,
         devices: device_nodes(&places.device_folder),
         device_pattern: format!("{}/{DEVICE_PREFIX}*", places.device_folder.display()),
         ld_library_path: places.ld_library_path.clone(),
-    }
+    };
+    Opened { probe, handles }
 }
 
-/// Loads a library for good.
-fn load(path: &Path) -> Result<(), String> {
-    // SAFETY: the constructors of the vendor's libraries may run at any time and in any thread;
-    // that the file is the vendor's is what the user says by installing it or setting a variable.
-    let loaded = unsafe { Handle::new(path) };
-    match loaded {
-        Ok(handle) => {
-            #[expect(
-                clippy::mem_forget,
-                reason = "LEAK: unloading would pull the code from under threads that it started"
-            )]
-            std::mem::forget(handle);
-            Ok(())
-        }
-        Err(error) => Err(words_of(&error)),
-    }
+/// The file of the older library of a newer one, if it loaded.
+fn partner_file(outcomes: &[Outcome], library: Library) -> Option<PathBuf> {
+    let partner = match library {
+        Library::AclRt => Library::AscendCl,
+        Library::Hcomm => Library::Hccl,
+        Library::AscendCl | Library::Hccl => return None,
+    };
+    let outcome = outcomes.iter().find(|outcome| outcome.library == partner)?;
+    outcome.file.clone()
 }
 
-/// The loader's own words, which stand behind the error of the crate.
-fn words_of(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+/// Why a newer library is left alone: it lies in another installation than its partner.
+fn other_installation(candidate: &Candidate, partner: Option<&Path>) -> Option<String> {
+    let partner = partner?;
+    let installed = matches!(
+        candidate.why,
+        Why::AscendHomePath | Why::AscendToolkitHome | Why::Installation
+    );
+    // What is not there is for the loader to say.
+    if !installed || !candidate.path.exists() {
+        return None;
+    }
+    let ours = folders(&candidate.path);
+    let together = folders(partner).iter().any(|folder| ours.contains(folder));
+    (!together).then(|| format!("left alone: its partner is {}", partner.display()))
+}
+
+/// The folder that a file lies in and, if the file is a link, that of its target. A toolkit's
+/// common folder of libraries holds links into those of its packages.
+fn folders(file: &Path) -> Vec<PathBuf> {
+    let lies_in = file.parent().and_then(|folder| folder.canonicalize().ok());
+    let target = file.canonicalize().ok();
+    let leads_to = target.and_then(|target| target.parent().map(Path::to_owned));
+    lies_in.into_iter().chain(leads_to).collect()
 }
 
 fn exists(candidate: &Candidate, ld_library_path: Option<&str>) -> bool {
@@ -322,7 +354,35 @@ fn device_nodes(folder: &Path) -> Vec<PathBuf> {
     nodes.into_iter().map(|(_, path)| path).collect()
 }
 
+impl Outcome {
+    fn nothing_yet(library: Library) -> Self {
+        Self {
+            library,
+            loaded: None,
+            file: None,
+            failures: Vec::new(),
+        }
+    }
+
+    /// What loaded, in one line; for a bare name with the file that the loader took.
+    fn line(&self) -> Option<String> {
+        let candidate = self.loaded.as_ref()?;
+        let bare = candidate.path.parent() == Some(Path::new(""));
+        Some(match &self.file {
+            Some(file) if bare => format!("{candidate}: loaded from {}", file.display()),
+            _ => format!("{candidate}: loaded"),
+        })
+    }
+}
+
 impl Probe {
+    /// What became of one library.
+    #[must_use]
+    pub fn outcome(&self, library: Library) -> Option<&Outcome> {
+        let mut outcomes = self.outcomes.iter();
+        outcomes.find(|outcome| outcome.library == library)
+    }
+
     /// Whether collectives and a runtime loaded and there is a device to run them on.
     #[must_use]
     pub fn is_usable(&self) -> bool {
@@ -376,12 +436,7 @@ impl Probe {
             for failure in &outcome.failures {
                 lines.push(format!("{}: {}", failure.candidate, failure.message));
             }
-            lines.extend(
-                outcome
-                    .loaded
-                    .as_ref()
-                    .map(|candidate| format!("{candidate}: loaded")),
-            );
+            lines.extend(outcome.line());
         }
         lines.push(format!(
             "LD_LIBRARY_PATH: {}",

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | one rank | any | a copy |
 //! | all ranks share memory | small | payloads ride in the entries (`local`) |
+//! | all ranks share memory | large, in buffers that all can reach | straight between them (`reach`) |
 //! | all ranks share memory | large | a direct plan over staging (`direct`) |
 //! | else, or where the user's table says so | any | a message plan over streams (`links`, `message`) |
 //!
@@ -13,13 +14,14 @@
 
 use super::direct::{Run, Staging};
 use super::links::{Links, Message};
-use super::local::{Local, Ride};
+use super::local::{Local, Offer, Ride};
+use super::reach::{self, Reach};
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Algorithm};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
-use crate::transport::shm::slot::{DONE, PAYLOAD_MAX};
+use crate::transport::shm::slot::{CLOSING, DONE, PAYLOAD_MAX};
 use crate::types::Collective;
 use crate::world::{Island, Retired};
 
@@ -97,7 +99,7 @@ impl Host {
         };
         let ride = local.ride(request);
         let splits = matches!(request.counts, Counts::Splits { .. });
-        let chosen = match &vigil.world.table {
+        let chosen = match vigil.table() {
             // The user's table may send even small calls over messages.
             Some(_) => Some(self.choose(vigil, request, algo::Links::Direct)?),
             None => None,
@@ -109,7 +111,7 @@ impl Host {
         if by_message {
             self.seq += 1;
             local
-                .exchange(vigil, request, self.seq, Ride::Staged, 0)
+                .exchange(vigil, request, self.seq, Ride::Staged, Offer::default())
                 .map_err(fatal_unless_judged)?;
             let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
             self.links
@@ -118,7 +120,7 @@ impl Host {
         } else if ride == Ride::Inline && !splits {
             self.seq += 1;
             local
-                .exchange(vigil, request, self.seq, ride, 0)
+                .exchange(vigil, request, self.seq, ride, Offer::default())
                 .map_err(fatal_unless_judged)?;
             local.exchange.finish(request, vigil.group.me);
         } else {
@@ -146,27 +148,32 @@ impl Host {
             Some(staging) => staging,
             empty => empty.insert(Staging::take(&island.heap)?),
         };
-        self.seq += 1;
-        let (seq, offset) = (self.seq, staging.offset());
-        let exchange = |local: &mut Local| -> Result<(), Failure> {
-            local
-                .exchange(vigil, request, seq, ride, offset)
-                .map_err(fatal_unless_judged)
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces);
+        let offer = Offer {
+            staging: staging.offset(),
+            send_at,
+            recv_at,
         };
-        if matches!(request.counts, Counts::Splits { .. }) {
-            // Only the rows of all ranks tell how much there is to move.
-            exchange(local)?;
-            if local.exchange.all_inline(request.dtype) {
-                local.exchange.finish(request, vigil.group.me);
-                return Ok(());
+        self.seq += 1;
+        let large = Large {
+            vigil,
+            request,
+            island,
+            ride,
+            algorithm,
+            seq: self.seq,
+            offer,
+        };
+        let result = large.run(local, staging);
+        let lent = send_at | recv_at != 0;
+        if lent && result.as_ref().is_err_and(|failure| !failure.usable) {
+            // The caller gets its buffers back: nobody may be at work on them any more.
+            if !local.revoke(vigil, self.seq) {
+                island.heap.distrust_users();
             }
-            let came = &local.exchange;
-            let run = Run::new(vigil, local, request, algorithm, seq, Some(came));
-            return run.finish(staging, came, false);
         }
-        Run::new(vigil, local, request, algorithm, seq, None).expose_first(staging)?;
-        exchange(local)?;
-        Run::new(vigil, local, request, algorithm, seq, None).finish(staging, &local.exchange, true)
+        result
     }
 
     #[expect(
@@ -189,7 +196,7 @@ impl Host {
             Counts::Splits { .. } => 0,
         };
         let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
-        let selected = match &vigil.world.table {
+        let selected = match vigil.table() {
             Some(table) => table.select(request.collective, bytes, n, links),
             None => algo::select(request.collective, bytes, n, links),
         };
@@ -221,6 +228,58 @@ impl Host {
             staging,
             rings,
         })
+    }
+}
+
+/// One call of more than rides in the entries, on ranks that share memory.
+struct Large<'a> {
+    vigil: &'a Vigil<'a>,
+    request: &'a Request<'a>,
+    island: &'a Island,
+    ride: Ride,
+    algorithm: &'static Algorithm,
+    seq: u64,
+    offer: Offer,
+}
+
+impl Large<'_> {
+    fn run(&self, local: &mut Local, staging: &mut Staging) -> Result<(), Failure> {
+        let (vigil, request, seq) = (self.vigil, self.request, self.seq);
+        // Of splits only the rows of all ranks tell how much there is to move.
+        let splits = matches!(request.counts, Counts::Splits { .. });
+        let lent = self.offer.send_at | self.offer.recv_at != 0;
+        if !splits && !lent {
+            // Then the entry is the barrier of the first segment.
+            Run::new(vigil, local, request, self.algorithm, seq, None).expose_first(staging)?;
+        }
+        local
+            .exchange(vigil, request, seq, self.ride, self.offer)
+            .map_err(fatal_unless_judged)?;
+        if splits && local.exchange.all_inline(request.dtype) {
+            local.exchange.finish(request, vigil.group.me);
+            return Ok(());
+        }
+        let named = reach::is_named(&local.exchange);
+        if named && self.reach(local)? {
+            return Ok(());
+        }
+        let came = &local.exchange;
+        let rows = splits.then_some(came);
+        let exposed = !splits && !named;
+        Run::new(vigil, local, request, self.algorithm, seq, rows).finish(staging, came, exposed)
+    }
+
+    /// Moves the data straight between the buffers, if all ranks can reach what is needed.
+    fn reach(&self, local: &Local) -> Result<bool, Failure> {
+        let (vigil, seq) = (self.vigil, self.seq);
+        let spaces = &self.island.spaces;
+        let Some(reach) = Reach::of(vigil, self.request, &local.exchange, spaces)? else {
+            return Ok(false);
+        };
+        local.touch(vigil, seq)?;
+        reach.work();
+        local.barrier(vigil, seq, CLOSING)?;
+        Ok(true)
     }
 }
 

@@ -49,6 +49,16 @@ pub(crate) enum Ride {
     Staged,
 }
 
+/// Where a rank's memory for one call lies, as its entry says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Offer {
+    /// Offset of its staging.
+    pub(crate) staging: u64,
+    /// Places of its buffers; see `reach`.
+    pub(crate) send_at: u64,
+    pub(crate) recv_at: u64,
+}
+
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
     request.row().len() * size_of::<u64>()
@@ -118,9 +128,9 @@ impl Local {
         request: &Request<'_>,
         seq: u64,
         ride: Ride,
-        staging: u64,
+        offer: Offer,
     ) -> Result<(), ErrorKind> {
-        let mine = self.publish(vigil, request, seq, ride, staging);
+        let mine = self.publish(vigil, request, seq, ride, offer);
         let n = self.peers.len();
         self.exchange.entries.resize(n, mine);
         self.exchange.entries[self.me] = mine;
@@ -157,7 +167,7 @@ impl Local {
         request: &Request<'_>,
         seq: u64,
         ride: Ride,
-        staging: u64,
+        offer: Offer,
     ) -> Entry {
         let payload = self.slot.payload(seq);
         let mut splits = 0;
@@ -190,7 +200,9 @@ impl Local {
             count: request.common_count(),
             splits,
             payload_len: payload_len as u64,
-            staging,
+            staging: offer.staging,
+            send_at: offer.send_at,
+            recv_at: offer.recv_at,
         };
         self.slot.publish(seq, &entry);
         entry
@@ -310,6 +322,45 @@ impl Local {
             }
         }
         Ok(())
+    }
+
+    /// Says that this rank is about to work on its peers' memory in call `seq`, unless one of them has
+    /// ended the call already (SLOT-5).
+    pub(super) fn touch(&self, vigil: &Vigil<'_>, seq: u64) -> Result<(), ErrorKind> {
+        self.slot.touch(seq);
+        let revoked = |slot: &PeerSlot| slot.revoked(&self.arena) >= seq;
+        let gone = self
+            .peers
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(revoked));
+        let Some(peer) = gone else {
+            return Ok(());
+        };
+        self.slot.advance(seq, slot::CLOSING);
+        Err(vigil.news(peer).unwrap_or_else(|| ErrorKind::PeerClosed {
+            peer: self.members[peer],
+            how: "ended the call early".to_owned(),
+            orderly: false,
+        }))
+    }
+
+    /// Ends call `seq` early: from when this returns `true` on, no peer works on this rank's memory.
+    /// `false` where that could not be made sure of in the time that there is.
+    pub(super) fn revoke(&self, vigil: &Vigil<'_>, seq: u64) -> bool {
+        self.slot.revoke(seq);
+        let at_work = slot::progress(seq, slot::TOUCH);
+        let key = vigil.group.key;
+        (0..self.peers.len())
+            .filter(|peer| *peer != self.me)
+            .all(|peer| {
+                let found = || PeerSlot::find(&self.arena, self.locals[peer], key);
+                let Some(slot) = self.peers[peer].or_else(|| found().ok().flatten()) else {
+                    // Whoever makes its slot only now will see the revocation.
+                    return true;
+                };
+                let over = || slot.reached(&self.arena) != at_work;
+                vigil.settle(peer, &Rest::Bell(slot.bell(&self.arena)), over)
+            })
     }
 
     /// Whether no member can still read what this rank published for call `seq` (SLOT-3).

@@ -1,19 +1,21 @@
-//! What carries a call out: the host engine.
+//! What carries a call out: the host engine, and HCCL for device memory.
 //!
 //! `host` chooses the way of a call; `local` is the way of groups whose ranks all share memory
 //! (entry exchange, small payloads in the entry); `direct` runs plans whose steps read peers'
-//! memory; `message` runs plans of messages over streams.
+//! memory; `reach` moves data straight between buffers that all ranks can reach; `message` runs plans of messages over streams.
 //!
 //! A backend sees addresses, counts and element types. It does not know the public interface: the
 //! collective layer checks arguments before, and adds the context to errors after.
 
 pub(crate) mod direct;
 mod exchange;
+pub(crate) mod hccl;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;
 mod matching;
 pub mod message;
+mod reach;
 mod segment;
 pub(crate) mod vigil;
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::algo::Table;
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::{Clock, Deadline};
@@ -17,6 +18,10 @@ use crate::world::{CutOff, WorldInner};
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
 pub(super) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a call that ended early waits for peers that are at work on its buffers. They copy and
+/// wait for nobody, so only one that is stopped takes longer.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,13 @@ const VERDICT_WAIT: Duration = Duration::from_millis(500);
 const VERDICT_STEP: Duration = Duration::from_micros(500);
 /// A wait that was to last `NEXT_LOOK` and lasted this much longer did not run meanwhile.
 const STOPPED: Duration = Duration::from_millis(400);
+
+impl<'a> Vigil<'a> {
+    /// The rules that choose algorithms instead of the built-in ones, where there are any.
+    pub(crate) fn table(&self) -> Option<&'a Table> {
+        self.group.table.as_ref().or(self.world.table.as_ref())
+    }
+}
 
 impl Vigil<'_> {
     /// Waits until `ready`. `missing` names the peers (indices) that this wait is for: they are
@@ -282,6 +294,31 @@ impl Vigil<'_> {
         match listening.wait(&Rest::Pause, || false, || vec![peer]) {
             Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
             Err(news) => Some(news),
+        }
+    }
+
+    /// Waits until `over`, or until the peer is gone, whatever else happens to the group; `false` where
+    /// neither comes in time.
+    pub(super) fn settle(
+        &self,
+        peer: usize,
+        rest: &Rest<'_>,
+        mut over: impl FnMut() -> bool,
+    ) -> bool {
+        let status = &self.world.status;
+        let rank = self.group.members[peer];
+        let deadline = Deadline::after(SETTLE_TIMEOUT);
+        loop {
+            let seen = status.epoch();
+            if over() || status.gone(rank).is_some() {
+                return true;
+            }
+            let word = status.epoch_word();
+            match wait::until(self.world.pace, deadline, word, seen, rest, &mut over) {
+                Ok(()) => return true,
+                Err(Interrupted::Deadline) => return false,
+                Err(Interrupted::Epoch) => {}
+            }
         }
     }
 

@@ -18,6 +18,8 @@ mod all_to_all;
 mod barrier;
 mod broadcast;
 mod call;
+mod cancel;
+mod device;
 mod gather;
 mod object;
 mod point_to_point;
@@ -26,17 +28,23 @@ mod reduce_scatter;
 pub mod reference;
 mod scatter;
 mod tamper;
+mod view;
 mod work;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::call::{Call, judged};
+pub use self::device::{
+    Determinism, DeviceCommunicator, DeviceMessage, DeviceOptions, DeviceWork, Expansion, OnStream,
+};
 pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
 pub use self::tamper::{Tamper, TamperKind};
+pub use self::view::{ViewCall, ViewCounts};
 pub use self::work::Work;
 
+use crate::algo;
 use crate::backend::host::Host;
 use crate::backend::vigil::Vigil;
 use crate::backend::{Counts, Failure, Request};
@@ -79,6 +87,7 @@ impl Communicator {
         name: &str,
         members: &[Rank],
         generation: impl FnOnce() -> u64,
+        table: Option<algo::Table>,
     ) -> Result<Self, CommError> {
         let me = check_members(&world, name, members).map_err(|kind| {
             let at = OpContext {
@@ -95,7 +104,10 @@ impl Communicator {
             CommError::new(kind, at, true)
         })?;
         // Counted only now: a list that was refused must not put this rank out of step.
-        let group = Identity::new(world.job, name, members.to_vec(), me, generation());
+        let group = Identity {
+            table,
+            ..Identity::new(world.job, name, members.to_vec(), me, generation())
+        };
         let deadline_ns = AtomicU64::new(nanos(world.deadline));
         let place = world.watch.place(group.key, &group.name, &group.members);
         let inner = Inner {
@@ -112,6 +124,10 @@ impl Communicator {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    pub(crate) fn world(&self) -> &WorldInner {
+        &self.inner.world
     }
 
     /// The name that the group was given.

@@ -31,7 +31,13 @@ impl<'a> PointToPoint<'a> {
         Self::new(Direction::Recv, peer, T::DTYPE, recvbuf.len(), start)
     }
 
-    fn new(direction: Direction, peer: usize, dtype: DType, count: usize, buffer: *mut u8) -> Self {
+    pub(super) fn new(
+        direction: Direction,
+        peer: usize,
+        dtype: DType,
+        count: usize,
+        buffer: *mut u8,
+    ) -> Self {
         let message = Message {
             direction,
             peer,

@@ -115,6 +115,27 @@ table! {
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
+    EMU_DEVICES: u32 = "MUSTER_EMU_DEVICES", parse::number,
+        default "16", allowed "a whole number from 0 to 64",
+        "Number of devices that the emulator of HCCL has; 0 is a host without one.";
+    EMU_MEMORY: u64 = "MUSTER_EMU_MEMORY", parse::bytes,
+        default "64 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
+        "Memory of each emulated device.";
+    EMU_SOC: String = "MUSTER_EMU_SOC", parse::text,
+        default "Ascend910B2", allowed "a name of docs/emulator.md, such as Ascend910B2, Ascend910_9391 or Ascend310P3",
+        "Which chip the emulator plays: it decides the name that is reported and what is supported.";
+    EMU_CANN: String = "MUSTER_EMU_CANN", parse::text,
+        default "the version of the installed tree, else 8.5.0", allowed "a version such as 8.1.RC1 or 8.5.0",
+        "Which CANN the emulator plays.";
+    EMU_FAULT: String = "MUSTER_EMU_FAULT", parse::text,
+        default "none", allowed "the grammar of docs/emulator.md",
+        "What goes wrong on the emulator, on purpose.";
+    EMU_CONNECT_TIMEOUT_MS: u32 = "MUSTER_EMU_CONNECT_TIMEOUT_MS", parse::positive,
+        default "HCCL_CONNECT_TIMEOUT", allowed "milliseconds, a whole number from 1",
+        "How long the emulator lets ranks find each other; for tests, below what HCCL_CONNECT_TIMEOUT allows.";
+    EMU_EXEC_TIMEOUT_MS: u32 = "MUSTER_EMU_EXEC_TIMEOUT_MS", parse::positive,
+        default "HCCL_EXEC_TIMEOUT", allowed "milliseconds, a whole number from 1",
+        "How long an emulated operator waits for other ranks; for tests, below what HCCL_EXEC_TIMEOUT allows.";
     NO_COLOR: bool = "NO_COLOR", parse::present,
         default "colours on a terminal", allowed "any text",
         "Switches colours off.";

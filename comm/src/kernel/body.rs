@@ -16,6 +16,7 @@ use std::mem::MaybeUninit;
 
 use super::lane::{Lane, read_at, write_at};
 use super::number::{Fold, Number};
+use super::stream;
 
 /// Elements of a block: 2 KiB of f32, so that results and staging stay in the first-level cache.
 const BLOCK: usize = 512;
@@ -24,9 +25,11 @@ const BLOCK: usize = 512;
 pub(super) struct Task<'a> {
     /// The sources in the order of the reduction; at least one.
     pub(super) srcs: &'a [*const u8],
-    /// Where the results go.
-    pub(super) dst: *mut u8,
-    /// Elements in each source and in `dst`.
+    /// Where the results go; at least one place.
+    pub(super) dsts: &'a [*mut u8],
+    /// Whether the results should go around the cache.
+    pub(super) stream: bool,
+    /// Elements in each source and in each of `dsts`.
     pub(super) count: usize,
     /// What the results are divided by before they are rounded; not zero.
     pub(super) divisor: Option<u32>,
@@ -51,8 +54,8 @@ impl<T: Copy> Block<T> {
 /// Reduces all sources into the destination.
 ///
 /// # Safety
-/// - Every source is readable and the destination writable for `count` stored elements.
-/// - The destination is one of the sources or overlaps none.
+/// - Every source is readable and every destination writable for `count` stored elements.
+/// - Each destination is one of the sources or overlaps none.
 /// - The CPU has the instructions that the lane was made for.
 #[inline(always)]
 pub(super) unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
@@ -73,11 +76,54 @@ pub(super) unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
             // SAFETY: `fold_block` has filled `len` elements of `results`.
             unsafe { divide(results, len, divisor) };
         }
-        // SAFETY: the block lies inside the destination, which the caller promises.
-        let dst = unsafe { task.dst.add(offset) };
-        // SAFETY: `results` is a local array with `len` filled elements, apart from everything.
-        unsafe { L::write(results, dst, len) };
+        if let ([dst], false) = (task.dsts, task.stream) {
+            // SAFETY: the block lies inside the destination, which the caller promises.
+            let dst = unsafe { dst.add(offset) };
+            // SAFETY: `results` is a local array with `len` filled elements, apart from everything.
+            unsafe { L::write(results, dst, len) };
+        } else {
+            // SAFETY: as above; `rooms[0]` holds a block, which has been read by now.
+            unsafe { spread::<L>(results, rooms[0], task, offset, len) };
+        }
         start += len;
+    }
+    if task.stream {
+        stream::fence();
+    }
+}
+
+/// Stores one block of results in every destination.
+///
+/// # Safety
+/// - `results` holds `len` filled elements; `room` holds a block. Both are local.
+/// - Every destination is writable for `len` stored elements from byte `offset` on.
+/// - The CPU has the instructions that the lane was made for.
+#[inline(always)]
+unsafe fn spread<L: Lane>(
+    results: *mut L::Wide,
+    room: *mut L::Wide,
+    task: &Task<'_>,
+    offset: usize,
+    len: usize,
+) {
+    let stored: *const u8 = if L::SIZE == size_of::<L::Wide>() {
+        results.cast_const().cast()
+    } else {
+        // SAFETY: stored elements are not larger than wide ones, so `room` has room for `len`.
+        unsafe { L::write(results, room.cast(), len) };
+        room.cast_const().cast()
+    };
+    for dst in task.dsts {
+        // SAFETY: the block lies inside every destination, which the caller promises.
+        let dst = unsafe { dst.add(offset) };
+        let bytes = len * L::SIZE;
+        if task.stream {
+            // SAFETY: as above; `stored` is local and holds `bytes` bytes.
+            unsafe { stream::copy(dst, stored, bytes) };
+        } else {
+            // SAFETY: as above.
+            unsafe { super::copy(dst, stored, bytes) };
+        }
     }
 }
 

@@ -33,6 +33,7 @@ mod isa;
 mod lane;
 mod number;
 mod select;
+mod stream;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -71,6 +72,29 @@ pub unsafe fn reduce_n(
 ) {
     // SAFETY: the caller's promise is the same.
     unsafe { Kernels::best().reduce_n(dtype, op, srcs, dst, count, divisor) }
+}
+
+/// [`reduce_n`] into several destinations at once: each source is read once. `stream` says that the
+/// results should go around the cache, because nobody reads them soon.
+///
+/// # Panics
+/// As [`reduce_n`].
+///
+/// # Safety
+/// - Every source is readable and each of `dsts` writable for `count` elements of `dtype`.
+/// - Each destination equals a source or overlaps none; destinations do not overlap each other.
+/// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
+pub unsafe fn reduce_to(
+    dtype: DType,
+    op: ReduceOp,
+    srcs: &[*const u8],
+    dsts: &[*mut u8],
+    count: usize,
+    divisor: u32,
+    stream: bool,
+) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { Kernels::best().reduce_to(dtype, op, srcs, dsts, count, divisor, stream) }
 }
 
 /// `dst = src op dst` where `src_first`, else `dst = dst op src`. An average acts as a sum here:
@@ -136,17 +160,30 @@ pub unsafe fn narrow(dtype: DType, src: *const f32, dst: *mut u8, count: usize) 
     unsafe { Kernels::best().narrow(dtype, src, dst, count) }
 }
 
-/// Copies bytes.
+/// Copies bytes. Every copy of the library comes through here.
 ///
 /// # Safety
 /// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    // Every copy of the library comes through here: variants that go around the cache belong
-    // here, chosen by `bytes`.
-    // SAFETY: the caller promises both ranges and that they are apart.
-    unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
+    if bytes >= stream::STRING_FROM && stream::has_fast_strings() {
+        // SAFETY: the caller promises both ranges and that they are apart.
+        unsafe { stream::string_copy(dst, src, bytes) };
+    } else {
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
+    }
+}
+
+/// Copies bytes whose copy nobody reads soon, around the cache where the CPU can.
+///
+/// # Safety
+/// As [`copy`].
+pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { stream::copy(dst, src, bytes) };
+    stream::fence();
 }
 
 /// Kernels compiled for one family of vector instructions, which this CPU has.
@@ -196,12 +233,34 @@ impl Kernels {
         count: usize,
         divisor: u32,
     ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.reduce_to(dtype, op, srcs, &[dst], count, divisor, false) }
+    }
+
+    /// [`reduce_to`] with these instructions.
+    ///
+    /// # Panics
+    /// As [`reduce_to`].
+    ///
+    /// # Safety
+    /// As [`reduce_to`].
+    pub unsafe fn reduce_to(
+        self,
+        dtype: DType,
+        op: ReduceOp,
+        srcs: &[*const u8],
+        dsts: &[*mut u8],
+        count: usize,
+        divisor: u32,
+        stream: bool,
+    ) {
         assert!(!srcs.is_empty(), "a reduction has at least one source");
         let divisor = (op == ReduceOp::Avg).then_some(divisor);
         assert!(divisor != Some(0), "an average is over at least one rank");
         let task = Task {
             srcs,
-            dst,
+            dsts,
+            stream,
             count,
             divisor,
         };
@@ -226,7 +285,8 @@ impl Kernels {
         let srcs = if src_first { [src, mine] } else { [mine, src] };
         let task = Task {
             srcs: &srcs,
-            dst,
+            dsts: &[dst],
+            stream: false,
             count,
             divisor: None,
         };

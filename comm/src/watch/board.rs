@@ -154,7 +154,7 @@ impl Board {
             (Head::Rank, u64::from(rank)),
             (Head::WorldSize, u64::from(world_size)),
             (Head::Pid, u64::from(std::process::id())),
-            (Head::EpochNs, Clock::monotonic_ns()),
+            (Head::EpochNs, Clock::nanos()),
             (Head::Job, job),
         ];
         for (word, value) in header {

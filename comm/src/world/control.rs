@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::status::{Gone, Notice, Status};
+use super::testimony::Testimony;
 use crate::rendezvous::{Act, Arbiter, Card, DownReason};
 use crate::sync::Clock;
 use crate::types::Rank;
@@ -21,6 +22,8 @@ pub(crate) trait Control: Debug + Send + Sync {
     fn give_up(&self, notice: &Notice);
     /// Says something to the arbiter. What it finds comes to `Status`; `false` where there is none.
     fn complain(&self, complaint: &FromRank) -> bool;
+    /// Tells every other rank what this one has to say about a call that did not end.
+    fn testify(&self, testimony: &Testimony);
     /// Hands bytes to whoever runs the job.
     fn report(&self, bytes: &[u8]) -> Result<(), String>;
     /// Says goodbye.
@@ -136,6 +139,14 @@ impl Control for Seat {
         self.hub
             .arbitrate(|arbiter, now_ms| arbiter.heard(self.rank, &bytes, now_ms));
         true
+    }
+
+    fn testify(&self, testimony: &Testimony) {
+        for (other, status) in self.hub.statuses.iter().enumerate() {
+            if other != self.rank.index() {
+                status.set_testimony(testimony.clone());
+            }
+        }
     }
 
     fn report(&self, _bytes: &[u8]) -> Result<(), String> {

@@ -153,6 +153,7 @@ impl JoinOptions {
             checksum: false,
             region_bytes: region,
             watched: true,
+            memory: None,
         })
     }
 

@@ -12,7 +12,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -23,7 +23,6 @@ use rustix::net::{
 };
 
 use crate::sync::Deadline;
-use crate::transport::shm::arena::Arena;
 
 /// A peer that connected and says nothing for this long loses its connection.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,9 +36,19 @@ const MAC_BYTES: usize = 32;
 pub(crate) struct IslandKey([u8; 32]);
 
 impl IslandKey {
+    /// For the arena.
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
         Self(blake3::derive_key(
             "muster 2026 island handshake v1",
+            secret,
+        ))
+    }
+
+    /// For the memory that a rank brought along: another key, so that a rank that comes for the one
+    /// never gets the other.
+    pub(crate) fn for_memory(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(
+            "muster 2026 memory handshake v1",
             secret,
         ))
     }
@@ -101,10 +110,10 @@ pub(crate) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Hands the arena to `expected` peers; returns how many got it before the deadline.
+/// Hands a descriptor to `expected` peers; returns how many got it before the deadline.
 pub(crate) fn hand_out(
     listener: &UnixListener,
-    arena: &Arena,
+    file: BorrowedFd<'_>,
     key: &IslandKey,
     expected: usize,
     deadline: Deadline,
@@ -113,7 +122,7 @@ pub(crate) fn hand_out(
     let (mut served, mut failed) = (0, 0);
     while served < expected && failed < FAILED_PROOFS_MAX && !deadline.passed() {
         match listener.accept() {
-            Ok((stream, _)) => match serve(&stream, arena, key) {
+            Ok((stream, _)) => match serve(&stream, file, key) {
                 Ok(()) => served += 1,
                 Err(_) => failed += 1,
             },
@@ -138,7 +147,7 @@ fn wait_readable(listener: &UnixListener, deadline: Deadline) -> io::Result<()> 
 }
 
 /// Both sides prove the secret; then the descriptor goes over.
-fn serve(mut stream: &UnixStream, arena: &Arena, key: &IslandKey) -> io::Result<()> {
+fn serve(mut stream: &UnixStream, file: BorrowedFd<'_>, key: &IslandKey) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PROOF_TIMEOUT))?;
     stream.set_write_timeout(Some(PROOF_TIMEOUT))?;
@@ -150,7 +159,7 @@ fn serve(mut stream: &UnixStream, arena: &Arena, key: &IslandKey) -> io::Result<
     let (theirs, proof) = answer.split_at(NONCE_BYTES);
     check_proof(proof, key.mac(b'j', &[&mine, theirs]))?;
     let reply = key.mac(b'l', &[theirs, &mine]);
-    let descriptors = [arena.file()];
+    let descriptors = [file];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
@@ -184,7 +193,7 @@ fn check_proof(proof: &[u8], expected: [u8; MAC_BYTES]) -> io::Result<()> {
     }
 }
 
-/// Fetches the arena's descriptor from the island's leader.
+/// Fetches the descriptor that a peer hands out.
 pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Result<OwnedFd> {
     let address = SocketAddr::from_abstract_name(name)?;
     let mut stream = UnixStream::connect_addr(&address)?;
@@ -228,7 +237,7 @@ pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::shm::arena::HEAP_BYTES_MIN;
+    use crate::transport::shm::arena::{Arena, HEAP_BYTES_MIN};
 
     #[test]
     fn who_knows_the_secret_gets_the_arena_and_nobody_else() {
@@ -248,7 +257,10 @@ mod tests {
                 let file = fetch(&name, &key, deadline).unwrap();
                 assert!(Arena::attach(file, 1).is_ok());
             });
-            assert_eq!(hand_out(&listener, &arena, &key, 1, deadline).unwrap(), 1);
+            assert_eq!(
+                hand_out(&listener, arena.file(), &key, 1, deadline).unwrap(),
+                1
+            );
         });
     }
 }

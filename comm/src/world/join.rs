@@ -10,11 +10,14 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::control::Control;
 use super::island;
 use super::meet::BringUp;
 use super::status::{CutOff, Gone, Notice, Status};
-use super::{DEADLINE_DEFAULT, World, WorldInner};
+use super::testimony::Testimony;
+use super::{DEADLINE_DEFAULT, SharedMemory, World, WorldInner};
 use crate::algo::Table;
 use crate::rendezvous::{
     Card, Endpoint, Hello, RendezvousError, Secret, Session, SessionEvent, build_id,
@@ -46,6 +49,8 @@ pub enum Transport {
 pub enum ServedBy {
     /// The process that started the ranks.
     Launcher,
+    /// One of the ranks, and this one does not know which.
+    Member,
     /// A rank.
     Rank(Rank),
 }
@@ -85,6 +90,9 @@ pub struct JoinOptions {
     pub region_bytes: usize,
     /// Whether the rank is watched. Off only to measure what watching costs.
     pub watched: bool,
+    /// Memory that is older than the world, from which buffers of calls will come; see
+    /// [`SharedMemory`]. Peers on this host map it at bring-up.
+    pub memory: Option<Arc<SharedMemory>>,
 }
 
 impl JoinOptions {
@@ -116,6 +124,7 @@ impl JoinOptions {
             checksum: false,
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,
+            memory: None,
         }
     }
 }
@@ -274,12 +283,17 @@ fn join_session(
 fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
     match event {
         SessionEvent::Abort { origin, bytes } => {
-            // Only peers that proved the secret get here; what cannot be read is no notice.
-            if let Ok(notice) = postcard::from_bytes::<Notice>(&bytes) {
-                status.set_notice(Notice {
+            // Only peers that proved the secret get here; what cannot be read is no word of theirs.
+            match postcard::from_bytes::<Word>(&bytes) {
+                Ok(Word::Notice(notice)) => status.set_notice(Notice {
                     origin: origin.0,
                     ..notice
-                });
+                }),
+                Ok(Word::Testimony(testimony)) => status.set_testimony(Testimony {
+                    rank: origin.0,
+                    ..testimony
+                }),
+                Err(_) => {}
             }
         }
         SessionEvent::Down { rank, reason } => {
@@ -307,6 +321,12 @@ fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                     return;
                 }
                 ServedBy::Rank(rank) => (Some(rank), format!("is gone ({why})")),
+                // As above: a rank that left may have been the one.
+                ServedBy::Member if status.is_any_orderly() => return,
+                ServedBy::Member => (
+                    None,
+                    format!("the rank that served the rendezvous is gone ({why})"),
+                ),
                 ServedBy::Launcher => (None, format!("the launcher is gone ({why})")),
             };
             if let Some(rank) = served_by {
@@ -335,17 +355,31 @@ fn job_number(options: &JoinOptions) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// What ranks tell each other over the control plane.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    Notice(Notice),
+    Testimony(Testimony),
+}
+
+fn say(session: &Session, word: &Word) {
+    if let Ok(bytes) = postcard::to_allocvec(word) {
+        // A control plane that is gone has been noticed already.
+        let _ = session.abort(bytes);
+    }
+}
+
 impl Control for Session {
     fn complain(&self, complaint: &FromRank) -> bool {
         self.watch(wire::encode(complaint)).is_ok()
     }
 
     fn give_up(&self, notice: &Notice) {
-        let Ok(bytes) = postcard::to_allocvec(notice) else {
-            return;
-        };
-        // A control plane that is gone has been noticed already.
-        let _ = self.abort(bytes);
+        say(self, &Word::Notice(notice.clone()));
+    }
+
+    fn testify(&self, testimony: &Testimony) {
+        say(self, &Word::Testimony(testimony.clone()));
     }
 
     fn report(&self, bytes: &[u8]) -> Result<(), String> {

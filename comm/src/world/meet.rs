@@ -5,35 +5,45 @@
 //!   what all ranks said in a round.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::island::{self, IslandKey};
 use super::join::{BringUpError, JoinOptions};
-use super::{Island, Net};
+use super::{Island, Net, SharedMemory};
 use crate::rendezvous::{Card, Endpoint, Session};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
+use crate::transport::shm::spaces::Spaces;
 use crate::transport::tcp::{Listener, TcpError};
 use crate::types::Rank;
 
 /// While members of an island are still coming, the leader looks this often whether the others
 /// have finished without them.
 const HAND_OUT_STEP: Duration = Duration::from_millis(20);
+/// How long a rank waits for the memory that another one brought along, before it goes on without.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// Name of the round that ends bring-up.
 const ROUND_READY: &str = "ready";
 /// Name of the round that follows where somebody could not attach.
 const ROUND_ADDRESSES: &str = "addresses";
+
+/// Name of the round in which ranks say whose memory they have mapped, where somebody brought some.
+const ROUND_MEMORY: &str = "memory";
 
 /// What a rank says of itself in the last round of bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ready {
     attached: bool,
     data_address: Option<SocketAddr>,
+    /// It brought memory along.
+    has_memory: bool,
 }
 
 /// The part of bring-up after the roster is known.
@@ -70,7 +80,7 @@ impl BringUp<'_> {
         } else {
             None
         };
-        let (arena, mut all) = self.attach(door, &group, listener.as_ref())?;
+        let (arena, mut all) = self.attach(door.as_ref(), &group, listener.as_ref())?;
         if self.somebody_stands_apart(&all) {
             // Now even ranks that expected none need links.
             let listener = match &mut listener {
@@ -91,8 +101,79 @@ impl BringUp<'_> {
             addresses: all.iter().map(|ready| ready.data_address).collect(),
             secret: *self.options.secret.expose(),
         });
-        let island = arena.map(|arena| island_of(arena, me, &group, &all, size));
+        let memories = if all.iter().any(|ready| ready.has_memory) {
+            self.share_memory(door.as_ref().filter(|_| arena.is_some()), &group, &all)?
+        } else {
+            vec![None; group.len()]
+        };
+        let island = arena.map(|arena| island_of(arena, memories, me, &group, &all, size));
         Ok((island, net))
+    }
+
+    /// Maps what the ranks of the island have brought along, and ends with the round that tells whose
+    /// memory all of them have mapped (SPACE-1).
+    fn share_memory(
+        &self,
+        door: Option<&UnixListener>,
+        group: &[usize],
+        all: &[Ready],
+    ) -> Result<Vec<Option<Arc<SharedMemory>>>, BringUpError> {
+        let me = self.session.rank().index();
+        let key = IslandKey::for_memory(self.options.secret.expose());
+        let attached = |rank: &usize| all[*rank].attached;
+        let mates = group.iter().filter(|rank| attached(rank)).count();
+        let own = self.options.memory.as_ref();
+        let finished = OnceLock::new();
+        let patience = Deadline::after(MEMORY_PATIENCE.min(self.deadline.left()));
+        let mut memories = vec![None; group.len()];
+        let rows = std::thread::scope(|scope| {
+            if let (Some(door), Some(own)) = (door, own) {
+                scope.spawn(|| self.hand_out(door, own.file(), &key, mates - 1, &finished));
+            }
+            for (memory, rank) in memories.iter_mut().zip(group) {
+                if door.is_none() || !attached(rank) || !all[*rank].has_memory {
+                    continue;
+                }
+                *memory = if *rank == me {
+                    own.map(Arc::clone)
+                } else {
+                    let address = &self.session.roster()[*rank].unix_address;
+                    let file = island::fetch(address, &key, patience).ok();
+                    file.and_then(|file| SharedMemory::attach(file).ok())
+                };
+            }
+            let mapped: Vec<bool> = memories.iter().map(Option::is_some).collect();
+            let rows: Result<Vec<Vec<bool>>, _> = self.tell(ROUND_MEMORY, &mapped);
+            let _ = finished.set(());
+            rows
+        })?;
+        for (local, memory) in memories.iter_mut().enumerate() {
+            let has = |rank: &usize| rows[*rank].get(local) == Some(&true);
+            if !group.iter().filter(|rank| attached(rank)).all(has) {
+                *memory = None;
+            }
+        }
+        Ok(memories)
+    }
+
+    /// Hands a descriptor out until `count` peers have it or the round that follows is over.
+    fn hand_out(
+        &self,
+        door: &UnixListener,
+        file: BorrowedFd<'_>,
+        key: &IslandKey,
+        count: usize,
+        finished: &OnceLock<()>,
+    ) {
+        let mut missing = count;
+        while missing > 0 && finished.get().is_none() && !self.deadline.passed() {
+            let step = Deadline::after(HAND_OUT_STEP.min(self.deadline.left()));
+            match island::hand_out(door, file, key, missing, step) {
+                Ok(served) => missing -= served.min(missing),
+                // Those who come now do not get it, and say so in the round.
+                Err(_) => break,
+            }
+        }
     }
 
     /// Whether a rank that might share memory with others does not.
@@ -106,22 +187,19 @@ impl BringUp<'_> {
     /// Makes or fetches the arena, and ends with the round that tells everybody how that went.
     fn attach(
         &self,
-        door: Option<UnixListener>,
+        door: Option<&UnixListener>,
         group: &[usize],
         listener: Option<&Listener>,
     ) -> Result<(Option<Arc<Arena>>, Vec<Ready>), BringUpError> {
         let me = self.session.rank();
-        let data_address = listener.map(Listener::local_addr);
+        let ready = |attached| Ready {
+            attached,
+            data_address: listener.map(Listener::local_addr),
+            has_memory: self.options.memory.is_some(),
+        };
         let key = IslandKey::derive(self.options.secret.expose());
         let (Some(door), true) = (door, group.len() > 1) else {
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: false,
-                    data_address,
-                },
-            )?;
-            return Ok((None, all));
+            return Ok((None, self.round(ROUND_READY, ready(false))?));
         };
         if group[0] != me.index() {
             let leader = &self.session.roster()[group[0]].unix_address;
@@ -129,36 +207,14 @@ impl BringUp<'_> {
                 .ok()
                 .and_then(|file| Arena::attach(file, group.len()).ok())
                 .map(Arc::new);
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: arena.is_some(),
-                    data_address,
-                },
-            )?;
+            let all = self.round(ROUND_READY, ready(arena.is_some()))?;
             return Ok((arena, all));
         }
         let arena = Arc::new(Arena::create(group.len(), self.options.region_bytes)?);
         let finished = OnceLock::new();
         let all = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut missing = group.len() - 1;
-                while missing > 0 && finished.get().is_none() && !self.deadline.passed() {
-                    let step = Deadline::after(HAND_OUT_STEP.min(self.deadline.left()));
-                    match island::hand_out(&door, &arena, &key, missing, step) {
-                        Ok(served) => missing -= served.min(missing),
-                        // Those who come now do not get it, and say so in the round.
-                        Err(_) => break,
-                    }
-                }
-            });
-            let all = self.round(
-                ROUND_READY,
-                Ready {
-                    attached: true,
-                    data_address,
-                },
-            );
+            scope.spawn(|| self.hand_out(door, arena.file(), &key, group.len() - 1, &finished));
+            let all = self.round(ROUND_READY, ready(true));
             let _ = finished.set(());
             all
         })?;
@@ -166,7 +222,16 @@ impl BringUp<'_> {
     }
 
     fn round(&self, name: &str, mine: Ready) -> Result<Vec<Ready>, BringUpError> {
-        let bytes = postcard::to_allocvec(&mine).unwrap_or_default();
+        self.tell(name, &mine)
+    }
+
+    /// Tells all ranks `mine`, and returns what all of them said.
+    fn tell<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        mine: &T,
+    ) -> Result<Vec<T>, BringUpError> {
+        let bytes = postcard::to_allocvec(mine).unwrap_or_default();
         let all = self.session.gather(name, bytes, self.deadline)?;
         let read = |(rank, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| BringUpError::Malformed {
@@ -207,7 +272,14 @@ fn local_address(endpoint: &Endpoint) -> IpAddr {
     target.and_then(route).unwrap_or(loopback)
 }
 
-fn island_of(arena: Arc<Arena>, me: Rank, group: &[usize], all: &[Ready], size: usize) -> Island {
+fn island_of(
+    arena: Arc<Arena>,
+    memories: Vec<Option<Arc<SharedMemory>>>,
+    me: Rank,
+    group: &[usize],
+    all: &[Ready],
+    size: usize,
+) -> Island {
     let mut locals = vec![None; size];
     for (local, member) in group.iter().enumerate() {
         if all[*member].attached {
@@ -220,6 +292,7 @@ fn island_of(arena: Arc<Arena>, me: Rank, group: &[usize], all: &[Ready], size: 
         .unwrap_or(0);
     Island {
         heap: Arc::new(Heap::new(Arc::clone(&arena), local)),
+        spaces: Spaces::new(Arc::clone(&arena), memories, Some(local)),
         arena,
         local,
         locals,

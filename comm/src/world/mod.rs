@@ -4,6 +4,7 @@
 //! memory, and the making of groups. Creating a group sends nothing: its key is a hash of what its
 //! members know, and its slot and links are made when it is first used.
 
+mod alloc;
 mod control;
 mod env;
 mod island;
@@ -12,18 +13,21 @@ mod meet;
 mod net;
 mod retire;
 mod status;
+mod testimony;
 mod threads;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+pub use alloc::{AllocError, RegionBuffer};
 pub(crate) use control::Control;
 pub use env::FromEnvError;
 pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub(crate) use status::{CutOff, Notice, Status};
+pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
 
 use crate::algo;
@@ -36,6 +40,8 @@ use crate::rendezvous::Coordinator;
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
+pub use crate::transport::shm::memory::{SharedMemory, SharedMemoryError};
+use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::Watch;
@@ -81,6 +87,8 @@ pub(crate) struct WorldInner {
 pub(crate) struct Island {
     pub(crate) arena: Arc<Arena>,
     pub(crate) heap: Arc<Heap>,
+    /// What all ranks of the island can reach.
+    pub(crate) spaces: Spaces,
     /// Index of this rank's region.
     pub(crate) local: usize,
     /// Index of every world rank's region, `None` for ranks elsewhere.
@@ -120,17 +128,31 @@ impl World {
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
-        let generation = || {
-            let mut made = self
-                .inner
-                .made
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
-            *generation += 1;
-            *generation
-        };
-        Communicator::new(Arc::clone(&self.inner), name, members, generation)
+        self.make_group(name, members, None)
+    }
+
+    /// [`World::group`] with rules of its own for choosing algorithms, in place of the world's: to
+    /// compare algorithms. All members must give the same rules.
+    ///
+    /// # Errors
+    /// As [`World::group`].
+    pub fn group_with_rules(
+        &self,
+        name: &str,
+        members: &[Rank],
+        rules: algo::Table,
+    ) -> Result<Communicator, CommError> {
+        self.make_group(name, members, Some(rules))
+    }
+
+    fn make_group(
+        &self,
+        name: &str,
+        members: &[Rank],
+        rules: Option<algo::Table>,
+    ) -> Result<Communicator, CommError> {
+        let generation = || self.inner.generation(name, members);
+        Communicator::new(Arc::clone(&self.inner), name, members, generation, rules)
     }
 
     /// The communicator of all ranks.
@@ -166,6 +188,14 @@ impl World {
 }
 
 impl WorldInner {
+    /// Counts one more making of a group here, and says which this is, from 1.
+    pub(crate) fn generation(&self, name: &str, members: &[Rank]) -> u64 {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
+        *generation += 1;
+        *generation
+    }
+
     /// The island, if all members of a group lie on it.
     pub(crate) fn island_of(&self, group: &Identity) -> Option<&Island> {
         let island = self.island.as_ref()?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::types::Rank;
@@ -54,6 +55,8 @@ const NOTICES_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Status {
     epoch: AtomicU64,
+    /// What ranks said about calls that did not end.
+    pub(crate) court: Court,
     known: Mutex<Known>,
 }
 
@@ -103,6 +106,13 @@ impl Status {
         self.disturb();
     }
 
+    /// A rank testified.
+    pub(crate) fn set_testimony(&self, testimony: Testimony) {
+        if self.court.hear(testimony) {
+            self.disturb();
+        }
+    }
+
     /// The control plane is lost.
     pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
         self.known().cut_off.get_or_insert(cut_off);
@@ -142,6 +152,11 @@ impl Status {
 
     pub(crate) fn gone(&self, rank: Rank) -> Option<Gone> {
         self.known().gone.get(&rank).cloned()
+    }
+
+    /// Whether any rank has left in good order.
+    pub(crate) fn is_any_orderly(&self) -> bool {
+        self.known().gone.values().any(|gone| gone.orderly)
     }
 
     pub(crate) fn notice(&self, key: u64) -> Option<Notice> {

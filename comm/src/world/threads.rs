@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::control::{Hub, Seat};
 use super::status::Gone;
-use super::{DEADLINE_DEFAULT, Island, World, WorldInner};
+use super::{DEADLINE_DEFAULT, Island, SharedMemory, World, WorldInner};
 use crate::algo::Table;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
+use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::Mode;
@@ -27,6 +28,8 @@ pub struct ThreadOptions {
     pub region_bytes: usize,
     /// Whether the ranks are watched. Off only to measure what watching costs.
     pub watched: bool,
+    /// Memory that is older than the world; see [`SharedMemory`]. All ranks, being threads, share it.
+    pub memory: Option<Arc<SharedMemory>>,
 }
 
 impl ThreadOptions {
@@ -47,6 +50,7 @@ impl Default for ThreadOptions {
             deadline: DEADLINE_DEFAULT,
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,
+            memory: None,
         }
     }
 }
@@ -124,6 +128,7 @@ impl World {
             let island = Island {
                 arena: Arc::clone(&arena),
                 heap: Arc::new(Heap::new(Arc::clone(&arena), local)),
+                spaces: Spaces::new(Arc::clone(&arena), vec![options.memory.clone()], Some(0)),
                 local,
                 locals: locals.clone(),
                 retired: Mutex::default(),

@@ -8,9 +8,9 @@ use muster_comm::buffer::Element;
 use muster_comm::collective::{Communicator, reference};
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
-use muster_comm::world::World;
+use muster_comm::world::{RegionBuffer, World};
 
-use crate::support::{Random, Setup, ranks};
+use crate::support::{Carved, Random, Setup, ranks};
 
 /// The lengths of the buffers of a case, in elements.
 #[derive(Clone, Debug)]
@@ -32,6 +32,32 @@ pub(crate) enum Inputs {
     Wild,
 }
 
+/// Where the buffers lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// In memory of the rank's own.
+    Private,
+    /// In the rank's region.
+    Region,
+    /// In memory that is older than the world.
+    Brought,
+    /// Every buffer of every rank somewhere else, by the seed of the case.
+    Mixed,
+}
+
+impl Memory {
+    pub(crate) const ALL: [Self; 4] = [Self::Private, Self::Region, Self::Brought, Self::Mixed];
+
+    /// Where the buffer of one side of a rank lies.
+    fn of_buffer(self, seed: u64, rank: usize, side: u64) -> Self {
+        if self == Self::Mixed {
+            Random::new(seed ^ side << 16 ^ rank as u64).pick(&Self::ALL[..3])
+        } else {
+            self
+        }
+    }
+}
+
 /// One call of all ranks of a group.
 #[derive(Clone)]
 pub(crate) struct Case {
@@ -44,6 +70,7 @@ pub(crate) struct Case {
     pub(crate) lens: Lens,
     pub(crate) in_place: bool,
     pub(crate) inputs: Inputs,
+    pub(crate) memory: Memory,
     pub(crate) seed: u64,
 }
 
@@ -52,7 +79,8 @@ impl fmt::Debug for Case {
         let place = if self.in_place { " in place" } else { "" };
         write!(f, "{}{place} {} {}", self.collective, self.dtype, self.op)?;
         write!(f, " root {} {:?}", self.root, self.lens)?;
-        write!(f, " {:?} seed {:#x}", self.inputs, self.seed)
+        write!(f, " {:?} {:?}", self.inputs, self.memory)?;
+        write!(f, " seed {:#x}", self.seed)
     }
 }
 
@@ -73,6 +101,7 @@ impl Case {
             lens,
             in_place: false,
             inputs: Inputs::Exact,
+            memory: Memory::Private,
             seed,
         }
     }
@@ -181,31 +210,61 @@ macro_rules! with_element {
 
 /// A buffer with margins.
 struct Guarded<T> {
-    all: Vec<T>,
+    all: Place<T>,
     len: usize,
 }
 
+/// The elements of a buffer, wherever they lie.
+enum Place<T> {
+    Private(Vec<T>),
+    Region(RegionBuffer<T>),
+    Brought(Carved),
+}
+
+impl<T: Element> Place<T> {
+    fn all(&self) -> &[T] {
+        match self {
+            Self::Private(all) => all,
+            Self::Region(all) => all,
+            Self::Brought(all) => bytemuck::cast_slice(all.bytes()),
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Private(all) => all,
+            Self::Region(all) => all,
+            Self::Brought(all) => bytemuck::cast_slice_mut(all.bytes_mut()),
+        }
+    }
+}
+
 impl<T: Element> Guarded<T> {
-    /// `len` elements of [`FILL`].
-    fn blank(len: usize) -> Self {
-        let fill = bytemuck::pod_read_unaligned(&vec![FILL; size_of::<T>()]);
-        let all = vec![fill; len + 2 * MARGIN];
+    /// `len` elements of [`FILL`]; `side` tells the buffers of a rank apart.
+    fn blank(comm: &Communicator, case: &Case, side: u64, len: usize) -> Self {
+        let count = len + 2 * MARGIN;
+        let mut all = match case.memory.of_buffer(case.seed, comm.rank(), side) {
+            Memory::Private | Memory::Mixed => Place::Private(vec![T::zeroed(); count]),
+            Memory::Region => Place::Region(comm.alloc(count).unwrap()),
+            Memory::Brought => Place::Brought(Carved::new(count * size_of::<T>())),
+        };
+        bytemuck::cast_slice_mut::<T, u8>(all.all_mut()).fill(FILL);
         Self { all, len }
     }
 
     /// The elements in `bytes`.
-    fn of(bytes: &[u8]) -> Self {
-        let mut buffer = Self::blank(bytes.len() / size_of::<T>());
+    fn of(comm: &Communicator, case: &Case, side: u64, bytes: &[u8]) -> Self {
+        let mut buffer = Self::blank(comm, case, side, bytes.len() / size_of::<T>());
         buffer.bytes_mut().copy_from_slice(bytes);
         buffer
     }
 
     fn get(&self) -> &[T] {
-        &self.all[MARGIN..][..self.len]
+        &self.all.all()[MARGIN..][..self.len]
     }
 
     fn get_mut(&mut self) -> &mut [T] {
-        &mut self.all[MARGIN..][..self.len]
+        &mut self.all.all_mut()[MARGIN..][..self.len]
     }
 
     fn bytes(&self) -> &[u8] {
@@ -217,7 +276,7 @@ impl<T: Element> Guarded<T> {
     }
 
     fn margins_are_whole(&self) -> bool {
-        let all: &[u8] = bytemuck::cast_slice(&self.all);
+        let all: &[u8] = bytemuck::cast_slice(self.all.all());
         let margin = MARGIN * size_of::<T>();
         let whole = |bytes: &[u8]| bytes.iter().all(|byte| *byte == FILL);
         whole(&all[..margin]) && whole(&all[all.len() - margin..])
@@ -257,7 +316,7 @@ fn out_of_place<T: Element>(
 ) -> Result<Outcome, CommError> {
     use Collective as C;
     let (n, me, root, op) = (comm.size(), comm.rank(), case.root, case.op);
-    let send = Guarded::<T>::of(input);
+    let send = Guarded::<T>::of(comm, case, 0, input);
     let (count, blocks) = match &case.lens {
         Lens::Same(count) => (*count, &[][..]),
         Lens::Blocks(blocks) => (0, &blocks[..]),
@@ -276,7 +335,7 @@ fn out_of_place<T: Element>(
         C::AllToAllV => expect.iter().sum(),
         other => panic!("{other} is no case"),
     };
-    let mut recv = Guarded::<T>::blank(len);
+    let mut recv = Guarded::<T>::blank(comm, case, 1, len);
     let (give, take) = (send.get(), recv.get_mut());
     match case.collective {
         C::AllReduce => comm.all_reduce(give, take, op),
@@ -337,7 +396,7 @@ fn in_place<T: Element>(
         C::Scatter => (count, 0, 0, bytes),
         other => panic!("{other} has no in-place form"),
     };
-    let mut buffer = Guarded::<T>::blank(len);
+    let mut buffer = Guarded::<T>::blank(comm, case, 0, len);
     buffer.bytes_mut()[from..from + input.len()].copy_from_slice(input);
     let before = buffer.bytes().to_vec();
     let all = buffer.get_mut();

@@ -13,6 +13,10 @@
     clippy::cast_possible_truncation,
     reason = "ranks and counts of tests are small"
 )]
+#![expect(
+    unsafe_code,
+    reason = "views of raw memory are made as C callers make them"
+)]
 
 mod algorithms;
 mod arguments;
@@ -26,4 +30,5 @@ mod objects;
 mod points;
 mod programs;
 mod support;
+mod views;
 mod works;

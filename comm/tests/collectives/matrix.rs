@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use muster_comm::sync::{AtomicU64, Clock, Ordering};
 use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::world::Transport;
 
-use crate::check::{Case, Inputs, Lens, UNEVEN, UNIFORM, run, uneven};
+use crate::check::{Case, Inputs, Lens, Memory, UNEVEN, UNIFORM, run, uneven};
 use crate::support::{Random, Setup, ranks, seed};
 
 /// Payload that rides in an entry (`transport::shm::slot`).
@@ -214,6 +215,83 @@ fn segments(n: usize, dtype: DType, random: &mut Random) -> Vec<Case> {
     }
     random.shuffle(&mut cases);
     cases
+}
+
+/// Sizes at which the place of the buffers matters, with every kind of memory, in both places.
+fn placed(n: usize, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in every() {
+        for memory in Memory::ALL {
+            for in_place in places(collective) {
+                for bytes in [PAYLOAD + 512, 3 * PAYLOAD, 200_000] {
+                    let dtype = random.pick(&DType::ALL);
+                    let count = count_for(collective, n, dtype, bytes + 2 * n * 8) + 1;
+                    let lens = match random.below(3) {
+                        0 if UNEVEN.contains(&collective) => uneven(collective, n, count, random),
+                        _ => even(collective, n, count),
+                    };
+                    let case = Case::new(collective, dtype, lens, random.next());
+                    cases.push(Case {
+                        op: random.pick(ops(collective)),
+                        root: random.below(n),
+                        in_place: *in_place,
+                        memory,
+                        inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
+                        ..case
+                    });
+                }
+            }
+        }
+    }
+    random.shuffle(&mut cases);
+    cases
+}
+
+#[test]
+fn buffers_may_lie_in_any_memory() {
+    let mut random = Random::new(seed() ^ 5);
+    for n in [2, 3, 4, 5, 8] {
+        for _ in 0..4 {
+            run(&Setup::shm(), n, placed(n, &mut random));
+        }
+    }
+}
+
+#[test]
+fn large_buffers_may_lie_in_any_memory() {
+    let mut random = Random::new(seed() ^ 6);
+    for (n, dtype) in [(2, DType::F32), (3, DType::Bf16), (4, DType::F64)] {
+        for memory in [Memory::Region, Memory::Brought, Memory::Mixed] {
+            let mut cases = segments(n, dtype, &mut random);
+            cases.iter_mut().for_each(|case| case.memory = memory);
+            run(&Setup::shm(), n, cases);
+        }
+    }
+}
+
+#[test]
+fn memory_that_ranks_bring_along_is_found_by_their_peers() {
+    let mut random = Random::new(seed() ^ 7);
+    let joined = Setup {
+        joined: true,
+        transport: Transport::Auto,
+        ..Setup::shm()
+    };
+    for n in [2, 5] {
+        run(&joined, n, placed(n, &mut random));
+    }
+}
+
+#[test]
+fn memory_that_peers_cannot_reach_serves_as_any_other() {
+    let mut random = Random::new(seed() ^ 8);
+    let mut cases = placed(3, &mut random);
+    // Messages reduce in an order of their own.
+    cases
+        .iter_mut()
+        .for_each(|case| case.inputs = Inputs::Exact);
+    run(&Setup::tcp(), 3, cases);
+    run(&Setup::shm(), 1, placed(1, &mut random));
 }
 
 #[test]

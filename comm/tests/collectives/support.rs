@@ -1,8 +1,10 @@
 //! Worlds of threads for the conformance tests, every one bounded in time, and random numbers.
 
+#![expect(unsafe_code, reason = "buffers in memory that the ranks share")]
+
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -11,8 +13,9 @@ use muster_comm::collective::Communicator;
 use muster_comm::config::Environment;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
+use muster_comm::sync::{AtomicUsize, Ordering};
 use muster_comm::types::Rank;
-use muster_comm::world::{JoinOptions, ThreadOptions, Transport, World};
+use muster_comm::world::{JoinOptions, SharedMemory, ThreadOptions, Transport, World};
 
 /// After this a test is taken to hang. Calls have a deadline far below.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -31,6 +34,8 @@ pub(crate) struct Setup {
     pub(crate) checksum: bool,
     pub(crate) deadline: Duration,
     pub(crate) region_bytes: usize,
+    /// Over a rendezvous, as processes do it, also where the ranks could simply be threads.
+    pub(crate) joined: bool,
 }
 
 impl Setup {
@@ -41,6 +46,7 @@ impl Setup {
             checksum: false,
             deadline: DEADLINE,
             region_bytes: 1 << 30,
+            joined: false,
         }
     }
 
@@ -71,7 +77,7 @@ pub(crate) fn ranks<T: Send + 'static>(
 ) -> Vec<T> {
     let setup = setup.clone();
     bounded(move || {
-        if setup.transport == Transport::Tcp {
+        if setup.transport == Transport::Tcp || setup.joined {
             return joined(n, &setup, body);
         }
         let options = ThreadOptions {
@@ -79,6 +85,7 @@ pub(crate) fn ranks<T: Send + 'static>(
             checksum: setup.checksum,
             deadline: setup.deadline,
             region_bytes: setup.region_bytes,
+            memory: Some(brought()),
             ..ThreadOptions::default()
         };
         World::threads_with(n, &options, body).unwrap()
@@ -99,6 +106,8 @@ fn joined<T: Send>(n: usize, setup: &Setup, body: impl Fn(World) -> T + Sync) ->
         options.deadline = setup.deadline;
         options.algo_table = setup.table();
         options.checksum = setup.checksum;
+        options.region_bytes = setup.region_bytes;
+        options.memory = setup.joined.then(brought);
         let world = World::join(options).unwrap();
         let value = body(world.clone());
         world.leave();
@@ -113,6 +122,55 @@ fn joined<T: Send>(n: usize, setup: &Setup, body: impl Fn(World) -> T + Sync) ->
             .map(|value| value.unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     })
+}
+
+/// The memory that all worlds of these tests are given: older than all of them.
+pub(crate) fn brought() -> Arc<SharedMemory> {
+    static BROUGHT: OnceLock<Arc<SharedMemory>> = OnceLock::new();
+    Arc::clone(BROUGHT.get_or_init(|| SharedMemory::create(WINDOWS * WINDOW).unwrap()))
+}
+
+/// Each buffer has a part of that memory to itself.
+const WINDOW: usize = 64 << 20;
+const WINDOWS: usize = 1 << 16;
+
+/// Bytes of the memory that was brought along.
+pub(crate) struct Carved {
+    memory: Arc<SharedMemory>,
+    at: usize,
+    len: usize,
+}
+
+impl Carved {
+    pub(crate) fn new(len: usize) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        assert!(len <= WINDOW);
+        // All windows in turn: tests do not keep their buffers for so long.
+        let at = NEXT.fetch_add(1, Ordering::Relaxed) % WINDOWS * WINDOW;
+        let memory = brought();
+        Self { memory, at, len }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.memory.as_ptr().wrapping_add(self.at)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the window is this buffer's alone, and peers write it only in calls that have it.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+impl Drop for Carved {
+    fn drop(&mut self) {
+        let pages = self.len.next_multiple_of(4096);
+        self.memory.discard(self.at, pages).unwrap();
+    }
 }
 
 /// Runs `body`, and fails loudly where it does not come to an end.

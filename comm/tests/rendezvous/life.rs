@@ -3,7 +3,9 @@
 use crate::support::*;
 use std::time::Duration;
 
-use muster_comm::rendezvous::{CoordinatorEvent, DownReason, RendezvousError, SessionEvent};
+use muster_comm::rendezvous::{
+    CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, SessionEvent,
+};
 use muster_comm::sync::Deadline;
 use muster_comm::types::Rank;
 
@@ -155,4 +157,69 @@ fn a_coordinator_finishes_at_its_deadline_whoever_stays() {
         matches!(event, SessionEvent::CoordinatorLost { .. }),
         "{event:?}"
     );
+}
+
+#[test]
+fn the_first_rank_may_say_how_large_the_world_is_and_others_must_agree() {
+    let coordinator = start(options(0));
+    let members = world(&coordinator, 3);
+    let parts = on_all(&members, |session| {
+        let rank = u8::try_from(session.rank().0).unwrap();
+        session.gather("ranks", vec![rank], Deadline::after(PATIENCE))
+    });
+    for part in parts {
+        assert_eq!(part, Ok(vec![vec![0], vec![1], vec![2]]));
+    }
+    on_all(&members, |session| session.leave());
+
+    let coordinator = start(options(0));
+    let first = join(&endpoint(&coordinator), hello(0, 3));
+    event_until(&coordinator, |event| {
+        matches!(event, CoordinatorEvent::Joined { rank: Rank(0) })
+    });
+    let second = join(&endpoint(&coordinator), hello(1, 2));
+    for joining in [first, second] {
+        let error = failure(joining);
+        assert!(
+            matches!(error, RendezvousError::WorldSize { .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_world_that_nobody_came_to_ends_by_its_deadline_and_names_no_rank() {
+    let coordinator = start(CoordinatorOptions {
+        deadline: Duration::from_millis(50),
+        ..options(0)
+    });
+    let event = event_until(&coordinator, |event| {
+        matches!(event, CoordinatorEvent::Failed(_))
+    });
+    let CoordinatorEvent::Failed(RendezvousError::Missing { absence }) = event else {
+        panic!("nobody came: {event:?}");
+    };
+    assert_eq!(absence.world_size, 0);
+}
+
+#[test]
+fn a_door_that_closes_leaves_its_port_free_and_the_world_works_on() {
+    let coordinator = start(CoordinatorOptions {
+        closes_door: true,
+        ..options(2)
+    });
+    let address = coordinator.address();
+    let members = world(&coordinator, 2);
+    let next = start(CoordinatorOptions {
+        bind: address,
+        ..options(1)
+    });
+    assert_eq!(next.address(), address);
+    let parts = on_all(&members, |session| {
+        session.gather("after", vec![7], Deadline::after(PATIENCE))
+    });
+    for part in parts {
+        assert_eq!(part, Ok(vec![vec![7], vec![7]]));
+    }
+    on_all(&members, |session| session.leave());
 }

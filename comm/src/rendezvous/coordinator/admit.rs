@@ -8,6 +8,7 @@ use super::conn::{Proving, Seals, Stage};
 use super::engine::Engine;
 use super::job::{Phase, Verdict};
 use super::parting::Ended;
+use super::rounds::Rounds;
 use super::{CoordinatorEvent, Refusal};
 use crate::rendezvous::card::DownReason;
 use crate::rendezvous::error::RendezvousError;
@@ -120,7 +121,13 @@ impl Engine {
     /// The joiner's third frame, and the first that is believed.
     pub(super) fn introduction(&mut self, token: u64, body: &[u8]) {
         let failed = |error| Body::new(&ToSession::Failed { error });
-        match self.job.introduce(body, self.now_ms()) {
+        let verdict = self.job.introduce(body, self.now_ms());
+        if self.ranks.is_empty() {
+            // The first rank may have said how large the world is.
+            self.ranks = vec![None; self.job.world_size() as usize];
+            self.rounds = Rounds::new(self.job.world_size());
+        }
+        match verdict {
             Verdict::Joined(rank) => self.joined(token, rank),
             Verdict::Refused(error) => {
                 if !matches!(self.job.phase(), Phase::Failed(_)) {
@@ -163,6 +170,9 @@ impl Engine {
         }
         for index in 0..self.ranks.len() {
             self.tell_rank(Rank::from_index(index), &roster);
+        }
+        if self.closes_door {
+            self.close_door();
         }
         self.emit(CoordinatorEvent::Ready);
     }

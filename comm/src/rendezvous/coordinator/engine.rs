@@ -68,7 +68,8 @@ pub(super) fn poller(listener: &TcpListener) -> Result<(OwnedFd, OwnedFd), Rende
 /// What connects the loop to the world.
 pub(super) struct Channels {
     pub(super) poller: OwnedFd,
-    pub(super) listener: TcpListener,
+    /// `None` once it was closed because the world is complete.
+    pub(super) listener: Option<TcpListener>,
     pub(super) wake: Arc<OwnedFd>,
     pub(super) commands: Receiver<Command>,
     pub(super) events: Sender<CoordinatorEvent>,
@@ -97,6 +98,7 @@ pub(super) struct Engine {
     pub(super) held: Vec<Held>,
     pub(super) owner_knows_exits: bool,
     pub(super) arbiter: Option<Box<dyn Arbiter>>,
+    pub(super) closes_door: bool,
     arrival: Deadline,
     next_token: u64,
     next_progress: Instant,
@@ -127,6 +129,7 @@ impl Engine {
             held: Vec::new(),
             owner_knows_exits: options.owner_knows_exits,
             arbiter: options.arbiter.map(|make| make()),
+            closes_door: options.closes_door,
             arrival: Deadline::after(options.deadline),
             next_token: FIRST_CONN,
             next_progress: Clock::now() + PROGRESS_EVERY,
@@ -209,7 +212,10 @@ impl Engine {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
-            match self.io.listener.accept() {
+            let Some(listener) = &self.io.listener else {
+                return;
+            };
+            match listener.accept() {
                 Ok((stream, address)) => self.welcome(stream, address.ip()),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) if is_out_of_descriptors(&error) => {
@@ -228,24 +234,33 @@ impl Engine {
     /// Stops listening for a moment; otherwise the poller would report the same connection for
     /// ever.
     fn pause_accepting(&mut self) {
-        if epoll::delete(&self.io.poller, &self.io.listener).is_ok() {
+        let Some(listener) = &self.io.listener else {
+            return;
+        };
+        if epoll::delete(&self.io.poller, listener).is_ok() {
             self.accept_after = Some(Clock::now() + TICK);
         }
+    }
+
+    /// Stops listening for good, and turns those away who are still strangers.
+    pub(super) fn close_door(&mut self) {
+        if let Some(listener) = self.io.listener.take() {
+            // Fails only where accepting pauses and it is not watched.
+            let _ = epoll::delete(&self.io.poller, &listener);
+        }
+        self.accept_after = None;
+        while self.evict_oldest() {}
     }
 
     fn resume_accepting(&mut self, now: Instant) {
         if self.accept_after.is_none_or(|after| now < after) {
             return;
         }
+        let Some(listener) = &self.io.listener else {
+            return;
+        };
         let data = epoll::EventData::new_u64(LISTENER);
-        if epoll::add(
-            &self.io.poller,
-            &self.io.listener,
-            data,
-            epoll::EventFlags::IN,
-        )
-        .is_ok()
-        {
+        if epoll::add(&self.io.poller, listener, data, epoll::EventFlags::IN).is_ok() {
             self.accept_after = None;
         }
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::rendezvous::card::{Card, Claimant, DownReason};
 use crate::rendezvous::error::{Absence, Presence, RendezvousError, WorldClaim};
-use crate::rendezvous::limits::PROGRESS_RANKS_MAX;
+use crate::rendezvous::limits::{CONTROL_WORLD_SIZE_MAX, PROGRESS_RANKS_MAX};
 use crate::rendezvous::wire::{Introduction, PROTOCOL, ToSession, decode, decode_introduction};
 use crate::types::Rank;
 
@@ -69,6 +69,15 @@ impl Job {
             here: 0,
             local_ranks: HashMap::new(),
             phase: Phase::Gathering,
+        }
+    }
+
+    /// Takes the size of the world from the first rank that comes, where nobody said it before;
+    /// a size that cannot be is refused like a rank of another world.
+    fn adopt(&mut self, introduction: &Introduction) {
+        let given = u32::try_from(introduction.world_size).unwrap_or(0);
+        if self.members.is_empty() && given <= CONTROL_WORLD_SIZE_MAX {
+            self.members = (0..given).map(|_| Member::Absent).collect();
         }
     }
 
@@ -200,6 +209,10 @@ impl Job {
                 return Verdict::Refused(self.complete(claimant, since_ms));
             }
             Phase::Gathering => {}
+        }
+        // Only what speaks our protocol may say how large the world is.
+        if introduction.protocol == PROTOCOL && introduction.build == self.build {
+            self.adopt(&introduction);
         }
         let rank = match self.agree(&introduction, &claimant) {
             Ok(rank) => rank,

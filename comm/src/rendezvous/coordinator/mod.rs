@@ -45,12 +45,15 @@ pub struct CoordinatorOptions {
     pub job_id: String,
     /// The attempt of the job (restart count).
     pub attempt: u32,
-    /// Ranks of the world.
+    /// Ranks of the world; 0 where the first rank that proves the secret says how many.
     pub world_size: u32,
     /// How long ranks may take to arrive.
     pub deadline: Duration,
     /// What every rank must be built from.
     pub build: String,
+    /// Whether to stop listening once the world is complete: the port is free from then on, and
+    /// who comes late finds nobody instead of being told so.
+    pub closes_door: bool,
     /// Whether the owner will call [`Coordinator::rank_down`] for every rank whose process ends.
     /// The coordinator then waits up to [`OWNER_WAIT`](super::limits::OWNER_WAIT) for the reason
     /// before it tells the others.
@@ -73,6 +76,7 @@ impl CoordinatorOptions {
             world_size,
             deadline: DEADLINE,
             build: build_id(),
+            closes_door: false,
             owner_knows_exits: false,
             arbiter: None,
         }
@@ -279,7 +283,7 @@ impl Coordinator {
     /// have what a world of this size needs, [`RendezvousError::WorldRange`] and
     /// [`RendezvousError::TooLarge`] for options outside their limits.
     pub fn start(options: CoordinatorOptions) -> Result<Self, RendezvousError> {
-        if !(1..=CONTROL_WORLD_SIZE_MAX).contains(&options.world_size) {
+        if options.world_size > CONTROL_WORLD_SIZE_MAX {
             return Err(RendezvousError::WorldRange {
                 given: options.world_size,
                 max: CONTROL_WORLD_SIZE_MAX,
@@ -298,7 +302,7 @@ impl Coordinator {
             strangers_max,
             engine::Channels {
                 poller,
-                listener,
+                listener: Some(listener),
                 wake: Arc::clone(&wake),
                 commands: command_queue,
                 events: event_sender,

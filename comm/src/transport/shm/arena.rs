@@ -234,6 +234,13 @@ impl Arena {
         offset >= start && len <= self.heap_bytes && offset - start <= self.heap_bytes - len
     }
 
+    /// Whether `len` bytes at `offset` lie in the heap of one region, whosever it is.
+    #[must_use]
+    pub fn in_some_heap(&self, offset: usize, len: usize) -> bool {
+        let local = offset.saturating_sub(REGION_ALIGN) / region_bytes(self.heap_bytes);
+        local < self.ranks && self.heap_holds(local, offset, len)
+    }
+
     /// Address of a byte of the arena.
     ///
     /// # Panics

@@ -25,6 +25,8 @@ pub struct Heap {
     free: Mutex<BTreeMap<usize, usize>>,
     /// See [`Heap::close`].
     closed: AtomicBool,
+    /// See [`Heap::distrust_users`].
+    distrusted: AtomicBool,
 }
 
 /// The heap has no free range that is long enough.
@@ -58,6 +60,7 @@ impl Heap {
             arena,
             free: Mutex::new(free),
             closed: AtomicBool::new(false),
+            distrusted: AtomicBool::new(false),
         }
     }
 
@@ -110,17 +113,32 @@ impl Heap {
         })
     }
 
+    /// A call over users' blocks ended while a peer may still be at work on them: what users return
+    /// from now on gives its pages back and is not used again.
+    pub fn distrust_users(&self) {
+        // Relaxed: a user returns a block after the call that led here, on the same thread or ordered
+        // by whatever handed the block over.
+        self.distrusted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Heap::distrust_users`] was called.
+    #[must_use]
+    pub fn distrusts_users(&self) -> bool {
+        // Relaxed: see `distrust_users`.
+        self.distrusted.load(Ordering::Relaxed)
+    }
+
     fn is_closed(&self) -> bool {
         // Relaxed: see `close`.
         self.closed.load(Ordering::Relaxed)
     }
 
     fn put_back(&self, mut offset: usize, mut bytes: usize) {
-        if self.is_closed() {
+        if self.is_closed() || bytes == 0 {
             return;
         }
         if bytes >= PAGES_FROM {
-            self.give_pages_back(offset, bytes);
+            let _ = self.give_pages_back(offset, bytes);
         }
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((&before, &len)) = free.range(..offset).next_back()
@@ -137,11 +155,11 @@ impl Heap {
         free.insert(offset, bytes);
     }
 
-    fn give_pages_back(&self, offset: usize, bytes: usize) {
+    /// Without it the pages stay ours and are reused: `false` says so.
+    fn give_pages_back(&self, offset: usize, bytes: usize) -> bool {
         use rustix::fs::{FallocateFlags, fallocate};
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Best effort: without it the pages stay ours and are reused.
-        let _ = fallocate(self.arena.file(), flags, offset as u64, bytes as u64);
+        fallocate(self.arena.file(), flags, offset as u64, bytes as u64).is_ok()
     }
 }
 
@@ -168,6 +186,22 @@ impl Block {
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.heap.arena.at(self.offset, self.bytes)
+    }
+
+    /// The heap that the block comes from.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// Gives the block up for good: nobody is handed its bytes again.
+    pub(super) fn abandon(mut self) {
+        self.bytes = 0;
+    }
+
+    /// Makes all bytes zero where that costs no memory: `false` where it would.
+    pub(super) fn discard(&self) -> bool {
+        self.bytes >= PAGES_FROM && self.heap.give_pages_back(self.offset, self.bytes)
     }
 }
 

@@ -8,6 +8,8 @@
 //! - `arena`: the mapping and its layout. - `directory`: how a peer finds what a rank published.
 //! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
 //! - `wait`: how a rank waits for memory to change.
+//! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
+//! - `spaces`: what all ranks can reach, and how a place in it is named.
 //!
 //! Invariants:
 //! - SHM-1: what lies in a region is never borrowed as a Rust reference to plain data, only through
@@ -15,9 +17,14 @@
 //! - SHM-2: only the owner of a region takes and returns its heap memory, so the allocator's books
 //!   are private to its process.
 //! - SHM-3: a block is returned to the heap only when no peer can still read it (see `slot`).
+//! - SHM-4: a user's block is the exception to SHM-1: its owner borrows it as plain memory. Peers touch
+//!   it only while a call of the owner has it (see `slot`, SLOT-5).
 
 pub mod arena;
 pub mod directory;
 pub mod heap;
+pub mod memory;
+pub mod region;
 pub mod slot;
+pub mod spaces;
 pub mod wait;

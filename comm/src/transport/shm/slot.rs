@@ -14,6 +14,10 @@
 //! - SLOT-4: the key in a slot is cleared before its memory serves anything else. So a member that
 //!   calls again on a group that a peer has destroyed finds that out, and never takes what lies
 //!   there now for the peer's entry.
+//! - SLOT-5: a rank touches a peer's user memory only in call `s`, between progress `(s, TOUCH)` and
+//!   progress `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`.
+//!   A rank that ends call `s` early revokes it first, and then looks who has the progress `(s, TOUCH)`:
+//!   whoever has not will see the revocation, so nobody else can be at work on its memory.
 
 use std::sync::Arc;
 
@@ -30,10 +34,14 @@ pub const PAYLOAD_MAX: usize = 16 << 10;
 const TICK_BITS: u32 = 24;
 /// The tick that ends a call: none is counted that far.
 pub const DONE: u32 = (1 << TICK_BITS) - 1;
+/// The tick that says that a rank has done with its peers' memory; see SLOT-5.
+pub const CLOSING: u32 = DONE - 1;
+/// The tick in which a rank works on its peers' memory; see SLOT-5.
+pub const TOUCH: u32 = DONE - 2;
 
 /// Words of an entry that every call needs, and those that only some do; see [`Entry`].
 const NEAR_WORDS: usize = 4;
-const FAR_WORDS: usize = 1;
+const FAR_WORDS: usize = 3;
 /// Set in the last near word, which holds the length of the payload, where the far words count.
 const HAS_FAR: u64 = 1 << 63;
 
@@ -43,6 +51,7 @@ const MEMBER_COUNT: usize = 8;
 const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
+const REVOKED: usize = 144;
 const ENTRIES: usize = 256;
 // Offsets within an entry. The far words have the first cache line to themselves. The near words and
 // the first payload bytes share that of the sequence number: a tiny message costs one transfer.
@@ -70,11 +79,16 @@ pub struct Entry {
     pub payload_len: u64,
     /// Arena offset of the staging block, 0 for none.
     pub staging: u64,
+    /// Place of the send buffer (see [`Spaces`](super::spaces::Spaces)), 0 for one that peers cannot
+    /// reach.
+    pub send_at: u64,
+    /// Place of the receive buffer, likewise.
+    pub recv_at: u64,
 }
 
 impl Entry {
     fn far(&self) -> [u64; FAR_WORDS] {
-        [self.staging]
+        [self.staging, self.send_at, self.recv_at]
     }
 
     fn near(&self) -> [u64; NEAR_WORDS] {
@@ -208,6 +222,26 @@ impl Slot {
         self.bell().ring();
     }
 
+    /// Publishes that this rank is about to touch its peers' memory in call `seq`. To be followed by a
+    /// look at what they revoked (SLOT-5).
+    pub fn touch(&self, seq: u64) {
+        self.advance(seq, TOUCH);
+        // SYNC: with the fence in `revoke`: either this rank sees the revocation, or the rank that
+        // revoked sees the progress.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Forbids all members that have not begun it yet to touch this rank's memory in call `seq`
+    /// (SLOT-5).
+    pub fn revoke(&self, seq: u64) {
+        // Relaxed: ordered by the fence.
+        self.arena
+            .word(self.block.offset() + REVOKED)
+            .store(seq, Ordering::Relaxed);
+        // SYNC: with the fence in `touch`.
+        fence(Ordering::SeqCst);
+    }
+
     fn bell(&self) -> Bell<'_> {
         bell(&self.arena, self.block.offset())
     }
@@ -329,7 +363,7 @@ impl PeerSlot {
         // Relaxed: ordered by the Acquire in `entered`.
         let word = |at: usize| arena.word(base + at).load(Ordering::Relaxed);
         let [call, count, splits, len] = std::array::from_fn(|i| word(NEAR + i * 8));
-        let [staging] = if len & HAS_FAR == 0 {
+        let [staging, send_at, recv_at] = if len & HAS_FAR == 0 {
             [0; FAR_WORDS]
         } else {
             std::array::from_fn(|i| word(FAR + i * 8))
@@ -340,6 +374,8 @@ impl PeerSlot {
             splits,
             payload_len: len & !HAS_FAR,
             staging,
+            send_at,
+            recv_at,
         }
     }
 
@@ -355,6 +391,13 @@ impl PeerSlot {
     pub fn reached(&self, arena: &Arena) -> u64 {
         // SYNC: pairs with the Release in `Slot::advance`.
         arena.word(self.offset + PROGRESS).load(Ordering::Acquire)
+    }
+
+    /// The last call that the peer revoked, 0 for none; to be asked after [`Slot::touch`].
+    #[must_use]
+    pub fn revoked(&self, arena: &Arena) -> u64 {
+        // Relaxed: ordered by the fence in `Slot::touch`.
+        arena.word(self.offset + REVOKED).load(Ordering::Relaxed)
     }
 
     /// What to sleep on until this peer publishes something.
@@ -392,6 +435,8 @@ mod tests {
             count: 2,
             splits: 3,
             staging: 9,
+            send_at: 10,
+            recv_at: 11,
             ..Entry::default()
         };
         slot.publish(1, &entry);

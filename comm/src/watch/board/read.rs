@@ -86,7 +86,7 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
     let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
     let reader = Reader {
         words: second,
-        now_ns: Clock::monotonic_ns().saturating_sub(head(Head::EpochNs)),
+        now_ns: Clock::nanos().saturating_sub(head(Head::EpochNs)),
         epoch_ns: head(Head::EpochNs),
     };
     let used = index(head(Head::LinesUsed)).min(LINES);

@@ -1,0 +1,496 @@
+//! Calls over buffers that all ranks can reach: nothing is staged, every byte moves once.
+//!
+//! The entries say where the buffers lie. If what a collective needs lies where all ranks can reach
+//! it, each rank does its share straight between the buffers; one barrier ends the call. All ranks
+//! come to the same conclusion, since they draw it from the same entries. Such a call has one round,
+//! so there is nothing that a plan could order, and no choice among algorithms.
+//!
+//! | collective | what must be reachable | what a rank does |
+//! |---|---|---|
+//! | all_reduce | all buffers | reduces its slice of all inputs into all outputs |
+//! | reduce | all inputs, the root's output | reduces its slice of all inputs into the output |
+//! | reduce_scatter | all inputs | reduces its block of all inputs |
+//! | broadcast | all buffers, else the root's | copies its slice to all; else fetches all of it |
+//! | all_gather | all outputs, else all inputs | stores its block in all outputs; else fetches all |
+//! | all_to_all | all inputs, else all outputs | fetches its blocks; else stores them |
+//! | gather | the root's output, else all inputs | stores its block; else the root fetches all |
+//! | scatter | the root's input | fetches its block |
+//!
+//! - REACH-1: a place that a peer names is used only if the whole buffer, by the lengths that this call
+//!   has, lies in memory that the island shares (SHM-1).
+//! - REACH-2: no rank stores where another one reads: a slice of an input is read by the rank only that
+//!   stores over it where the call is in place, and blocks that are fetched are not part of an output,
+//!   save at the same place. An exchange in place is the exception, so it names no places.
+#![expect(
+    unsafe_code,
+    reason = "reads and writes the buffers of peers by address"
+)]
+
+use super::exchange::Exchange;
+use super::vigil::Vigil;
+use super::{Counts, Request};
+use crate::error::ErrorKind;
+use crate::kernel;
+use crate::transport::shm::spaces::Spaces;
+use crate::types::{Collective, index};
+
+/// From this many bytes of results on, over all ranks, results go around the cache: they would push
+/// out of it what is still to be read.
+const STREAM_FROM: usize = 6 << 20;
+/// Slices begin at multiples of this many bytes of the vector, so that no two ranks write one line.
+const SLICE_ALIGN: usize = 128;
+/// A block that goes to several ranks goes in pieces of this size, which stay in the nearest cache.
+const PIECE: usize = 16 << 10;
+
+/// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
+/// reach them.
+pub(super) fn places(request: &Request<'_>, n: usize, me: usize, spaces: &Spaces) -> (u64, u64) {
+    if request.collective == Collective::AllToAll && request.overlaps(n, me) {
+        // REACH-2.
+        return (0, 0);
+    }
+    let place = |ptr: *const u8, count: usize| match request.dtype.bytes(count) {
+        Some(bytes) if bytes > 0 => spaces.locate(ptr, bytes),
+        _ => 0,
+    };
+    let send = place(request.send, request.send_count(n, me));
+    let recv = place(request.recv.cast_const(), request.recv_count(n, me));
+    (send, recv)
+}
+
+/// Whether some rank named a place.
+pub(super) fn is_named(exchange: &Exchange) -> bool {
+    let named = |entry: &crate::transport::shm::slot::Entry| entry.send_at | entry.recv_at != 0;
+    exchange.entries.iter().any(named)
+}
+
+/// What each rank does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Works on its slice of the vector.
+    Slice,
+    /// Fetches what it gets.
+    Fetch,
+    /// Stores what it gives.
+    Store,
+}
+
+/// One call whose buffers can be reached.
+#[derive(Debug)]
+pub(super) struct Reach<'a> {
+    request: &'a Request<'a>,
+    n: usize,
+    me: usize,
+    way: Way,
+    /// Send buffers of all ranks; dangling where a rank has none or it is not needed.
+    sends: Vec<*mut u8>,
+    recvs: Vec<*mut u8>,
+    extents: Vec<Extent>,
+}
+
+/// Lengths of a member's buffers, in elements, and where the parts that concern this rank begin.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    send: usize,
+    recv: usize,
+    /// The part of its send buffer that goes to this rank, in an exchange.
+    send_start: usize,
+    /// The part of its receive buffer that comes from this rank.
+    recv_start: usize,
+}
+
+impl<'a> Reach<'a> {
+    /// Looks whether the buffers of this call can be reached as it needs; `None` if not.
+    pub(super) fn of(
+        vigil: &Vigil<'_>,
+        request: &'a Request<'a>,
+        exchange: &Exchange,
+        spaces: &Spaces,
+    ) -> Result<Option<Self>, ErrorKind> {
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let mut sends = Vec::with_capacity(n);
+        let mut recvs = Vec::with_capacity(n);
+        let mut extents = Vec::with_capacity(n);
+        for (peer, entry) in exchange.entries.iter().enumerate() {
+            let extent = Extent::of(request, exchange, n, me, peer);
+            let find = |place: u64, count: usize| {
+                find(request, spaces, place, count).map_err(|what| ErrorKind::Transport {
+                    peer: vigil.group.members[peer],
+                    what,
+                })
+            };
+            sends.push(find(entry.send_at, extent.send)?);
+            recvs.push(find(entry.recv_at, extent.recv)?);
+            extents.push(extent);
+        }
+        let Some(way) = choose(request, &sends, &recvs) else {
+            return Ok(None);
+        };
+        let known = |list: Vec<Option<*mut u8>>| -> Vec<*mut u8> {
+            let address = |found: Option<*mut u8>| found.unwrap_or(std::ptr::dangling_mut());
+            list.into_iter().map(address).collect()
+        };
+        let (mut sends, mut recvs) = (known(sends), known(recvs));
+        // Its own buffers a rank knows better.
+        sends[me] = request.send.cast_mut();
+        recvs[me] = request.recv;
+        Ok(Some(Self {
+            request,
+            n,
+            me,
+            way,
+            sends,
+            recvs,
+            extents,
+        }))
+    }
+
+    /// Does this rank's share. Peers have entered the call, and have not ended it.
+    pub(super) fn work(&self) {
+        use Collective as C;
+        match (self.request.collective, self.way) {
+            (C::AllReduce | C::Reduce, _) => self.reduce_slice(),
+            (C::ReduceScatter | C::ReduceScatterV, _) => self.reduce_block(),
+            (C::Broadcast, Way::Slice) => self.broadcast_slice(),
+            (C::Broadcast, _) => {
+                let root = self.request.root;
+                if self.me != root {
+                    self.copy(self.recvs[self.me], self.recvs[root], self.whole());
+                }
+            }
+            (C::AllGather | C::AllGatherV | C::Gather | C::GatherV, Way::Store) => {
+                self.store_block();
+            }
+            (C::AllGather | C::AllGatherV, _) => self.collect(),
+            (C::Gather | C::GatherV, _) if self.me == self.request.root => self.collect(),
+            (C::Scatter | C::ScatterV, _) => {
+                let (start, len) = (self.start_of(self.me), self.len_of(self.me));
+                let from = self.at(self.sends[self.request.root], start);
+                self.copy(self.recvs[self.me], from, len);
+            }
+            (C::AllToAll | C::AllToAllV, Way::Store) => self.store_parts(),
+            (C::AllToAll | C::AllToAllV, _) => self.fetch_parts(),
+            _ => {}
+        }
+    }
+
+    /// The whole vector, in elements, where the collective has one.
+    fn whole(&self) -> usize {
+        match self.request.counts {
+            Counts::Uniform(count) => count,
+            Counts::Blocks(_) | Counts::Splits { .. } => 0,
+        }
+    }
+
+    /// Length of a rank's block, where all ranks have one.
+    fn len_of(&self, rank: usize) -> usize {
+        match self.request.counts {
+            Counts::Uniform(count) => count,
+            Counts::Blocks(counts) => counts[rank],
+            Counts::Splits { .. } => 0,
+        }
+    }
+
+    /// Where a rank's block begins in the buffer that holds all of them.
+    fn start_of(&self, rank: usize) -> usize {
+        match self.request.counts {
+            Counts::Uniform(count) => rank * count,
+            Counts::Blocks(counts) => counts[..rank].iter().sum(),
+            Counts::Splits { .. } => 0,
+        }
+    }
+
+    /// This rank's slice of the vector: first element and length.
+    fn slice(&self) -> (usize, usize) {
+        let (count, size) = (self.whole(), self.request.dtype.size());
+        let step = (SLICE_ALIGN / size).max(1);
+        let share = count.div_ceil(self.n).next_multiple_of(step);
+        let start = (share * self.me).min(count);
+        (start, share.min(count - start))
+    }
+
+    fn at(&self, base: *mut u8, element: usize) -> *mut u8 {
+        // Wrapping, as a buffer that does not exist has no elements to add; what is used lies inside,
+        // by the lengths with which the buffers were found.
+        base.wrapping_add(element * self.request.dtype.size())
+    }
+
+    fn copy(&self, to: *mut u8, from: *mut u8, len: usize) {
+        if len == 0 || std::ptr::eq(to, from) {
+            return;
+        }
+        let bytes = len * self.request.dtype.size();
+        // SAFETY: both ranges lie in buffers that hold them: this rank's own (checked by the collective
+        // layer) or peers' (REACH-1), which stay mapped while the island does and are in this call
+        // (SLOT-5). They are apart: in place, equal ranges were left out above (REACH-2).
+        unsafe { kernel::copy(to, from.cast_const(), bytes) };
+    }
+
+    fn reduce_slice(&self) {
+        let (start, len) = self.slice();
+        let everywhere = self.request.collective == Collective::AllReduce;
+        let dsts: Vec<*mut u8> = if everywhere {
+            // Beginning with the own one, so that the ranks do not all write to one place at once.
+            (0..self.n)
+                .map(|step| self.at(self.recvs[(self.me + step) % self.n], start))
+                .collect()
+        } else {
+            vec![self.at(self.recvs[self.request.root], start)]
+        };
+        self.reduce(start, len, &dsts);
+    }
+
+    fn reduce_block(&self) {
+        let (start, len) = (self.start_of(self.me), self.len_of(self.me));
+        self.reduce(start, len, &[self.recvs[self.me]]);
+    }
+
+    fn reduce(&self, start: usize, len: usize, dsts: &[*mut u8]) {
+        if len == 0 {
+            return;
+        }
+        let request = self.request;
+        let srcs: Vec<*const u8> = self
+            .sends
+            .iter()
+            .map(|send| self.at(*send, start).cast_const())
+            .collect();
+        let results = len * request.dtype.size() * dsts.len();
+        // In place the lines that are overwritten have just been read.
+        let stream =
+            results.saturating_mul(self.n) >= STREAM_FROM && !request.overlaps(self.n, self.me);
+        let divisor = u32::try_from(self.n).unwrap_or(u32::MAX);
+        let (dtype, op) = (request.dtype, request.op);
+        // SAFETY: every source holds `start + len` elements and every destination has room for them
+        // (as in `copy`). A destination is the source at the same place, or apart from all (REACH-2).
+        unsafe { kernel::reduce_to(dtype, op, &srcs, dsts, len, divisor, stream) };
+    }
+
+    fn broadcast_slice(&self) {
+        let root = self.request.root;
+        let (start, len) = self.slice();
+        let others = (1..self.n).map(|step| (root + step) % self.n);
+        self.spread(
+            self.at(self.recvs[root], start),
+            &others
+                .map(|to| self.at(self.recvs[to], start))
+                .collect::<Vec<_>>(),
+            len,
+        );
+    }
+
+    /// Stores this rank's block in the outputs of those who get it.
+    fn store_block(&self) {
+        let (start, len) = (self.start_of(self.me), self.len_of(self.me));
+        let request = self.request;
+        let targets: Vec<*mut u8> = if request.collective.is_rooted() {
+            vec![self.at(self.recvs[request.root], start)]
+        } else {
+            (0..self.n)
+                .map(|step| self.at(self.recvs[(self.me + step) % self.n], start))
+                .collect()
+        };
+        self.spread(self.sends[self.me], &targets, len);
+    }
+
+    fn spread(&self, from: *mut u8, targets: &[*mut u8], len: usize) {
+        let piece = (PIECE / self.request.dtype.size()).max(1);
+        for done in (0..len).step_by(piece) {
+            let len = piece.min(len - done);
+            for target in targets {
+                self.copy(self.at(*target, done), self.at(from, done), len);
+            }
+        }
+    }
+
+    /// Fetches every block from its owner's input.
+    fn collect(&self) {
+        for step in 0..self.n {
+            let peer = (self.me + step) % self.n;
+            let to = self.at(self.recvs[self.me], self.start_of(peer));
+            self.copy(to, self.sends[peer], self.len_of(peer));
+        }
+    }
+
+    fn fetch_parts(&self) {
+        let starts = starts(self.n, |peer| self.part(peer, false));
+        for step in 0..self.n {
+            let peer = (self.me + step) % self.n;
+            let from = self.extents[peer].send_start;
+            let to = self.at(self.recvs[self.me], starts[peer]);
+            let len = self.part(peer, false);
+            // REACH-1: rows of counts are compared before, but peers can write them at any time.
+            assert!(from + len <= self.extents[peer].send, "part of {peer}");
+            self.copy(to, self.at(self.sends[peer], from), len);
+        }
+    }
+
+    fn store_parts(&self) {
+        let starts = starts(self.n, |peer| self.part(peer, true));
+        for step in 0..self.n {
+            let peer = (self.me + step) % self.n;
+            let to = self.extents[peer].recv_start;
+            let from = self.at(self.sends[self.me], starts[peer]);
+            let len = self.part(peer, true);
+            // REACH-1, as above.
+            assert!(to + len <= self.extents[peer].recv, "part for {peer}");
+            self.copy(self.at(self.recvs[peer], to), from, len);
+        }
+    }
+
+    /// What this rank sends to a peer, or gets from it.
+    fn part(&self, peer: usize, sent: bool) -> usize {
+        match self.request.counts {
+            Counts::Uniform(count) => count,
+            Counts::Splits { send, recv } => {
+                if sent {
+                    send[peer]
+                } else {
+                    recv[peer]
+                }
+            }
+            Counts::Blocks(_) => 0,
+        }
+    }
+}
+
+fn starts(n: usize, len: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut at = 0;
+    (0..n)
+        .map(|peer| {
+            let start = at;
+            at += len(peer);
+            start
+        })
+        .collect()
+}
+
+impl Extent {
+    /// Of splits a row tells; it is read once (SHM-1). A sum that overflows is no length of a buffer,
+    /// and `usize::MAX` stands for it.
+    fn of(request: &Request<'_>, exchange: &Exchange, n: usize, me: usize, member: usize) -> Self {
+        let Counts::Splits { send, recv } = request.counts else {
+            let block = match request.counts {
+                Counts::Uniform(count) => count,
+                Counts::Blocks(_) | Counts::Splits { .. } => 0,
+            };
+            return Self {
+                send: request.send_count(n, member),
+                recv: request.recv_count(n, member),
+                send_start: block.saturating_mul(me),
+                recv_start: block.saturating_mul(me),
+            };
+        };
+        let sum = |counts: &[usize]| {
+            let add = |sum: usize, count: &usize| sum.saturating_add(*count);
+            counts.iter().fold(0, add)
+        };
+        let theirs: Vec<usize> = exchange.row(member, 2 * n).into_iter().map(index).collect();
+        let (sent, got) = theirs.split_at(n);
+        // What this rank's own buffers hold is not read from memory that peers can write.
+        let (sent, got) = if member == me {
+            (send, recv)
+        } else {
+            (sent, got)
+        };
+        Self {
+            send: sum(sent),
+            recv: sum(got),
+            send_start: sum(&sent[..me]),
+            recv_start: sum(&got[..me]),
+        }
+    }
+}
+
+/// Address of a buffer of `count` elements at a place that a peer named; `None` where it named none.
+fn find(
+    request: &Request<'_>,
+    spaces: &Spaces,
+    place: u64,
+    count: usize,
+) -> Result<Option<*mut u8>, String> {
+    let bytes = request.dtype.bytes(count);
+    match (place, bytes) {
+        (_, Some(0)) => Ok(Some(std::ptr::dangling_mut())),
+        (0, _) => Ok(None),
+        // REACH-1.
+        (_, bytes) => bytes
+            .and_then(|bytes| spaces.resolve(place, bytes))
+            .map(Some)
+            .ok_or_else(|| {
+                format!(
+                    "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
+                )
+            }),
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the other collectives have no buffers"
+)]
+fn choose(
+    request: &Request<'_>,
+    sends: &[Option<*mut u8>],
+    recvs: &[Option<*mut u8>],
+) -> Option<Way> {
+    use Collective as C;
+    let all = |list: &[Option<*mut u8>]| list.iter().all(Option::is_some);
+    let (sent, got, root) = (all(sends), all(recvs), request.root);
+    let first = |ways: [(bool, Way); 2]| {
+        let fits = ways.into_iter().find(|(fits, _)| *fits);
+        fits.map(|(_, way)| way)
+    };
+    let never = (false, Way::Fetch);
+    first(match request.collective {
+        C::AllReduce => [(sent && got, Way::Slice), never],
+        C::Reduce => [(sent && recvs[root].is_some(), Way::Slice), never],
+        C::ReduceScatter | C::ReduceScatterV => [(sent, Way::Fetch), never],
+        C::Broadcast => [(got, Way::Slice), (recvs[root].is_some(), Way::Fetch)],
+        C::AllGather | C::AllGatherV => [(got, Way::Store), (sent, Way::Fetch)],
+        C::AllToAll | C::AllToAllV => [(sent, Way::Fetch), (got, Way::Store)],
+        C::Gather | C::GatherV => [(recvs[root].is_some(), Way::Store), (sent, Way::Fetch)],
+        C::Scatter | C::ScatterV => [(sends[root].is_some(), Way::Fetch), never],
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sync::{AtomicU64, Ordering};
+    use crate::types::ReduceOp;
+    use crate::world::World;
+
+    /// Nothing but the buffers takes memory: nothing went through staging.
+    #[test]
+    fn calls_over_region_memory_stage_nothing() {
+        const COUNT: usize = 1 << 20;
+        let most = AtomicU64::new(0);
+        World::threads(2, |world| {
+            let comm = world.everyone().unwrap();
+            let mut buffer = world.alloc::<f32>(COUNT).unwrap();
+            buffer.fill(1.5);
+            for _ in 0..3 {
+                comm.all_reduce_in_place(&mut buffer, ReduceOp::Max)
+                    .unwrap();
+            }
+            let (first, rest) = buffer.split_at_mut(COUNT / 4);
+            comm.all_gather(first, &mut rest[..COUNT / 2]).unwrap();
+            comm.all_to_all(first, &mut rest[..COUNT / 4]).unwrap();
+            comm.broadcast(&mut buffer, 1).unwrap();
+            let island = comm.world().island.as_ref().unwrap();
+            let stat = rustix::fs::fstat(island.arena.file()).unwrap();
+            most.fetch_max(
+                u64::try_from(stat.st_blocks).unwrap() * 512,
+                Ordering::Relaxed,
+            );
+        })
+        .unwrap();
+        let buffers = 2 * (COUNT * size_of::<f32>()) as u64;
+        let most = most.into_inner();
+        assert!(
+            most >= buffers && most < buffers + (1 << 20),
+            "{most} bytes"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Copies chosen by what becomes of the bytes: through the cache, by the CPU's own string copy, or
+//! around the cache.
+//!
+//! - STREAM-C1: what went around the cache is in order with later stores only after [`fence`], so that
+//!   is called before anything says that the bytes are there.
+#![expect(unsafe_code, reason = "special instructions that work on raw memory")]
+
+/// From this many bytes on the string copy is worth its start-up.
+pub(super) const STRING_FROM: usize = 2 << 10;
+
+/// Whether the CPU's string copy is fast (and, for long copies, does not fetch what it overwrites).
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn has_fast_strings() -> bool {
+    use std::sync::OnceLock;
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let leaf = std::arch::x86_64::__cpuid_count(7, 0);
+        // "Enhanced REP MOVSB", bit 9 of EBX.
+        leaf.ebx & (1 << 9) != 0
+    })
+}
+
+/// The string copy.
+///
+/// # Safety
+/// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) unsafe fn string_copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller promises both ranges; the direction flag is clear at every call, by the
+    // calling convention, so that the copy runs upwards.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") bytes => _,
+            inout("rdi") dst => _,
+            inout("rsi") src => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Copies around the cache; to be followed by [`fence`] (STREAM-C1).
+///
+/// # Safety
+/// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+    const LINE: usize = 64;
+    const VECTOR: usize = 16;
+    let head = dst.align_offset(LINE).min(bytes);
+    // SAFETY: `head` lies in both ranges.
+    unsafe { std::ptr::copy_nonoverlapping(src, dst, head) };
+    let whole = head + (bytes - head) / LINE * LINE;
+    for at in (head..whole).step_by(LINE) {
+        for part in (at..at + LINE).step_by(VECTOR) {
+            // SAFETY: a whole line from `at` on lies in both ranges.
+            let from = unsafe { src.add(part) };
+            // SAFETY: as above; the load needs no alignment.
+            let vector = unsafe { _mm_loadu_si128(from.cast()) };
+            // SAFETY: as above.
+            let to = unsafe { dst.add(part) };
+            // SAFETY: `to` is aligned, since `head` ends at a line.
+            unsafe { _mm_stream_si128(to.cast(), vector) };
+        }
+    }
+    // SAFETY: what is left lies in both ranges.
+    let from = unsafe { src.add(whole) };
+    // SAFETY: as above.
+    let to = unsafe { dst.add(whole) };
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes - whole) };
+}
+
+/// Orders what [`copy`] stored before all later stores.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn fence() {
+    // SAFETY: every x86-64 has SSE.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn has_fast_strings() -> bool {
+    false
+}
+
+/// No other target has one.
+///
+/// # Safety
+/// As for the copy that stands in.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) unsafe fn string_copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller promises both ranges and that they are apart.
+    unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
+}
+
+/// An ordinary copy: other targets have no portable way around the cache.
+///
+/// # Safety
+/// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller promises both ranges and that they are apart.
+    unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
+}
+
+/// Nothing to order.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn fence() {}
