@@ -22,12 +22,23 @@ pub struct CommError {
     inner: Box<Inner>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     at: OpContext,
     usable: bool,
     verdict: Option<Arc<Verdict>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The verdict has a line of its own.
+        f.debug_struct("Inner")
+            .field("kind", &self.kind)
+            .field("at", &self.at)
+            .field("usable", &self.usable)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where an error happened.

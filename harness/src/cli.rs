@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, emu, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, dump, emu, groups, plan, rank, run, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -32,6 +32,12 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Start any program as the ranks of a world, watch it, and say who failed
+    Run(run::RunArgs),
+    /// Print what ranks are doing, stuck or not, without their help
+    Dump(dump::DumpArgs),
+    /// Say what dumps of many ranks mean
+    Explain(dump::ExplainArgs),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -43,6 +49,9 @@ enum Command {
     /// One rank of a run; started by the launcher, not by people
     #[command(name = "__rank", hide = true)]
     Rank(rank::RankArgs),
+    /// The process that becomes a rank of `muster run`
+    #[command(name = "__exec", hide = true)]
+    Exec(run::ExecArgs),
 }
 
 fn long_help() -> String {
@@ -80,6 +89,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Emu(args) => emu::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Exec(args) => run::exec(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Explain(args) => dump::explain(args),
     };
     outcome.unwrap_or_else(|failure| out::failure(&failure))
 }

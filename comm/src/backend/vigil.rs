@@ -11,6 +11,7 @@ use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::watch::Place;
+use crate::watch::arbiter::ends;
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::world::{CutOff, WorldInner};
@@ -155,7 +156,7 @@ impl Vigil<'_> {
             return None;
         }
         let verdict = status.verdict(self.call());
-        let verdict = verdict.filter(|verdict| verdict.about.is_none());
+        let verdict = verdict.filter(|verdict| ends(verdict, self.call()));
         if let Some(verdict) = &verdict
             && let Some(kind) = self.kind_of(verdict)
         {

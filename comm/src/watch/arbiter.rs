@@ -15,6 +15,7 @@ use super::report::Report;
 use super::verdict::{CallId, Verdict};
 use super::wire::{Cause, FromRank, Look, ToOwner, ToRank, decode, encode};
 use super::{failure, suspect};
+use crate::error::ErrorKind;
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason};
 use crate::types::Rank;
 
@@ -27,6 +28,8 @@ const PAUSE_MS: u64 = 100;
 const GAP_MS: u64 = 400;
 /// Neighbours that look at a silent rank.
 const LOOKERS: usize = 2;
+/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
+const FOLLOWS_MS: u64 = 2000;
 /// Verdicts that are remembered. A world that has this many has long ended.
 const VERDICTS_MAX: usize = 256;
 /// Rounds one after the other that look at a circle once more.
@@ -43,6 +46,8 @@ pub struct Arbiter {
     /// When the next round is due, and for what.
     due_ms: Option<u64>,
     overdue: BTreeSet<(u32, CallId)>,
+    /// Errors that ranks met by themselves, until the boards that belong to them are there.
+    failed: Vec<(u32, CallId, ErrorKind, bool)>,
     closed_ms: u64,
     seen_ms: u64,
     /// Since when each silent rank has not answered.
@@ -51,8 +56,15 @@ pub struct Arbiter {
     again: u32,
     verdicts: Vec<Verdict>,
     /// Ranks that share the fate of each verdict, by its place: what they do later is its doing.
-    victims: Vec<BTreeSet<u32>>,
+    victims: Vec<Victims>,
     suspects: suspect::Suspects,
+}
+
+#[derive(Debug)]
+struct Victims {
+    ranks: BTreeSet<u32>,
+    /// Until when; for ever where the group has ended.
+    until_ms: u64,
 }
 
 #[derive(Debug)]
@@ -175,8 +187,8 @@ impl Arbiter {
                 self.due_ms = Some(now_ms);
             }
             Cause::Failed { kind, usable } => {
-                let verdict = failure::verdict(&self.scene, rank, call, &kind, usable);
-                return self.publish(verdict);
+                self.failed.push((rank, call, kind, usable));
+                self.due_ms = Some(now_ms);
             }
         }
         self.tick(now_ms)
@@ -293,6 +305,13 @@ impl Arbiter {
             return self.open(now_ms);
         }
         let mut acts = Vec::new();
+        for (rank, call, kind, usable) in std::mem::take(&mut self.failed) {
+            let known = self.verdicts.iter().any(|verdict| covers(verdict, call));
+            if !known {
+                let verdict = failure::verdict(&self.scene, rank, call, &kind, usable);
+                acts.extend(self.publish(verdict));
+            }
+        }
         let overdue = std::mem::take(&mut self.overdue);
         for (rank, call) in &overdue {
             let known = self.verdicts.iter().any(|verdict| covers(verdict, *call));
@@ -335,8 +354,14 @@ impl Arbiter {
 
     /// Tells everybody; what follows from an earlier verdict is told as that one (ARBITER-1).
     fn publish(&mut self, verdict: Verdict) -> Vec<Act> {
-        let is_consequence = |victims: &BTreeSet<u32>| {
-            !verdict.blamed.is_empty() && verdict.blamed.iter().all(|rank| victims.contains(rank))
+        let now_ms = self.seen_ms;
+        let is_consequence = |victims: &Victims| {
+            victims.until_ms >= now_ms
+                && !verdict.blamed.is_empty()
+                && verdict
+                    .blamed
+                    .iter()
+                    .all(|rank| victims.ranks.contains(rank))
         };
         let first = self
             .victims
@@ -346,6 +371,7 @@ impl Arbiter {
         let victims: BTreeSet<u32> = self
             .scene
             .waiting_in(&verdict.ends)
+            .chain(self.scene.members_of(verdict.about))
             .chain(verdict.blamed.iter().copied())
             .collect();
         let told = match first {
@@ -357,17 +383,19 @@ impl Arbiter {
                 known
                     .cascades
                     .push(format!("{}: {}", verdict.what, verdict.place));
-                self.victims[at].extend(victims);
+                self.victims[at].ranks.extend(victims);
                 known.clone()
             }
             None => {
                 if self.verdicts.len() < VERDICTS_MAX {
                     self.verdicts.push(verdict.clone());
-                    // After a mismatch that leaves the group usable the ranks go on.
-                    self.victims.push(if verdict.about.is_some() {
-                        BTreeSet::new()
-                    } else {
-                        victims
+                    let until_ms = match verdict.about {
+                        Some(_) => now_ms + FOLLOWS_MS,
+                        None => u64::MAX,
+                    };
+                    self.victims.push(Victims {
+                        ranks: victims,
+                        until_ms,
                     });
                 }
                 verdict
@@ -382,14 +410,27 @@ impl Arbiter {
 
 /// Whether a verdict ends this call, or is about it.
 pub(crate) fn covers(verdict: &Verdict, call: CallId) -> bool {
-    verdict.about == Some(call)
-        || verdict
-            .ends
-            .iter()
-            .any(|end| end.key == call.key && end.seq <= call.seq)
+    verdict.about == Some(call) || ends(verdict, call)
+}
+
+/// Whether a verdict ends this call.
+pub(crate) fn ends(verdict: &Verdict, call: CallId) -> bool {
+    verdict
+        .ends
+        .iter()
+        .any(|end| end.key == call.key && end.seq <= call.seq)
 }
 
 impl Scene {
+    /// The members of the group of a call, as far as they are known.
+    fn members_of(&self, call: Option<CallId>) -> Vec<u32> {
+        let group = |member: &Member| {
+            let report = member.report.as_ref()?;
+            Some(report.group(call?.key)?.members.clone())
+        };
+        self.members.iter().find_map(group).unwrap_or_default()
+    }
+
     /// The ranks that wait in these calls.
     fn waiting_in<'a>(&'a self, calls: &'a [CallId]) -> impl Iterator<Item = u32> + 'a {
         (0_u32..)

@@ -1,9 +1,9 @@
 //! Verdicts about failures that a rank meets by itself: calls that differ, links that break, limits,
 //! data that cannot be understood. Pure.
 
-use super::judge::{Fate, Scene, last_act, who};
+use super::judge::{Fate, Member, Scene, last_act, who};
 use super::report::GroupState;
-use super::verdict::{CallId, Class, Confidence, Verdict};
+use super::verdict::{CallId, Class, Confidence, Verdict, ranks};
 use crate::error::ErrorKind;
 use crate::rendezvous::DownReason;
 use crate::types::Rank;
@@ -62,8 +62,15 @@ pub(super) fn verdict(
     let group = scene
         .member(rank)
         .and_then(|member| member.report.as_ref()?.group(call.key));
+    let age_ms = group
+        .and_then(|group| group.call.as_ref())
+        .map_or(0, |call| call.age_ms);
+    let now_ms = crate::sync::Clock::wall_ms();
     Verdict {
         class,
+        since_unix_ms: now_ms.saturating_sub(age_ms),
+        elapsed_ms: age_ms,
+        others: others(scene, call),
         who: who(scene, &blamed),
         what: what(group, call),
         place: kind.to_string(),
@@ -116,6 +123,23 @@ fn draft(blamed: Vec<u32>, call: CallId, kind: ErrorKind, usable: bool) -> Verdi
         about: usable.then_some(call),
         kind,
     }
+}
+
+/// Who is in the same call: `4 in the call: ranks 0-3`.
+fn others(scene: &Scene, call: CallId) -> String {
+    let is_in = |(rank, member): (u32, &Member)| {
+        let group = member.report.as_ref()?.group(call.key)?;
+        group
+            .call
+            .as_ref()
+            .filter(|theirs| theirs.seq == call.seq)?;
+        Some(rank)
+    };
+    let there: Vec<u32> = (0..).zip(&scene.members).filter_map(is_in).collect();
+    if there.is_empty() {
+        return "nobody else is in the call".to_owned();
+    }
+    format!("{} in the call: {}", there.len(), ranks(&there))
 }
 
 fn what(group: Option<&GroupState>, call: CallId) -> String {

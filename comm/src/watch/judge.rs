@@ -133,6 +133,15 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     again.map_or(Finding::Nothing, Finding::Again)
 }
 
+/// Who keeps this call of this rank waiting, so far: the ranks at the ends of its chains of waits.
+#[must_use]
+pub(super) fn kept_waiting_by(scene: &Scene, rank: u32, call: CallId) -> Vec<u32> {
+    let graph = Graph::of(scene, FROZEN_AFTER_MS);
+    let start = graph.position(rank, call);
+    let leaves = start.map_or_else(Vec::new, |start| graph.leaves(&graph.reachable(start)));
+    ranks_where(&leaves, |_| true)
+}
+
 fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding {
     let Some(start) = graph.position(rank, call) else {
         return found(tell::inconclusive(scene, graph, rank, call));

@@ -9,6 +9,7 @@
 
 pub mod arbiter;
 mod board;
+pub mod dump;
 mod failure;
 pub mod judge;
 pub mod process;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::judge::Scene;
+use super::judge::{Scene, kept_waiting_by};
 use super::verdict::{CallId, ranks, seconds};
 
 /// Shortest wait that is worth a line.
@@ -39,9 +39,11 @@ impl Suspects {
                 let threshold = group.p99_ms.saturating_mul(TIMES).max(LEAST_MS);
                 if is_new && call.age_ms >= threshold && call.age_ms > oldest {
                     oldest = call.age_ms;
+                    let ends = kept_waiting_by(scene, rank, id);
+                    let whom = if ends.is_empty() { &wait.missing } else { &ends };
                     let line = format!(
-                        "SUSPECT {} waited for by rank {rank} in {} #{} on {}{} ({}) for {}; not failed so far",
-                        ranks(&wait.missing),
+                        "SUSPECT {}: waited for by rank {rank} in {} #{} on {}{} ({}) for {}; not failed so far",
+                        ranks(whom),
                         call.call.name(),
                         call.seq,
                         group.name,

@@ -6,8 +6,10 @@
 pub mod bench;
 pub mod completions;
 pub mod doctor;
+pub mod dump;
 pub mod emu;
 pub mod groups;
 pub mod plan;
 pub mod rank;
+pub mod run;
 pub mod verify;

@@ -117,6 +117,8 @@ pub fn run(
         world_size,
         env: &env,
         secret: secret.expose(),
+        printer: None,
+        torch: false,
     };
     let ranks = Ranks::start(&spawn, Some(Arc::clone(interrupts)))?;
     pump::start(&coordinator, ranks.sender(), Event::Control)?;

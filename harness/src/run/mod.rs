@@ -4,6 +4,7 @@
 pub mod joined;
 pub mod local;
 pub mod procstate;
+pub mod program;
 pub mod pump;
 pub mod rank;
 pub mod verdict;

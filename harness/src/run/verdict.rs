@@ -70,7 +70,7 @@ impl Facts {
                 let is_better = self
                     .found
                     .as_ref()
-                    .is_none_or(|known| known.about.is_some() || same(known));
+                    .is_none_or(|known| known.ends.is_empty() || same(known));
                 if is_better {
                     self.found = Some(verdict);
                 }
@@ -126,7 +126,7 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
 fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     let found = facts.found.as_ref().filter(|found| {
         // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
-        found.about.is_none() || failed(collector).is_some()
+        !found.ends.is_empty() || failed(collector).is_some()
     })?;
     let exit = Exit::from_code(found.class.code().into()).unwrap_or(Exit::Internal);
     let during = match found.blamed.as_slice() {

@@ -8,6 +8,7 @@
 //! WORLD-3: nothing that a rank prints blocks it or grows without bound.
 
 pub mod capture;
+pub mod echo;
 pub mod ended;
 pub mod limits;
 pub mod ranks;

@@ -20,6 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::fail::Failure;
 use crate::world::capture::Capture;
+use crate::world::echo::Printer;
 use crate::world::ended::Ended;
 use crate::world::signals::Interrupts;
 use crate::world::watch::{self, Watched};
@@ -54,6 +55,10 @@ pub struct Spawn<'a> {
     pub env: &'a [(String, String)],
     /// The job secret; reaches ranks through a pipe, never through argv or the environment.
     pub secret: &'a [u8],
+    /// Who prints what ranks print while they run, where somebody does.
+    pub printer: Option<&'a Printer>,
+    /// Whether ranks also get the variables that programs made for torchrun look at.
+    pub torch: bool,
 }
 
 /// One rank's process.
@@ -134,6 +139,8 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
                         pidfd: Some(Arc::clone(&process.pidfd)),
                         output: Some(output),
                         capture: Arc::clone(&process.capture),
+                        group: process.pid,
+                        echo: spawn.printer.and_then(|printer| printer.echo(rank)),
                     });
                     ranks.processes.push(process);
                 }
@@ -286,6 +293,13 @@ fn start_one(spawn: &Spawn<'_>, rank: u32) -> std::io::Result<(RankProcess, File
         .args(spawn.args)
         .envs(spawn.env.iter().map(|(name, value)| (name, value)))
         .envs(identity(rank, spawn.world_size))
+        .envs(
+            spawn
+                .torch
+                .then(|| torch_identity(rank, spawn.world_size))
+                .into_iter()
+                .flatten(),
+        )
         .env("MUSTER_SECRET_FD", secret_reader.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::from(output_writer))
@@ -333,6 +347,18 @@ fn identity(rank: u32, world_size: u32) -> [(&'static str, String); 6] {
     ]
 }
 
+/// The same in the words of torchrun.
+fn torch_identity(rank: u32, world_size: u32) -> [(&'static str, String); 6] {
+    [
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", world_size.to_string()),
+        ("LOCAL_RANK", rank.to_string()),
+        ("LOCAL_WORLD_SIZE", world_size.to_string()),
+        ("GROUP_RANK", "0".to_owned()),
+        ("GROUP_WORLD_SIZE", "1".to_owned()),
+    ]
+}
+
 /// The program of this process, to be started again for each rank.
 #[must_use]
 pub fn own_program() -> PathBuf {
@@ -358,6 +384,8 @@ mod tests {
                 world_size,
                 env: &[("EXTRA".to_owned(), "yes".to_owned())],
                 secret: b"s3cret",
+                printer: None,
+                torch: false,
             },
             None,
         )
@@ -440,6 +468,8 @@ mod tests {
                 world_size: 2,
                 env: &[],
                 secret: b"",
+                printer: None,
+                torch: false,
             },
             None,
         );

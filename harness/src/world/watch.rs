@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::world::capture::Capture;
+use crate::world::echo::Echo;
 use crate::world::ended::Ended;
 use crate::world::ranks::Event;
 use crate::world::signals::Interrupts;
@@ -25,6 +26,10 @@ pub(super) struct Watched {
     /// Read end of the rank's stdout and stderr; `None` once closed.
     pub(super) output: Option<std::fs::File>,
     pub(super) capture: Arc<Mutex<Capture>>,
+    /// Its process group, of which it is the first.
+    pub(super) group: Pid,
+    /// Where its output is passed on to.
+    pub(super) echo: Option<Echo>,
 }
 
 /// What a ready descriptor belongs to.
@@ -120,6 +125,10 @@ impl Watched {
                 Ok(count) => {
                     let mut capture = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
                     capture.push(&bytes[..count]);
+                    drop(capture);
+                    if let Some(echo) = &mut self.echo {
+                        echo.pass(&bytes[..count]);
+                    }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -136,6 +145,12 @@ impl Watched {
     /// Takes the exit status, if the process has ended.
     fn reap(&mut self) -> Option<Ended> {
         let pidfd = self.pidfd.as_ref()?;
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(Some(_)) = waitid(WaitId::PidFd(pidfd.as_fd()), ended) {
+            // What it started and left behind goes with it. It is not reaped yet, so that the number
+            // still means its group; an error means that nothing is left.
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let how = match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
             Ok(None) | Err(Errno::INTR) => return None,

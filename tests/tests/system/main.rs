@@ -6,3 +6,4 @@ mod inject;
 mod joined;
 mod usage;
 mod verify;
+mod watched;

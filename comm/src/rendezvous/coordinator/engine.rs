@@ -218,7 +218,7 @@ impl Engine {
             match listener.accept() {
                 Ok((stream, address)) => self.welcome(stream, address.ip()),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) if is_out_of_descriptors(&error) => {
+                Err(error) if super::listen::is_out_of_descriptors(&error) => {
                     if !self.evict_oldest() {
                         self.pause_accepting();
                         return;
@@ -482,12 +482,6 @@ impl Engine {
     pub(super) fn emit(&self, event: CoordinatorEvent) {
         let _ = self.io.events.send(event);
     }
-}
-
-fn is_out_of_descriptors(error: &std::io::Error) -> bool {
-    let errno = error.raw_os_error();
-    let full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
-    full.iter().any(|full| errno == Some(full.raw_os_error()))
 }
 
 /// What an error on a rank's connection says about the rank.

@@ -84,6 +84,13 @@ pub(in crate::rendezvous) fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(patience))
 }
 
+/// Whether an error says that no more descriptors are to be had.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errno = error.raw_os_error();
+    let full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    full.iter().any(|full| errno == Some(full.raw_os_error()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

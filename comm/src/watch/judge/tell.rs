@@ -137,7 +137,12 @@ fn sides(graph: &Graph<'_>, cycle: &[usize]) -> Vec<String> {
             let verb = if who.len() == 1 { "waits" } else { "wait" };
             let own = |rank: &&u32| !who.contains(rank);
             let whom: Vec<u32> = whom.iter().filter(own).copied().collect();
-            format!("{} {verb} for {} in {call}", ranks(&who), ranks(&whom))
+            let whom = if whom.is_empty() {
+                "each other".to_owned()
+            } else {
+                ranks(&whom)
+            };
+            format!("{} {verb} for {whom} in {call}", ranks(&who))
         })
         .collect()
 }

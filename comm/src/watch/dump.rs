@@ -1,0 +1,302 @@
+//! Dumps: what stands on boards as JSON, ours and PyTorch's, and what dumps of many ranks mean.
+//!
+//! Pure. Ours is versioned and holds everything. The other one has the keys of the JSON that PyTorch's
+//! flight recorder writes (version 2.10 of its format), so that its analysers read it; what it has no
+//! key for is left out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::judge::{Finding, Member, Question, Scene, judge};
+use super::report::{CallOutcome, CallRecord, GroupState, Report};
+use super::verdict::{CallId, Verdict};
+
+/// Name and version of our document.
+pub const SCHEMA: &str = "muster.dump/1";
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    schema: String,
+    ranks: Vec<Report>,
+}
+
+/// Why a text is no dump.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// Not JSON, or without what a dump has.
+    #[error("not a dump: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Of another version.
+    #[error("the dump is {given:?}, this program reads {SCHEMA:?}")]
+    Schema {
+        /// What it says it is.
+        given: String,
+    },
+}
+
+/// Our document.
+#[must_use]
+pub fn document(ranks: &[Report]) -> Value {
+    let document = Document {
+        schema: SCHEMA.to_owned(),
+        ranks: ranks.to_vec(),
+    };
+    serde_json::to_value(document).unwrap_or(Value::Null)
+}
+
+/// Reads our document.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn read(text: &str) -> Result<Vec<Report>, DumpError> {
+    let document: Document = serde_json::from_str(text)?;
+    if document.schema != SCHEMA {
+        return Err(DumpError::Schema {
+            given: document.schema,
+        });
+    }
+    Ok(document.ranks)
+}
+
+/// The dump of one rank with the keys of PyTorch's flight recorder.
+#[must_use]
+pub fn pytorch(report: &Report) -> Value {
+    let number = |key: u64| report.groups.iter().position(|group| group.key == key);
+    let config: serde_json::Map<String, Value> = (0..)
+        .zip(&report.groups)
+        .map(|(number, group): (usize, &GroupState)| {
+            let value = json!({
+                "name": number.to_string(),
+                "desc": group.name,
+                "ranks": format!("{:?}", group.members),
+            });
+            (number.to_string(), value)
+        })
+        .collect();
+    let status: serde_json::Map<String, Value> = (0..)
+        .zip(&report.groups)
+        .map(|(number, group): (usize, &GroupState)| {
+            let completed = report
+                .calls
+                .iter()
+                .rfind(|call| call.key == group.key && call.outcome == CallOutcome::Completed);
+            let value = json!({
+                "last_enqueued_collective": group.entered,
+                "last_started_collective": group.entered,
+                "last_completed_collective": completed.map_or(0, |call| call.seq),
+            });
+            (number.to_string(), value)
+        })
+        .collect();
+    let entries: Vec<Value> = report
+        .calls
+        .iter()
+        .map(|call| entry(call, number(call.key)))
+        .collect();
+    json!({
+        "version": "2.10",
+        "rank": report.rank,
+        "world_size": report.world_size,
+        "pg_config": config,
+        "pg_status": status,
+        "entries": entries,
+    })
+}
+
+fn entry(call: &CallRecord, group: Option<usize>) -> Value {
+    let (file, line) = call.site.rsplit_once(':').unwrap_or((&call.site, "0"));
+    let dtype = call.call.dtype().map_or("Byte", |dtype| dtype.name());
+    let is_p2p = call.call.is_point_to_point();
+    let state = match call.outcome {
+        CallOutcome::Open => "started",
+        CallOutcome::Completed | CallOutcome::Failed => "completed",
+    };
+    json!({
+        "record_id": call.id,
+        "pg_id": group,
+        "process_group": [group.map_or_else(String::new, |group| group.to_string()), call.group],
+        "collective_seq_id": if is_p2p { 0 } else { call.seq },
+        "p2p_seq_id": if is_p2p { call.seq } else { 0 },
+        "op_id": call.id,
+        "profiling_name": format!("muster:{}", call.call.name()),
+        "time_created_ns": call.enqueued_ns,
+        "time_discovered_started_ns": call.started_ns,
+        "time_discovered_completed_ns": call.completed_ns,
+        "duration_ms": Value::Null,
+        "input_sizes": [[call.call.count]],
+        "input_dtypes": [dtype],
+        "output_sizes": [[call.call.count]],
+        "output_dtypes": [dtype],
+        "state": state,
+        "timeout_ms": 0,
+        "is_p2p": is_p2p,
+        "retired": call.outcome != CallOutcome::Open,
+        "frames": [{
+            "name": call.call.name(),
+            "filename": file,
+            "line": line.parse::<u32>().unwrap_or(0),
+        }],
+    })
+}
+
+/// What dumps of ranks that were taken at about one time mean; `None` where nobody waits. Ranks without
+/// a dump count as ranks that do not answer.
+#[must_use]
+pub fn explain(reports: &[Report]) -> Option<Verdict> {
+    let world = reports.iter().map(|report| report.world_size).max()?;
+    let mut scene = Scene {
+        members: (0..world).map(|_| Member::default()).collect(),
+    };
+    for member in &mut scene.members {
+        member.silent_ms = 1;
+    }
+    for report in reports {
+        if let Some(member) = scene.members.get_mut(report.rank as usize) {
+            member.pid = report.pid;
+            member.silent_ms = 0;
+            member.report = Some(report.clone());
+            member.before = Some(before(report.clone()));
+        }
+    }
+    // The longest wait is asked for: it is the first one that anybody would have complained about.
+    let mut waits: Vec<(u64, u32, CallId)> = Vec::new();
+    for report in reports {
+        for group in &report.groups {
+            if let Some(call) = group.call.as_ref().filter(|call| call.wait.is_some()) {
+                let id = CallId {
+                    key: group.key,
+                    seq: call.seq,
+                };
+                waits.push((call.age_ms, report.rank, id));
+            }
+        }
+    }
+    let (_, rank, call) = waits
+        .into_iter()
+        .max_by_key(|(age_ms, rank, _)| (*age_ms, u32::MAX - rank))?;
+    match judge(&scene, Question::Overdue { rank, call }) {
+        Finding::Verdict(verdict) => Some(*verdict),
+        Finding::Again(_) | Finding::Nothing => None,
+    }
+}
+
+/// A dump shows one moment: what waits in it is taken to have waited just before.
+fn before(mut report: Report) -> Report {
+    for group in &mut report.groups {
+        if let Some(wait) = group.call.as_mut().and_then(|call| call.wait.as_mut())
+            && wait.checks > 1
+        {
+            wait.checks -= 1;
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::report::{CallCode, InFlight, Wait};
+    use crate::watch::verdict::Class;
+
+    fn report(rank: u32, waits_for: Option<u32>) -> Report {
+        let call = waits_for.map(|missing| InFlight {
+            seq: 3,
+            call: CallCode { word: 4, count: 9 },
+            site: "a.rs:7".to_owned(),
+            age_ms: 5000,
+            wait: Some(Wait {
+                missing: vec![missing],
+                checks: 9,
+                age_ms: 4900,
+            }),
+        });
+        Report {
+            version: super::super::report::REPORT_VERSION,
+            rank,
+            world_size: 2,
+            pid: 100 + rank,
+            threads: 1,
+            groups: vec![GroupState {
+                key: 8,
+                name: "tp".to_owned(),
+                members: vec![0, 1],
+                size: 2,
+                entered: if waits_for.is_some() { 3 } else { 2 },
+                thread: 1,
+                version: 6,
+                p99_ms: 0,
+                call,
+            }],
+            calls: vec![CallRecord {
+                id: 1,
+                key: 8,
+                group: "tp".to_owned(),
+                seq: 2,
+                call: CallCode { word: 4, count: 9 },
+                site: "a.rs:6".to_owned(),
+                thread: 1,
+                enqueued_ns: 5,
+                started_ns: 6,
+                completed_ns: Some(7),
+                outcome: CallOutcome::Completed,
+            }],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn a_dump_is_read_as_it_was_written_and_other_versions_are_refused() {
+        let reports = [report(0, Some(1)), report(1, None)];
+        let text = document(&reports).to_string();
+        assert_eq!(read(&text).unwrap(), reports);
+        let other = text.replace(SCHEMA, "muster.dump/9");
+        assert!(matches!(read(&other), Err(DumpError::Schema { .. })));
+        assert!(matches!(read("{}"), Err(DumpError::Malformed(_))));
+    }
+
+    #[test]
+    fn the_keys_of_the_flight_recorder_are_there() {
+        let value = pytorch(&report(0, Some(1)));
+        let entry = &value["entries"][0];
+        for key in [
+            "record_id",
+            "pg_id",
+            "process_group",
+            "collective_seq_id",
+            "p2p_seq_id",
+            "op_id",
+            "profiling_name",
+            "time_created_ns",
+            "time_discovered_started_ns",
+            "time_discovered_completed_ns",
+            "input_sizes",
+            "input_dtypes",
+            "output_sizes",
+            "output_dtypes",
+            "state",
+            "timeout_ms",
+            "is_p2p",
+            "retired",
+            "frames",
+        ] {
+            assert!(entry.get(key).is_some(), "{key}");
+        }
+        assert_eq!(entry["state"], "completed");
+        assert_eq!(entry["frames"][0]["line"], 6);
+        assert_eq!(value["pg_config"]["0"]["ranks"], "[0, 1]");
+    }
+
+    #[test]
+    fn dumps_of_all_ranks_lead_to_the_verdict_that_the_arbiter_would_give() {
+        let verdict = explain(&[report(0, Some(1)), report(1, None)]).unwrap();
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Class::NotJoined, [1].as_slice())
+        );
+        assert_eq!(explain(&[report(0, None), report(1, None)]), None);
+        // Of a rank without a dump nothing is known.
+        let verdict = explain(&[report(0, Some(1))]).unwrap();
+        assert_eq!(verdict.blamed, [1]);
+        assert!(verdict.place.contains("does not answer"), "{verdict}");
+    }
+}

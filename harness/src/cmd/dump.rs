@@ -1,0 +1,117 @@
+//! `muster dump` and `muster explain`: what ranks are doing, and what that means.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use muster_comm::watch::report::Report;
+use muster_comm::watch::{dump, of_process};
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+
+/// Largest dump that is read from a file, in bytes: a thousand calls of some hundred bytes a rank, for
+/// some thousand ranks.
+const DUMP_BYTES_MAX: u64 = 1 << 30;
+
+/// Shape of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DumpFormat {
+    /// Our JSON, which `muster explain` reads
+    Json,
+    /// The keys of PyTorch's flight recorder
+    Pytorch,
+}
+
+/// Options of `muster dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Process id of a rank
+    #[arg(required = true)]
+    pid: Vec<u32>,
+    /// Shape of the dump
+    #[arg(long, value_enum, default_value = "json")]
+    format: DumpFormat,
+}
+
+/// Options of `muster explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Files that `muster dump` or a verdict has written
+    #[arg(required = true)]
+    dumps: Vec<PathBuf>,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what stands on the boards of these processes. They need not do anything for it, and may be
+/// stuck or stopped.
+///
+/// # Errors
+/// If a process cannot be looked at, or is no rank.
+pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
+    let mut reports: Vec<Report> = Vec::new();
+    for pid in &args.pid {
+        let found = of_process(*pid).map_err(|error| {
+            Failure::usage(error.to_string())
+                .with_help("name a process of yours that is a rank, on this host")
+        })?;
+        reports.extend(found);
+    }
+    let value = match (args.format, reports.as_slice()) {
+        (DumpFormat::Json, reports) => dump::document(reports),
+        (DumpFormat::Pytorch, [report]) => dump::pytorch(report),
+        (DumpFormat::Pytorch, _) => {
+            return Err(Failure::usage(
+                "this format holds one rank: name one process",
+            ));
+        }
+    };
+    let mut text = serde_json::to_string_pretty(&value)
+        .map_err(|error| Failure::internal(format!("the dump cannot be written: {error}")))?;
+    text.push('\n');
+    out::result(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// Judges dumps of many ranks.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
+    let mut reports = Vec::new();
+    for path in &args.dumps {
+        let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+        let size = std::fs::metadata(path)
+            .map_err(|error| refuse(error.to_string()))?
+            .len();
+        if size > DUMP_BYTES_MAX {
+            return Err(refuse(format!(
+                "{size} bytes, at most {DUMP_BYTES_MAX} are read"
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        reports.extend(dump::read(&text).map_err(|error| refuse(error.to_string()))?);
+    }
+    let verdict = dump::explain(&reports);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    match (&verdict, args.json) {
+        (Some(verdict), false) => {
+            let _ = writeln!(text, "{}", out::escaped(&verdict.line()));
+        }
+        (None, false) => {
+            let _ = writeln!(text, "nobody waits, as far as {} dumps tell", reports.len());
+        }
+        (verdict, true) => {
+            let json = serde_json::to_string_pretty(verdict)
+                .map_err(|error| Failure::internal(error.to_string()))?;
+            let _ = writeln!(text, "{json}");
+        }
+    }
+    out::result(&text)?;
+    let exit = verdict.and_then(|verdict| Exit::from_code(verdict.class.code().into()));
+    Ok(exit.unwrap_or(Exit::Ok))
+}

@@ -1,0 +1,78 @@
+//! `muster run`: starts any program as the ranks of a world and watches it.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::run::program::{self, Program};
+use crate::world::tether;
+
+/// Most ranks of one host.
+const RANKS_MAX: i64 = 4096;
+
+/// Options of `muster run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: muster run -n 8 -- ./train --steps 100")]
+pub struct RunArgs {
+    /// Number of ranks
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+    ranks: u32,
+    /// Seconds that ranks get to end by themselves after a failure or a request to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    grace: u32,
+    /// Print what came of it as one JSON document on standard output; the ranks' output goes nowhere
+    #[arg(long)]
+    json: bool,
+    /// The program of every rank and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Options of the process that becomes a rank.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Process id of the launcher
+    #[arg(long)]
+    launcher: u32,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Starts the ranks and watches them to their end.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    program::run(&Program {
+        ranks: args.ranks,
+        grace: Duration::from_secs(args.grace.into()),
+        json: args.json,
+        command: &args.command,
+    })
+}
+
+/// Becomes the program of a rank, tied to the launcher: the tie outlasts the change of program.
+///
+/// # Errors
+/// If the launcher is gone or the program cannot be run.
+pub fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
+    tether::tie_to(args.launcher)?;
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(Failure::usage("no program to run"));
+    };
+    let error = std::process::Command::new(program).args(rest).exec();
+    Err(Failure::usage(format!(
+        "{} cannot be run: {error}",
+        program.display()
+    )))
+}

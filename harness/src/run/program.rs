@@ -1,0 +1,417 @@
+//! Any program as the ranks of a world: started, watched, and ended together.
+//!
+//! Programs that use the library meet at our rendezvous, so their arbiter sits here and its verdict is
+//! ours. Of other programs we know how their processes end, and say that in the same grammar.
+//!
+//! PROGRAM-1: the loop ends: after the first failure or request to stop come the grace, SIGTERM and
+//! SIGKILL, each with its time.
+//! PROGRAM-2: an end that we caused ourselves is never taken for a cause.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_comm::error::ErrorKind;
+use muster_comm::rendezvous::{
+    Coordinator, CoordinatorEvent, CoordinatorOptions, DownReason, Secret,
+};
+use muster_comm::sync::{Clock, Deadline};
+use muster_comm::types::Rank;
+use muster_comm::watch::arbiter::arbiter;
+use muster_comm::watch::verdict::{Class, Confidence, Verdict};
+use rustix::process::Signal;
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::run::pump;
+use crate::run::verdict::Facts;
+use crate::world::capture::Capture;
+use crate::world::echo::Printer;
+use crate::world::signals::Interrupts;
+use crate::world::{self, Ended, Ranks, Spawn, limits, ranks};
+
+/// How long programs may take until all of them have joined: they say themselves how long they wait.
+const ARRIVAL: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Time between SIGTERM and SIGKILL.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+/// Time for killed processes to end.
+const KILL_BOUND: Duration = Duration::from_secs(3);
+/// Time for what the arbiter says last to come through.
+const DRAIN: Duration = Duration::from_millis(200);
+/// Version of the JSON document.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Time that ranks get to end by themselves.
+    pub grace: Duration,
+    /// Whether to print one JSON document instead of what ranks print.
+    pub json: bool,
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+}
+
+#[derive(Debug)]
+enum Event {
+    Control(CoordinatorEvent),
+    Process(world::Event),
+}
+
+impl From<world::Event> for Event {
+    fn from(event: world::Event) -> Self {
+        Self::Process(event)
+    }
+}
+
+/// What is being done about the ranks.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing: they run.
+    Running,
+    /// Something failed; they may end by themselves.
+    Ending(Deadline),
+    /// They were asked to end.
+    Asked(Deadline),
+    /// They were killed.
+    Killed(Deadline),
+}
+
+/// Starts the ranks and watches them to their end.
+///
+/// # Errors
+/// If the host cannot carry them, or they cannot be started.
+pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
+    limits::make_room_for_descriptors(program.ranks)?;
+    let interrupts = Arc::new(Interrupts::install()?);
+    let secret = Secret::random()
+        .map_err(|error| Failure::resource(format!("no secret for the job: {error}")))?;
+    let job_id = format!("run-{}", std::process::id());
+    let mut options = CoordinatorOptions::new(secret.clone(), job_id.clone(), program.ranks);
+    options.deadline = ARRIVAL;
+    options.owner_knows_exits = true;
+    options.arbiter = Some(arbiter);
+    let coordinator = Coordinator::start(options).map_err(|error| {
+        let exit = Exit::from_code(error.exit_code().into()).unwrap_or(Exit::Internal);
+        Failure::new(exit, error.to_string()).with_help(error.help())
+    })?;
+    let env = environment(&job_id, &coordinator)?;
+    let launcher = std::process::id().to_string();
+    let mut args: Vec<OsString> = ["__exec", "--launcher", &launcher, "--"]
+        .map(OsString::from)
+        .to_vec();
+    args.extend(program.command.iter().cloned());
+    let own = ranks::own_program();
+    let printer = if program.json {
+        None
+    } else {
+        Some(Printer::start()?)
+    };
+    let spawn = Spawn {
+        program: &own,
+        args: &args,
+        world_size: program.ranks,
+        env: &env,
+        secret: secret.expose(),
+        printer: printer.as_ref(),
+        torch: true,
+    };
+    let ranks = Ranks::start(&spawn, Some(interrupts))?;
+    pump::start(&coordinator, ranks.sender(), Event::Control)?;
+    let mut driver = Driver {
+        program,
+        coordinator: &coordinator,
+        facts: Facts::default(),
+        phase: Phase::Running,
+        first: None,
+        ends: vec![None; program.ranks as usize],
+        ranks,
+        started_ms: Clock::wall_ms(),
+    };
+    driver.drive();
+    let outcome = driver.outcome();
+    // Ranks first, so that none sees the control plane go before its own end.
+    drop(driver);
+    coordinator.shutdown();
+    if let Some(printer) = printer {
+        printer.finish();
+    }
+    outcome.tell(program.json)?;
+    Ok(outcome.exit)
+}
+
+/// The contract: ours, and what programs made for torchrun look at besides.
+fn environment(job_id: &str, coordinator: &Coordinator) -> Result<Vec<(String, String)>, Failure> {
+    // A port that was free a moment ago, for the program's own rendezvous; ours has its own.
+    let port = TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| Failure::resource(format!("no free port: {error}")))?
+        .port();
+    let variables = [
+        (
+            "MUSTER_RENDEZVOUS",
+            format!("tcp://{}", coordinator.address()),
+        ),
+        ("MUSTER_JOB_ID", job_id.to_owned()),
+        ("MUSTER_ATTEMPT", "0".to_owned()),
+        ("MUSTER_LAUNCHER_PID", std::process::id().to_string()),
+        ("MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("MASTER_PORT", port.to_string()),
+    ];
+    Ok(variables
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec())
+}
+
+struct Driver<'a> {
+    program: &'a Program<'a>,
+    coordinator: &'a Coordinator,
+    facts: Facts,
+    phase: Phase,
+    /// The first rank that ended badly, by itself.
+    first: Option<(u32, Ended)>,
+    ends: Vec<Option<Ended>>,
+    ranks: Ranks<Event>,
+    started_ms: u64,
+}
+
+impl Driver<'_> {
+    fn drive(&mut self) {
+        while !self.ranks.all_ended() {
+            let deadline = match self.phase {
+                Phase::Running => Deadline::after(ARRIVAL),
+                Phase::Ending(deadline) | Phase::Asked(deadline) | Phase::Killed(deadline) => {
+                    deadline
+                }
+            };
+            match self.ranks.next(deadline) {
+                Some(event) => self.take(event),
+                None if deadline.passed() && !self.escalate() => break,
+                None => {}
+            }
+        }
+        let drain = Deadline::after(DRAIN);
+        while let Some(event) = self.ranks.next(drain) {
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Process(world::Event::Ended { rank, how }) => self.ended(rank, how),
+            Event::Process(world::Event::Interrupted) => self.interrupted(),
+            Event::Control(CoordinatorEvent::Watch { bytes }) => {
+                self.facts.hear(&bytes);
+                if self
+                    .facts
+                    .found
+                    .as_ref()
+                    .is_some_and(|found| !found.ends.is_empty())
+                {
+                    self.end_within(self.program.grace);
+                }
+            }
+            // Who has joined, left or failed to is known by how its process ends.
+            Event::Control(_) => {}
+        }
+    }
+
+    fn ended(&mut self, rank: u32, how: Ended) {
+        self.ranks.note_end(rank, how);
+        if let Some(end) = self.ends.get_mut(rank as usize) {
+            *end = Some(how);
+        }
+        let is_ours =
+            matches!(self.phase, Phase::Asked(_) | Phase::Killed(_)) || self.facts.interrupted;
+        if is_ours {
+            return;
+        }
+        self.coordinator
+            .rank_down(Rank(rank), self.reason(rank, how));
+        if !how.is_success() {
+            self.first.get_or_insert((rank, how));
+            self.end_within(self.program.grace);
+        }
+    }
+
+    fn reason(&self, rank: u32, how: Ended) -> DownReason {
+        match (self.panic_of(rank), how) {
+            (Some(text), _) => DownReason::Panicked { text },
+            (None, Ended::Exited(code)) => DownReason::Exited { code },
+            (None, Ended::Signaled(signal)) => DownReason::Killed { signal },
+            (None, Ended::Lost) => DownReason::HungUp,
+        }
+    }
+
+    fn panic_of(&self, rank: u32) -> Option<String> {
+        let process = self
+            .ranks
+            .processes()
+            .iter()
+            .find(|process| process.rank() == rank)?;
+        process.output(Capture::panic_text)
+    }
+
+    fn interrupted(&mut self) {
+        if self.facts.interrupted {
+            self.kill();
+            return;
+        }
+        self.facts.interrupted = true;
+        self.ranks.signal_all(Signal::TERM);
+        self.phase = Phase::Asked(Deadline::after(self.program.grace));
+    }
+
+    fn end_within(&mut self, grace: Duration) {
+        if let Phase::Running = self.phase {
+            self.phase = Phase::Ending(Deadline::after(grace));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.ranks.signal_all(Signal::KILL);
+        self.phase = Phase::Killed(Deadline::after(KILL_BOUND));
+    }
+
+    /// The next harsher means; false where there is none left.
+    fn escalate(&mut self) -> bool {
+        match self.phase {
+            Phase::Running => true,
+            Phase::Ending(_) => {
+                self.ranks.signal_all(Signal::TERM);
+                self.phase = Phase::Asked(Deadline::after(TERM_GRACE));
+                true
+            }
+            Phase::Asked(_) => {
+                self.kill();
+                true
+            }
+            Phase::Killed(_) => false,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        // After a mismatch the group is usable: it is the cause only where a rank ended because of it.
+        let found = self
+            .facts
+            .found
+            .as_deref()
+            .filter(|found| !found.ends.is_empty() || self.first.is_some());
+        let verdict = match (self.facts.interrupted, found, self.first) {
+            (true, _, _) => None,
+            (false, Some(found), _) => Some(found.clone()),
+            (false, None, Some((rank, how))) => Some(self.seen(rank, how)),
+            (false, None, None) => None,
+        };
+        let exit = match &verdict {
+            _ if self.facts.interrupted => Exit::Interrupted,
+            Some(verdict) => Exit::from_code(verdict.class.code().into()).unwrap_or(Exit::Internal),
+            None if self
+                .ends
+                .iter()
+                .all(|end| end.is_some_and(Ended::is_success)) =>
+            {
+                Exit::Ok
+            }
+            // A process that the kernel does not give up.
+            None => Exit::Internal,
+        };
+        let rank_ends = (0..).zip(&self.ends).zip(self.ranks.processes());
+        Outcome {
+            exit,
+            interrupted: self.facts.interrupted,
+            elapsed_ms: Clock::wall_ms().saturating_sub(self.started_ms),
+            verdict,
+            ranks: rank_ends
+                .map(|((rank, end), process)| RankEnd {
+                    rank,
+                    pid: process.pid(),
+                    ended: end.map_or_else(|| "still there".to_owned(), |how| how.to_string()),
+                })
+                .collect(),
+        }
+    }
+
+    /// What is known of a rank whose program does not use the library, or had not joined.
+    fn seen(&self, rank: u32, how: Ended) -> Verdict {
+        let pid = self
+            .ranks
+            .processes()
+            .iter()
+            .find(|process| process.rank() == rank)
+            .map_or(0, world::RankProcess::pid);
+        let others = self.program.ranks - 1;
+        Verdict {
+            class: Class::PeerDead,
+            blamed: vec![rank],
+            who: format!("rank {rank} (this host, pid {pid})"),
+            what: "no call that is known of".to_owned(),
+            place: self.panic_of(rank).unwrap_or_else(|| how.to_string()),
+            since_unix_ms: Clock::wall_ms(),
+            elapsed_ms: 0,
+            confidence: Confidence::Certain,
+            evidence: vec!["its process ended".to_owned()],
+            others: format!("{others} other ranks, ended by the launcher unless they ended first"),
+            next: "read that rank's output".to_owned(),
+            cascades: Vec::new(),
+            ends: Vec::new(),
+            about: None,
+            kind: ErrorKind::PeerClosed {
+                peer: Rank(rank),
+                how: how.to_string(),
+                orderly: false,
+            },
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct RankEnd {
+    rank: u32,
+    pid: i32,
+    ended: String,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    exit: Exit,
+    interrupted: bool,
+    elapsed_ms: u64,
+    verdict: Option<Verdict>,
+    ranks: Vec<RankEnd>,
+}
+
+impl Outcome {
+    fn tell(&self, json: bool) -> Result<(), Failure> {
+        if json {
+            let document = serde_json::json!({
+                "schema_version": SCHEMA_VERSION,
+                "tool": "muster",
+                "passed": self.exit == Exit::Ok,
+                "class": self.exit.class(),
+                "exit_code": self.exit.code(),
+                "interrupted": self.interrupted,
+                "elapsed_ms": self.elapsed_ms,
+                "verdict": self.verdict,
+                "ranks": self.ranks,
+            });
+            return out::result(&format!("{document:#}\n"));
+        }
+        if let Some(verdict) = &self.verdict {
+            out::note(&out::escaped(&verdict.line()));
+        } else if self.interrupted {
+            out::note("INTERRUPTED by a signal; the ranks were ended");
+        }
+        if self.exit != Exit::Ok {
+            for end in &self.ranks {
+                out::note(&format!("  rank {}: {}", end.rank, end.ended));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! A rank that misbehaves on request: what the tests of `muster run` start.
+//!
+//! `faulty MODE`: each mode plants one fault, on the last rank where one rank has it.
+
+use std::error::Error;
+use std::time::Duration;
+
+use muster_comm::collective::Communicator;
+use muster_comm::sync::Clock;
+use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::world::World;
+
+/// Calls before a fault, so that the ranks are at work.
+const CALLS_BEFORE: u32 = 3;
+/// Calls of a program that ends well.
+const CALLS: u32 = 40;
+/// Longer than any deadline of the tests.
+const FOR_EVER: Duration = Duration::from_secs(600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mode = std::env::args().nth(1).ok_or("no mode")?;
+    let world = World::from_env()?;
+    let last = world.rank().index() + 1 == world.size();
+    let everyone = world.everyone()?;
+    step(&everyone, CALLS_BEFORE)?;
+    match mode.as_str() {
+        "well" => step(&everyone, CALLS)?,
+        "loop" => step(&everyone, u32::MAX)?,
+        "late" => {
+            if last {
+                Clock::pause(Duration::from_millis(1500));
+            }
+            step(&everyone, CALLS)?;
+        }
+        "never" => {
+            if last {
+                Clock::pause(FOR_EVER);
+            }
+            step(&everyone, CALLS)?;
+        }
+        "early" if last => return Ok(()),
+        "early" => step(&everyone, CALLS)?,
+        "inversion" => inversion(&world, last)?,
+        "ring" => ring(&everyone)?,
+        "skip" => {
+            if !last {
+                everyone.all_reduce_in_place(&mut [1_i32; 5], ReduceOp::Sum)?;
+            }
+            everyone.broadcast(&mut [0_i32; 7], 0)?;
+        }
+        "members" => members(&world, last)?,
+        "splits" => splits(&everyone, last)?,
+        other => return Err(format!("unknown mode {other}").into()),
+    }
+    world.leave();
+    Ok(())
+}
+
+/// Some calls of a program that works.
+fn step(group: &Communicator, calls: u32) -> Result<(), Box<dyn Error>> {
+    for _ in 0..calls {
+        group.all_reduce_in_place(&mut [1.0_f32; 64], ReduceOp::Sum)?;
+        Clock::pause(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// One rank uses two groups in the other order.
+fn inversion(world: &World, odd: bool) -> Result<(), Box<dyn Error>> {
+    let all: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+    let (one, two) = (world.group("g1", &all)?, world.group("g2", &all)?);
+    let (first, second) = if odd { (&two, &one) } else { (&one, &two) };
+    first.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    second.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    Ok(())
+}
+
+/// Everybody receives from its neighbour before anybody has sent.
+fn ring(group: &Communicator) -> Result<(), Box<dyn Error>> {
+    let (me, n) = (group.rank(), group.size());
+    let mut got = [0_i32; 4];
+    group.recv(&mut got, (me + n - 1) % n)?;
+    group.send(&[1_i32; 4], (me + 1) % n)?;
+    Ok(())
+}
+
+/// One rank makes the group from another list.
+fn members(world: &World, odd: bool) -> Result<(), Box<dyn Error>> {
+    let mut list: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+    if odd {
+        list.swap(0, 1);
+    }
+    let group = world.group("ep1", &list)?;
+    group.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    Ok(())
+}
+
+/// One rank sends rank 0 more than that expects.
+fn splits(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    let n = group.size();
+    let mut send = vec![4; n];
+    if odd {
+        send[0] = 6;
+    }
+    let data = vec![1_i32; send.iter().sum()];
+    let mut got = vec![0_i32; 4 * n];
+    group.all_to_all_v(&data, &send, &mut got, &vec![4; n])?;
+    Ok(())
+}

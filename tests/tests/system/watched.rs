@@ -1,0 +1,313 @@
+//! `muster run` over programs that misbehave: one verdict, the same from the launcher and from every
+//! rank that is left, the right exit code, and nothing left behind.
+
+use std::time::Duration;
+
+use muster_comm::sync::Clock;
+use muster_tests::{Ended, Leftovers, Running, binary, is_alive, send, start, until};
+use rustix::process::Signal;
+
+/// Far above what any of these faults takes to be found, far below the deadline of `SLOW`.
+const PROMPT: Duration = Duration::from_secs(20);
+/// Deadline of calls where the fault must be found long before it.
+const SLOW: &str = "60";
+
+const FAULTY: &str = env!("CARGO_BIN_EXE_faulty");
+
+fn faulty(mode: &str, ranks: u32, transport: &str, deadline_s: &str) -> Running {
+    let ranks = ranks.to_string();
+    let args = ["run", "-n", &ranks, "--grace", "2", "--", FAULTY, mode];
+    let variables = [
+        ("MUSTER_TRANSPORT", transport),
+        ("MUSTER_DEADLINE_S", deadline_s),
+    ];
+    start(binary(), &args, &variables)
+}
+
+/// Every way the ranks can talk, in worlds of some sizes.
+fn everywhere(sizes: &[u32], check: impl Fn(u32, &str)) {
+    let before = Leftovers::now();
+    for ranks in sizes {
+        for transport in ["shm", "tcp"] {
+            check(*ranks, transport);
+        }
+    }
+    before.assert_nothing_new();
+}
+
+/// The one line of the launcher, after it was found to be that of all ranks that print one.
+fn line_of(ended: &Ended, survivors: usize) -> String {
+    let lines: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("VERDICT "))
+        .collect();
+    let [line] = lines.as_slice() else {
+        unreachable!(
+            "{} verdicts of the launcher in\n{}\n{}",
+            lines.len(),
+            ended.stderr,
+            ended.stdout
+        );
+    };
+    let of_ranks: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter_map(|printed| Some(printed.split_once("] ")?.1))
+        .filter(|printed| printed.starts_with("VERDICT "))
+        .collect();
+    assert!(
+        of_ranks.len() >= survivors,
+        "{}\n{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert!(
+        of_ranks.iter().all(|printed| printed == line),
+        "{}\n{line}",
+        ended.stdout
+    );
+    for field in [
+        " who=",
+        " what=",
+        " where=",
+        " since=",
+        " confidence=",
+        " evidence=",
+        " others=",
+        " next=",
+    ] {
+        assert!(line.contains(field), "{field} is missing in {line}");
+    }
+    (*line).to_owned()
+}
+
+fn expect(ended: &Ended, code: i32, survivors: u32, parts: &[&str]) {
+    ended.expect_code(code);
+    let line = line_of(ended, survivors as usize);
+    for part in parts {
+        assert!(line.contains(part), "{part} is missing in {line}");
+    }
+}
+
+#[test]
+fn a_program_that_works_is_left_alone() {
+    everywhere(&[2, 8], |ranks, transport| {
+        for mode in ["well", "late"] {
+            let ended = faulty(mode, ranks, transport, SLOW).wait();
+            ended.expect_code(0);
+            assert!(!ended.stderr.contains("VERDICT"), "{}", ended.stderr);
+        }
+    });
+}
+
+#[test]
+fn an_order_inversion_is_a_deadlock_with_both_sides() {
+    everywhere(&[2, 4, 8], |ranks, transport| {
+        let run = faulty("inversion", ranks, transport, SLOW);
+        let ended = run.wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        expect(
+            &ended,
+            24,
+            ranks,
+            &[
+                "VERDICT DEADLOCK",
+                "on g1 (",
+                "on g2 (",
+                "faulty.rs:",
+                "confidence=certain",
+            ],
+        );
+    });
+}
+
+#[test]
+fn receives_in_a_ring_are_a_deadlock() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let ended = faulty("ring", ranks, transport, SLOW).wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        expect(&ended, 24, ranks, &["VERDICT DEADLOCK", "recv #"]);
+    });
+}
+
+#[test]
+fn who_never_enters_is_named_at_the_deadline() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let ended = faulty("never", ranks, transport, "2").wait();
+        let who = format!("who=rank {} (", ranks - 1);
+        expect(
+            &ended,
+            22,
+            ranks,
+            &[
+                "VERDICT NOT_JOINED",
+                &who,
+                "running user code, last finished all_reduce #3 on world at",
+            ],
+        );
+        let suspects = ended
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("SUSPECT "));
+        assert_eq!(suspects.count(), 1, "{}", ended.stderr);
+    });
+}
+
+#[test]
+fn a_killed_rank_and_one_that_returns_early_are_dead() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let who = format!("who=rank {} (", ranks - 1);
+        let mut run = faulty("loop", ranks, transport, SLOW);
+        let pid = run.await_rank(ranks - 1);
+        Clock::pause(Duration::from_millis(700));
+        send(pid, Signal::KILL).expect("it runs");
+        let ended = run.wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        expect(&ended, 20, 0, &["VERDICT PEER_DEAD", &who]);
+        let ended = faulty("early", ranks, transport, SLOW).wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        expect(
+            &ended,
+            20,
+            ranks - 1,
+            &[
+                "VERDICT PEER_DEAD",
+                &who,
+                "exited with code 0 before its work was done",
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_stopped_rank_is_frozen_and_one_that_goes_on_is_nothing() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let mut run = faulty("loop", ranks, transport, SLOW);
+        let pid = run.await_rank(ranks - 1);
+        Clock::pause(Duration::from_millis(700));
+        send(pid, Signal::STOP).expect("it runs");
+        let ended = run.wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        let who = format!("who=rank {} (", ranks - 1);
+        expect(
+            &ended,
+            21,
+            ranks - 1,
+            &["VERDICT PEER_FROZEN", &who, "state T"],
+        );
+
+        let mut run = faulty("late", ranks, transport, SLOW);
+        let pids: Vec<i32> = (0..ranks).map(|rank| run.await_rank(rank)).collect();
+        Clock::pause(Duration::from_millis(300));
+        for pid in &pids {
+            // All of them: the whole machine was suspended. One may have ended by now.
+            let _ = send(*pid, Signal::STOP);
+        }
+        Clock::pause(Duration::from_secs(3));
+        for pid in &pids {
+            let _ = send(*pid, Signal::CONT);
+        }
+        run.wait().expect_code(0);
+    });
+}
+
+#[test]
+fn calls_and_groups_that_differ_are_a_mismatch() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let ended = faulty("members", ranks, transport, SLOW).wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        expect(
+            &ended,
+            30,
+            ranks,
+            &["VERDICT MISMATCH", "group layout: ep1 = "],
+        );
+    });
+    everywhere(&[4], |ranks, transport| {
+        for (mode, words) in [("skip", "differs"), ("splits", "6 elements")] {
+            let ended = faulty(mode, ranks, transport, SLOW).wait();
+            assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+            expect(&ended, 30, ranks, &["VERDICT MISMATCH"]);
+            let is_shm = transport == "shm";
+            assert!(!is_shm || ended.stderr.contains(words), "{}", ended.stderr);
+        }
+    });
+}
+
+#[test]
+fn nothing_outlives_a_launcher_that_is_killed() {
+    let before = Leftovers::now();
+    let mut run = faulty("loop", 4, "auto", SLOW);
+    let ranks: Vec<i32> = (0..4).map(|rank| run.await_rank(rank)).collect();
+    run.signal(Signal::KILL);
+    until("all ranks are gone", || {
+        ranks.iter().all(|pid| !is_alive(*pid))
+    });
+    assert_eq!(run.wait().code, None);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn a_request_to_stop_ends_the_ranks_and_says_so() {
+    let mut run = faulty("loop", 2, "auto", SLOW);
+    let _ = run.await_rank(1);
+    Clock::pause(Duration::from_millis(300));
+    run.signal(Signal::INT);
+    let ended = run.wait();
+    ended.expect_code(80);
+    assert!(ended.stderr.contains("INTERRUPTED"), "{}", ended.stderr);
+}
+
+#[test]
+fn programs_without_the_library_are_watched_too() {
+    let script = "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR; sleep 60 & test $RANK = 0 && sleep 30; exit 7";
+    let run = start(
+        binary(),
+        &[
+            "run", "-n", "2", "--grace", "1", "--", "/bin/sh", "-c", script,
+        ],
+        &[],
+    );
+    let ended = run.wait();
+    expect(
+        &ended,
+        20,
+        0,
+        &["VERDICT PEER_DEAD", "who=rank 1 (", "exited with code 7"],
+    );
+    assert!(
+        ended.stdout.contains("[rank 1] rank 1 of 2 at 127.0.0.1"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn dumps_of_a_stuck_world_lead_to_its_verdict() {
+    let mut run = faulty("never", 2, "auto", SLOW);
+    let pids: Vec<i32> = (0..2).map(|rank| run.await_rank(rank)).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut verdict = String::new();
+    until("rank 0 is seen to wait", || {
+        let mut files = Vec::new();
+        for pid in &pids {
+            let dump = start(binary(), &["dump", &pid.to_string()], &[]).wait();
+            let file = folder.path().join(format!("{pid}.json"));
+            std::fs::write(&file, dump.stdout).expect("a file");
+            files.push(file.to_string_lossy().into_owned());
+        }
+        let args: Vec<&str> = std::iter::once("explain")
+            .chain(files.iter().map(String::as_str))
+            .collect();
+        let ended = start(binary(), &args, &[]).wait();
+        verdict = ended.stdout;
+        ended.code == Some(22)
+    });
+    assert!(
+        verdict.starts_with("VERDICT NOT_JOINED who=rank 1 ("),
+        "{verdict}"
+    );
+    run.signal(Signal::INT);
+    run.wait().expect_code(80);
+}
