@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::algo;
 use crate::types::Rank;
 
 /// A group's identity, the same on all members but for `me`.
@@ -16,6 +17,8 @@ pub(crate) struct Identity {
     pub(crate) key: u64,
     /// The same for every group of this name, whatever its members.
     pub(crate) note: u64,
+    /// The group's own rules for choosing algorithms, in place of those of the world.
+    pub(crate) table: Option<algo::Table>,
 }
 
 impl Identity {
@@ -42,6 +45,7 @@ impl Identity {
             me,
             key: first_word(&hasher),
             note,
+            table: None,
         }
     }
 

@@ -23,6 +23,16 @@ impl Clock {
         Instant::now()
     }
 
+    /// Now, in nanoseconds since a moment that all processes of this host share. Readings of
+    /// different processes may be compared; those of different hosts must not.
+    #[must_use]
+    pub fn nanos() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+        seconds * 1_000_000_000 + nanos
+    }
+
     /// Lets `pause` pass. For retry loops that also watch a deadline, never for synchronisation.
     pub fn pause(pause: Duration) {
         #[expect(clippy::disallowed_methods, reason = "this is sync::Clock")]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{completions, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, groups, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -28,6 +28,10 @@ struct Cli {
 enum Command {
     /// Start the ranks of each matrix and prove every group of it
     Verify(Box<verify::VerifyArgs>),
+    /// Look at this host and say what will make a job fail
+    Doctor(doctor::DoctorArgs),
+    /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
+    Bench(Box<bench::BenchArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -65,6 +69,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),

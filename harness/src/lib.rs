@@ -5,11 +5,14 @@
 //! ranks: that is the library's work.
 
 pub mod backend;
+pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod cmd;
+pub mod doctor;
 pub mod exit;
 pub mod fail;
+pub mod moe;
 pub mod out;
 pub mod progress;
 pub mod report;

@@ -31,6 +31,28 @@ impl Progress {
         Self { bar }
     }
 
+    /// A line that also says how much time is left.
+    #[must_use]
+    pub fn with_time_left() -> Self {
+        let progress = Self::new();
+        let template = "{spinner} {msg} {bar:24} {percent:>3}% {elapsed}, about {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            progress.bar.set_style(style.progress_chars("=> "));
+        }
+        progress
+    }
+
+    /// The lines of a world begin.
+    pub fn begin_lines(&self, world: &str, world_size: u32) {
+        self.bar.reset();
+        self.bar.set_message(format!("{world}, {world_size} ranks"));
+    }
+
+    /// Prints something else while the line is off the screen.
+    pub fn suspended<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+
     /// A matrix begins.
     pub fn begin(&self, matrix: &str, world_size: u32, place: usize, of: usize) {
         self.bar.reset();

@@ -7,6 +7,7 @@
 //! - [`options`]: what a user can choose by `MUSTER_EMU_*`; no state, so that the tool can use it.
 //! - [`runtime`]: the emulation of devices, memory, streams and events, in safe terms.
 //! - `acl`: the exports of the runtime, which only translate between C and [`runtime`].
+//! - `unsupported`: names that exist so that programs start, and refuse to do anything.
 //!
 //! `docs/emulator.md` says for users what is emulated and what is not.
 
@@ -24,3 +25,4 @@ const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 mod acl;
 pub mod options;
 pub mod runtime;
+mod unsupported;

@@ -18,6 +18,7 @@ pub(crate) struct Handle {
 }
 
 /// The first members of the loader's record of a library, which are the same everywhere.
+#[cfg(target_env = "gnu")]
 #[repr(C)]
 struct LinkMap {
     _base: usize,
@@ -51,7 +52,14 @@ impl Handle {
         (!address.is_null()).then_some(address)
     }
 
+    /// The file that the loader took for this library; other C libraries do not say it.
+    #[cfg(not(target_env = "gnu"))]
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// The file that the loader took for this library.
+    #[cfg(target_env = "gnu")]
     pub(crate) fn file(&self) -> Option<PathBuf> {
         let mut map: *const LinkMap = std::ptr::null();
         let place: *mut *const LinkMap = &raw mut map;

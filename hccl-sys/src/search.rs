@@ -22,6 +22,14 @@ pub const INSTALLATIONS: [&str; 4] = [
     "/usr/local/Ascend/nnae/latest",
     "/usr/local/Ascend/nnrt/latest",
 ];
+/// Folder of the libraries in an installation.
+const LIBRARIES: &str = "lib64";
+/// Folder of the files for this machine in an installation.
+const MACHINE_FOLDER: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-linux"
+} else {
+    "x86_64-linux"
+};
 /// Folder of the device nodes.
 const DEVICE_FOLDER: &str = "/dev";
 /// Beginning of the name of a device node; a number follows.
@@ -144,26 +152,20 @@ impl fmt::Display for Candidate {
 /// Every place to try, library by library, in order.
 #[must_use]
 pub fn candidates(places: &Places) -> Vec<Candidate> {
-    let lib64 = |root: &PathBuf| root.join("lib64");
     let mut folders: Vec<(PathBuf, Why)> = Vec::new();
-    folders.extend(
-        places
-            .ascend_home_path
-            .as_ref()
-            .map(|root| (lib64(root), Why::AscendHomePath)),
-    );
-    folders.extend(
-        places
-            .ascend_toolkit_home
-            .as_ref()
-            .map(|root| (lib64(root), Why::AscendToolkitHome)),
-    );
-    folders.extend(
-        places
-            .installations
-            .iter()
-            .map(|root| (lib64(root), Why::Installation)),
-    );
+    for (root, why) in [
+        (&places.ascend_home_path, Why::AscendHomePath),
+        (&places.ascend_toolkit_home, Why::AscendToolkitHome),
+    ] {
+        let Some(root) = root else {
+            continue;
+        };
+        folders.push((root.join(LIBRARIES), why));
+        // The first one is a link to this one, and missing where the link was not copied.
+        folders.push((root.join(MACHINE_FOLDER).join(LIBRARIES), why));
+    }
+    let installed = places.installations.iter();
+    folders.extend(installed.map(|root| (root.join(LIBRARIES), Why::Installation)));
     let mut found: Vec<Candidate> = Vec::new();
     for library in Library::ALL {
         let name = library.file_name();

@@ -14,6 +14,7 @@ use hccl_sys::headers::Headers;
 use hccl_sys::search::{Library, Places, Why};
 use hccl_sys::symbols::{Api, EMULATOR_VERSION_SYMBOL};
 use hccl_sys::types::{AclError, HcclResult};
+use hccl_sys::version::{CallError, api_version, package_version};
 use tempfile::TempDir;
 
 /// Compiles `source` to the shared library `name` in `folder`.
@@ -319,6 +320,34 @@ fn an_emulator_is_recognised_in_whichever_library_it_is() {
     let api = api.clone();
     let told = std::thread::spawn(move || api.emulated().map(str::to_owned)).join();
     assert_eq!(told.expect("the thread ended"), Some("0.1.0".to_owned()));
+}
+
+#[test]
+fn versions_are_asked_of_the_libraries_that_can_say_them() {
+    let folder = folder();
+    build(
+        folder.path(),
+        "libascendcl.so",
+        "#include <string.h>
+         int aclsysGetVersionStr(char *name, char *version) {
+             if (strcmp(name, \"hccl\")) return 100003;
+             strcpy(version, \"9.0.0\");
+             return 0;
+         }
+         int aclrtGetVersion(int *a, int *b, int *c) { *a = 1; *b = 14; *c = 3; return 0; }",
+        &[],
+    );
+    let api = Api::load(&places(folder.path()));
+    assert_eq!(package_version(&api, "hccl"), Ok("9.0.0".to_owned()));
+    assert_eq!(
+        package_version(&api, "toolkit"),
+        Err(CallError::Refused(AclError::ACL_ERROR_INVALID_FILE))
+    );
+    assert_eq!(package_version(&api, "a\0b"), Err(CallError::Name));
+    assert_eq!(api_version(&api), Ok([1, 14, 3]));
+    let nothing = Api::load(&places(&folder.path().join("empty")));
+    let missing = package_version(&nothing, "hccl").expect_err("no library");
+    assert!(matches!(missing, CallError::Missing(_)), "{missing}");
 }
 
 #[test]

@@ -30,14 +30,19 @@ fn places_are_tried_in_the_documented_order_and_each_once() {
         ascend_toolkit_home: Some(PathBuf::from("/usr/local/Ascend/cann")),
         ..Places::default()
     };
+    let machine = format!("{}-linux/lib64/libhccl.so", std::env::consts::ARCH);
+    let home_of_machine = format!("/home/cann/{machine}");
+    let toolkit_of_machine = format!("/usr/local/Ascend/cann/{machine}");
     let expected = [
         ("/opt/emu/libhccl-x.so", Why::HcclSoPath),
         ("libhccl.so", Why::Loader),
         ("/home/cann/lib64/libhccl.so", Why::AscendHomePath),
+        (&home_of_machine, Why::AscendHomePath),
         (
             "/usr/local/Ascend/cann/lib64/libhccl.so",
             Why::AscendToolkitHome,
         ),
+        (&toolkit_of_machine, Why::AscendToolkitHome),
         (
             "/usr/local/Ascend/ascend-toolkit/latest/lib64/libhccl.so",
             Why::Installation,
@@ -134,6 +139,7 @@ fn a_file_that_is_no_library_is_named_with_what_the_loader_says_of_it() {
         .collect();
     assert_eq!(there.len(), 1);
     assert_eq!(there[0].candidate.path, file);
+    assert_eq!(there[0].candidate.why, Why::AscendHomePath);
     let obstacle = probe.obstacle().expect("it does not load");
     let start = format!("{} does not load: ", file.display());
     assert!(obstacle.contains(&start), "{obstacle}");

@@ -99,7 +99,7 @@ impl Host {
         };
         let ride = local.ride(request);
         let splits = matches!(request.counts, Counts::Splits { .. });
-        let chosen = match &vigil.world.table {
+        let chosen = match vigil.table() {
             // The user's table may send even small calls over messages.
             Some(_) => Some(self.choose(vigil, request, algo::Links::Direct)?),
             None => None,
@@ -196,7 +196,7 @@ impl Host {
             Counts::Splits { .. } => 0,
         };
         let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
-        let selected = match &vigil.world.table {
+        let selected = match vigil.table() {
             Some(table) => table.select(request.collective, bytes, n, links),
             None => algo::select(request.collective, bytes, n, links),
         };

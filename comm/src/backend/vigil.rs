@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::algo::Table;
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::Deadline;
@@ -27,6 +28,13 @@ pub(crate) struct Vigil<'a> {
     /// Number of the call. A member that gave the group up in a later call has done its part of
     /// this one, so that this one can still end well.
     pub(crate) seq: u64,
+}
+
+impl<'a> Vigil<'a> {
+    /// The rules that choose algorithms instead of the built-in ones, where there are any.
+    pub(crate) fn table(&self) -> Option<&'a Table> {
+        self.group.table.as_ref().or(self.world.table.as_ref())
+    }
 }
 
 impl Vigil<'_> {

@@ -38,6 +38,7 @@ pub use self::tamper::{Tamper, TamperKind};
 pub use self::view::{ViewCall, ViewCounts};
 pub use self::work::Work;
 
+use crate::algo;
 use crate::backend::host::Host;
 use crate::backend::vigil::Vigil;
 use crate::backend::{Counts, Failure, Request};
@@ -102,6 +103,7 @@ impl Communicator {
         name: &str,
         members: &[Rank],
         generation: impl FnOnce() -> u64,
+        table: Option<algo::Table>,
     ) -> Result<Self, CommError> {
         let me = check_members(&world, name, members).map_err(|kind| {
             let at = OpContext {
@@ -118,7 +120,10 @@ impl Communicator {
             CommError::new(kind, at, true)
         })?;
         // Counted only now: a list that was refused must not put this rank out of step.
-        let group = Identity::new(world.job, name, members.to_vec(), me, generation());
+        let group = Identity {
+            table,
+            ..Identity::new(world.job, name, members.to_vec(), me, generation())
+        };
         let deadline_ns = AtomicU64::new(nanos(world.deadline));
         let inner = Inner {
             world,

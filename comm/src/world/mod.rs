@@ -123,6 +123,29 @@ impl World {
     /// `InvalidArgument` where the list is empty, names a rank twice or outside the world, or lacks
     /// this rank, or where the name is empty or longer than [`GROUP_NAME_MAX`].
     pub fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
+        self.make_group(name, members, None)
+    }
+
+    /// [`World::group`] with rules of its own for choosing algorithms, in place of the world's: to
+    /// compare algorithms. All members must give the same rules.
+    ///
+    /// # Errors
+    /// As [`World::group`].
+    pub fn group_with_rules(
+        &self,
+        name: &str,
+        members: &[Rank],
+        rules: algo::Table,
+    ) -> Result<Communicator, CommError> {
+        self.make_group(name, members, Some(rules))
+    }
+
+    fn make_group(
+        &self,
+        name: &str,
+        members: &[Rank],
+        rules: Option<algo::Table>,
+    ) -> Result<Communicator, CommError> {
         let generation = || {
             let mut made = self
                 .inner
@@ -133,7 +156,7 @@ impl World {
             *generation += 1;
             *generation
         };
-        Communicator::new(Arc::clone(&self.inner), name, members, generation)
+        Communicator::new(Arc::clone(&self.inner), name, members, generation, rules)
     }
 
     /// The communicator of all ranks.

@@ -5,6 +5,7 @@
 
 use muster_comm::types::Collective;
 
+use crate::bench::measured::Measured;
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Wrong};
 use crate::report::model::{self, Detail, GroupCount, listed};
@@ -49,6 +50,8 @@ pub struct Collector {
     cases: Vec<CaseState>,
     ranks: Vec<RankState>,
     failures: usize,
+    /// What ranks measured and nobody has taken yet.
+    measured: Vec<(u32, Measured)>,
     answers: usize,
     answers_expected: usize,
 }
@@ -67,6 +70,7 @@ impl Collector {
             ranks: (0..world_size).map(|_| RankState::default()).collect(),
             catalogue,
             failures: 0,
+            measured: Vec::new(),
             answers: 0,
             answers_expected,
         }
@@ -82,6 +86,11 @@ impl Collector {
     #[must_use]
     pub fn progress(&self) -> (usize, usize) {
         (self.answers, self.answers_expected)
+    }
+
+    /// What ranks measured since somebody last asked, with the rank that told it.
+    pub fn take_measured(&mut self) -> Vec<(u32, Measured)> {
+        std::mem::take(&mut self.measured)
     }
 
     /// Whether every rank has done all its cases.
@@ -122,6 +131,7 @@ impl Collector {
         match message {
             Ok(RankMessage::Joined { elapsed_us }) => state.joined_us = Some(elapsed_us),
             Ok(RankMessage::Done) => state.done = true,
+            Ok(RankMessage::Measured(measured)) => self.measured.push((rank, measured)),
             Ok(RankMessage::Failed(failed)) => {
                 if state.failed.is_none() {
                     state.failed_order = self.failures;

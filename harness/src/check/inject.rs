@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use muster_comm::collective::{Tamper, TamperKind};
 use muster_comm::layout::Matrix;
 use muster_comm::types::{Collective, closest};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,21 @@ pub struct Inject {
     pub collective: Option<Collective>,
     /// In which matrix only, by its name; in all where not given.
     pub matrix: Option<String>,
+}
+
+impl Inject {
+    /// The same in the library's words.
+    #[must_use]
+    pub const fn tamper(&self) -> Tamper {
+        Tamper {
+            kind: match self.kind {
+                InjectKind::Bitflip => TamperKind::FlipBit,
+                InjectKind::DropContribution => TamperKind::DropContribution,
+                InjectKind::SwapBlocks => TamperKind::SwapBlocks,
+            },
+            collective: self.collective,
+        }
+    }
 }
 
 impl fmt::Display for Inject {

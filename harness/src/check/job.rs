@@ -6,6 +6,7 @@ use muster_comm::layout::{Layout, LayoutError};
 use muster_comm::types::DType;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::plan::Plan;
 use crate::check::inject::Inject;
 
 /// Most ranks that one host is asked to start. A process a rank: more than this exhausts process
@@ -94,7 +95,7 @@ impl Transport {
 }
 
 /// One matrix to prove. Every rank gets the same, and derives the same list of cases from it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The axes and the world size.
     pub matrix: MatrixSpec,
@@ -110,6 +111,9 @@ pub struct Job {
     pub inject: Vec<Inject>,
     /// Seed of the inputs.
     pub seed: u64,
+    /// What to measure instead of proving, if that is the job.
+    #[serde(default)]
+    pub bench: Option<Plan>,
 }
 
 impl Job {

@@ -6,6 +6,8 @@
 use muster_comm::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::measured::Measured;
+
 /// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RankMessage {
@@ -18,6 +20,8 @@ pub enum RankMessage {
         /// Microseconds since the process started.
         elapsed_us: u64,
     },
+    /// A cell of a benchmark was measured in one round.
+    Measured(Measured),
     /// A case that came out wrong was tried again while one member of the group stayed away.
     Probe {
         /// Number of the case.

@@ -3,7 +3,9 @@
 //! A command gives back the class of its outcome, or a [`Failure`](crate::fail::Failure) that the
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
+pub mod bench;
 pub mod completions;
+pub mod doctor;
 pub mod groups;
 pub mod plan;
 pub mod rank;

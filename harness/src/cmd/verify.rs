@@ -319,6 +319,7 @@ impl VerifyArgs {
                 transport: self.transport,
                 inject: self.inject.clone(),
                 seed,
+                bench: None,
             };
             (job, layout)
         };
@@ -404,7 +405,7 @@ fn parse_preset(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
-fn parse_dtype(name: &str) -> Result<DType, String> {
+pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
     name.trim().parse::<DType>().map_err(|error| {
         let meant = error
             .suggestion()
@@ -421,7 +422,7 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("a number of elements is 0 to {COUNT_MAX}"))
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let allowed =
         || "a time is a number with ms, s or m behind it, from 1ms to 24 hours".to_owned();
     let text = text.trim();

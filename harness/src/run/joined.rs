@@ -368,7 +368,12 @@ impl<'a> Desk<'a> {
             self.joined = Some(Clock::now());
         }
         let (answers, expected) = collector.progress();
-        progress(job, Progress { answers, expected });
+        let so_far = Progress {
+            answers,
+            expected,
+            measured: collector.take_measured(),
+        };
+        progress(job, so_far);
         if failed {
             self.end_within(GRACE);
         }

@@ -78,7 +78,11 @@ impl Phase {
 pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure> {
     let world_size = job.matrix.world_size;
     limits::make_room_for_descriptors(world_size)?;
-    limits::check_memory(world_size, catalogue(job, layout).bytes_a_rank())
+    let bytes_a_rank = match &job.bench {
+        Some(plan) => plan.bytes_a_rank(layout),
+        None => catalogue(job, layout).bytes_a_rank(),
+    };
+    limits::check_memory(world_size, bytes_a_rank)
 }
 
 /// Starts the ranks of a job, waits for their answers, and reaps them.
@@ -230,7 +234,11 @@ impl Driver {
             Event::Control(CoordinatorEvent::Report { rank, bytes }) => {
                 self.reported(rank.0, &bytes);
                 let (answers, expected) = self.collector.progress();
-                progress(Progress { answers, expected });
+                progress(Progress {
+                    answers,
+                    expected,
+                    measured: self.collector.take_measured(),
+                });
             }
             Event::Control(CoordinatorEvent::Joined { rank }) => self.note(rank, Control::Joined),
             Event::Control(CoordinatorEvent::Left { rank }) => self.note(rank, Control::Left),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use muster_comm::layout::{GroupKind, Layout};
 
+use crate::bench::measured::Measured;
 use crate::check::cases::{Catalogue, KindGroups, Selection};
 use crate::check::collect::Collector;
 use crate::check::job::Job;
@@ -20,12 +21,14 @@ use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
 use crate::run::verdict::{Facts, judge};
 
 /// How far a matrix has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Progress {
     /// Answers of ranks so far.
     pub answers: usize,
     /// Answers expected.
     pub expected: usize,
+    /// What ranks measured since the last time, with the rank that told it.
+    pub measured: Vec<(u32, Measured)>,
 }
 
 /// One matrix, run to its end or to its first failure.
@@ -132,6 +135,9 @@ pub fn micros(time: Duration) -> u64 {
 /// All groups of a layout and all questions to them.
 #[must_use]
 pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
+    if let Some(plan) = &job.bench {
+        return plan.catalogue(layout);
+    }
     let kinds = GroupKind::ALL
         .into_iter()
         .map(|kind| KindGroups {

@@ -6,15 +6,16 @@
 
 use std::time::{Duration, Instant};
 
-use muster_comm::collective::{Communicator, Tamper, TamperKind};
+use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank};
 use muster_comm::world::World;
 
+use crate::bench::plan::Plan;
+use crate::bench::rank::Bench;
 use crate::check::cases::{Case, Catalogue, Question};
-use crate::check::inject::InjectKind;
 use crate::check::job::Job;
 use crate::check::message::{CaseResult, Failed, RankMessage, Wrong};
 use crate::check::numbers::{self, Numbers};
@@ -56,7 +57,10 @@ pub fn run(
         wrong: false,
         reports_lost: None,
     };
-    let outcome = work.all(started);
+    let outcome = match &job.bench {
+        Some(plan) => work.bench(plan, layout, started),
+        None => work.all(started),
+    };
     work.flush();
     if let Err(error) = outcome {
         let exit = exit_of(error.kind());
@@ -165,6 +169,44 @@ impl Work<'_> {
         everyone.barrier()
     }
 
+    /// Measures every cell of a plan, as often as it says.
+    fn bench(&mut self, plan: &Plan, layout: &Layout, started: Instant) -> Result<(), CommError> {
+        let everyone = self.group("world", &self.everyone())?;
+        everyone.barrier()?;
+        let elapsed_us = micros(Clock::now().duration_since(started));
+        self.tell(&RankMessage::Joined { elapsed_us });
+        let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
+        let mut bench = Bench::new(self.world, plan, &kinds, self.job)?;
+        for round in 0..plan.rounds {
+            // The questions of a cell's groups stand one after the other.
+            let mut first = 0;
+            for (number, cell) in (0..).zip(&cells) {
+                let groups = &kinds[cell.kind].groups;
+                let mine = groups
+                    .iter()
+                    .position(|group| group.contains(&self.world.rank().0));
+                self.current = mine.and_then(|group| u32::try_from(first + group).ok());
+                first += groups.len();
+                let Some(measured) = bench.measure(number, round, cell)? else {
+                    continue;
+                };
+                self.wrong |= measured.wrong > 0;
+                let elapsed_us = measured.samples_ns.iter().sum::<u64>() / 1000;
+                self.tell(&RankMessage::Measured(measured));
+                if let (Some(case), true) = (self.current, round + 1 == plan.rounds) {
+                    self.pending.push(CaseResult {
+                        case,
+                        elapsed_us,
+                        wrong: None,
+                    });
+                    self.flush();
+                }
+            }
+        }
+        self.current = None;
+        everyone.barrier()
+    }
+
     fn everyone(&self) -> Vec<Rank> {
         (0..self.world.size()).map(Rank::from_index).collect()
     }
@@ -230,14 +272,7 @@ impl Work<'_> {
         let Some(fault) = fault else {
             return call();
         };
-        comm.set_tamper(Some(Tamper {
-            kind: match fault.kind {
-                InjectKind::Bitflip => TamperKind::FlipBit,
-                InjectKind::DropContribution => TamperKind::DropContribution,
-                InjectKind::SwapBlocks => TamperKind::SwapBlocks,
-            },
-            collective: fault.collective,
-        }));
+        comm.set_tamper(Some(fault.tamper()));
         let outcome = call();
         comm.set_tamper(None);
         outcome
@@ -396,6 +431,7 @@ mod tests {
                 .map(|text| text.parse().expect(text))
                 .collect(),
             seed: 7,
+            bench: None,
         }
     }
 

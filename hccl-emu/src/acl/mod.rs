@@ -2,6 +2,17 @@
 //!
 //! Every export goes through [`guard`]: an error becomes its code and a line for
 //! `aclGetRecentErrMsg`, and a panic becomes an internal error instead of crossing into C.
+//!
+//! - `abi`: what C callers pass. - `base`: start and end, versions, errors.
+//! - `device`, `context`, `memory`, `copy`, `virt`, `stream`, `event`: as they are called.
 
+pub(crate) mod abi;
 mod base;
+mod context;
+mod copy;
+mod device;
+mod event;
 pub(crate) mod guard;
+mod memory;
+mod stream;
+mod virt;

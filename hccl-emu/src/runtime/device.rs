@@ -29,6 +29,8 @@ pub struct Process {
     pub initialized: Mutex<u64>,
     /// Seconds that a task may wait for an event; 0 is for ever.
     pub op_wait_timeout_s: AtomicU32,
+    /// What `aclrtSetDeviceSatMode` set.
+    pub saturation: AtomicU32,
 }
 
 /// An emulated device.
@@ -145,6 +147,14 @@ impl Context {
         state()
             .streams
             .insert(|handle| Arc::new(Stream::new(handle, self, priority, flags)))
+    }
+
+    /// Whether `stream` is the default one of this context.
+    #[must_use]
+    pub fn is_default(&self, stream: &Stream) -> bool {
+        self.default_stream
+            .get()
+            .is_some_and(|own| own.handle == stream.handle)
     }
 
     /// Whether the context was destroyed or its device reset.

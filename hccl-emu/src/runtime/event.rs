@@ -1,8 +1,7 @@
 //! Events: marks in streams, for other streams and for the host.
 //!
 //! An event may be recorded again and again. Each record has a number; a wait is for the record
-//! that was asked for last when the wait was asked for. On this vendor's devices a wait for an event
-//! that was never recorded waits for the first record, and so it does here.
+//! that was asked for last when the wait was asked for.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +14,15 @@ use super::stream::{Pause, Stream, TaskContext};
 /// Flag of an event that takes times.
 pub const TIME_LINE: u32 = 8;
 
+/// Which rules an event follows before it was recorded for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `aclrtCreateEventExWithFlag`: it counts as recorded, and a wait for it waits for nothing.
+    Extended,
+    /// The other two: it counts as not recorded, and a stream cannot wait for it.
+    Plain,
+}
+
 /// An event.
 #[derive(Debug)]
 pub struct Event {
@@ -22,6 +30,8 @@ pub struct Event {
     pub handle: u64,
     /// Flags that it was created with; `None` for `aclrtCreateEvent`, which can do everything.
     pub flags: Option<u32>,
+    /// How it was made.
+    pub mode: Mode,
     marks: Mutex<Marks>,
     changed: Condvar,
 }
@@ -78,10 +88,11 @@ impl Drop for Wait {
 impl Event {
     /// An event that was never recorded.
     #[must_use]
-    pub fn new(handle: u64, flags: Option<u32>) -> Self {
+    pub fn new(handle: u64, mode: Mode, flags: Option<u32>) -> Self {
         Self {
             handle,
             flags,
+            mode,
             marks: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -140,7 +151,7 @@ impl Event {
     /// Lets `stream` wait for the last record, at most for `limit`.
     ///
     /// # Errors
-    /// If the stream takes no tasks.
+    /// If the event was never recorded, or the stream takes no tasks.
     pub fn wait_on(
         self: &Arc<Self>,
         stream: &Stream,
@@ -148,6 +159,14 @@ impl Event {
     ) -> Result<(), RuntimeError> {
         let target = {
             let mut marks = self.marks();
+            if marks.asked == 0 {
+                return match self.mode {
+                    Mode::Extended => Ok(()),
+                    Mode::Plain => Err(RuntimeError::argument(
+                        "the event was never recorded: a stream would wait for nothing",
+                    )),
+                };
+            }
             marks.waits += 1;
             marks.target()
         };
@@ -240,7 +259,17 @@ impl Event {
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         let marks = self.marks();
-        marks.asked > 0 && marks.reached >= marks.asked && !marks.reset
+        if marks.asked == 0 {
+            return self.mode == Mode::Extended;
+        }
+        marks.reached >= marks.asked && !marks.reset
+    }
+
+    /// Whether a record was asked for that was not reached yet.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        let marks = self.marks();
+        marks.reached < marks.asked
     }
 
     /// Whether no stream waits for the event.
@@ -259,6 +288,9 @@ impl Event {
             return Err(untimed("the event was created without ACL_EVENT_TIME_LINE"));
         }
         let marks = self.marks();
+        if marks.asked == 0 {
+            return Err(RuntimeError::argument("the event was never recorded"));
+        }
         marks
             .at
             .filter(|_| marks.reached >= marks.asked)
@@ -286,7 +318,7 @@ impl Marks {
         if self.reset_asked {
             self.asked + 1
         } else {
-            self.asked.max(1)
+            self.asked
         }
     }
 

@@ -9,6 +9,12 @@ use muster_comm::sync::{AtomicU64, Ordering};
 /// Distance between two handles: they look aligned, as pointers would.
 const STEP: u64 = 64;
 
+/// A handle as clients see it.
+#[must_use]
+pub fn pointer(handle: u64) -> *mut c_void {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
 /// What a handle stands for.
 #[derive(Debug)]
 pub enum Found<T> {

@@ -4,6 +4,7 @@
 //! - [`device`]: devices, contexts, and which of them is current in the calling thread.
 //! - [`memory`]: device memory that host code cannot touch, and that is checked at every use.
 //! - [`stream`]: ordered queues of tasks, each with a worker thread. - [`event`]: marks in them.
+//! - [`callback`]: functions of the host in streams. - [`installed`]: the tree of this library.
 //! - [`errors`]: codes, and the texts of `aclGetRecentErrMsg`.
 //!
 //! Invariants:
@@ -15,10 +16,12 @@
 //!
 //! It must not know collectives: those are tasks on streams like any other.
 
+pub mod callback;
 pub mod device;
 pub mod errors;
 pub mod event;
 pub mod handles;
+pub mod installed;
 pub mod memory;
 pub mod state;
 pub mod stream;

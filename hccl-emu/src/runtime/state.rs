@@ -2,16 +2,21 @@
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use muster_comm::config::Environment;
+use muster_comm::sync::Clock;
 
-use super::device::{Context, Device, visible};
+use super::callback::Reporters;
+use super::device::{Context, Device, Process, visible};
 use super::errors::{AclError, RuntimeError};
 use super::event::Event;
 use super::handles::Handles;
+use super::installed;
 use super::memory::host::HostMemory;
+use super::memory::virt::{Physical, Virtual};
 use super::stream::Stream;
-use crate::options::{Options, OptionsError};
+use crate::options::{CANN_DEFAULT, Options, OptionsError};
 
 /// Everything that the emulator knows, made at the first call.
 #[derive(Debug)]
@@ -29,8 +34,17 @@ pub struct State {
     pub events: Handles<Event>,
     /// Host memory that the runtime gave out.
     pub host: HostMemory,
+    /// Physical memory by handle.
+    pub physical: Handles<Physical>,
+    /// Reserved addresses.
+    pub reserved: Virtual,
+    /// Threads that run functions for streams.
+    pub reporters: Reporters,
     /// How often `aclInit` was called, and other things of the process.
-    pub process: super::device::Process,
+    pub process: Process,
+    /// When the state was made.
+    pub began: Instant,
+    cann: String,
 }
 
 /// The state; the first call reads the environment and costs some microseconds.
@@ -54,6 +68,12 @@ impl State {
             .as_ref()
             .map_or((0, 0), |options| (options.devices, options.memory_bytes));
         let list = environment.text("ASCEND_RT_VISIBLE_DEVICES").ok().flatten();
+        let cann = options
+            .as_ref()
+            .ok()
+            .and_then(|options| options.cann.clone())
+            .or_else(installed::cann)
+            .unwrap_or_else(|| CANN_DEFAULT.to_owned());
         let devices = visible(list, count)
             .into_iter()
             .zip(0..)
@@ -67,7 +87,12 @@ impl State {
             streams: Handles::new(2),
             events: Handles::new(3),
             host: HostMemory::default(),
-            process: super::device::Process::default(),
+            physical: Handles::new(4),
+            reserved: Virtual::default(),
+            reporters: Reporters::default(),
+            process: Process::default(),
+            began: Clock::now(),
+            cann,
         }
     }
 
@@ -79,6 +104,12 @@ impl State {
         self.options
             .as_ref()
             .map_err(|error| RuntimeError::new(AclError::RT_NO_DEVICE, error.to_string()))
+    }
+
+    /// The CANN version that is played: as chosen, else that of the installed tree.
+    #[must_use]
+    pub fn cann(&self) -> &str {
+        &self.cann
     }
 
     /// The visible devices, by logical number.

@@ -363,6 +363,23 @@ impl Stream {
         self.device.check_alive()
     }
 
+    /// Waits until task `number` has ended, however it ended.
+    ///
+    /// # Errors
+    /// The reason, if the stream was aborted meanwhile.
+    pub fn await_task(&self, number: u64) -> Result<(), RuntimeError> {
+        let mut queue = self.queue();
+        let aborts = queue.aborts;
+        while queue.done < number {
+            if queue.aborts != aborts {
+                let error = queue.abort_error.clone();
+                return Err(error.unwrap_or_else(|| self.destroyed()));
+            }
+            queue = self.wait_done(queue, None);
+        }
+        Ok(())
+    }
+
     /// Whether all tasks given so far have ended.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The tool as its users meet it: real processes, real signals, real launchers.
 
+mod bench;
 mod faults;
 mod inject;
 mod joined;

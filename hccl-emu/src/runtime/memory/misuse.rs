@@ -59,6 +59,16 @@ pub enum Misuse {
         /// What allocated it, and which allocation of the device it was.
         by: (&'static str, u64),
     },
+    /// Reserved addresses without memory behind them.
+    Unmapped {
+        /// Offset in the reserved range.
+        offset: usize,
+    },
+    /// Reserved addresses whose memory is not in one piece: the emulator needs that.
+    Scattered {
+        /// Offset in the reserved range at which the next piece begins.
+        offset: usize,
+    },
     /// No address of a device that is in use.
     Unopened,
 }
@@ -108,6 +118,14 @@ impl fmt::Display for Misuse {
             } => write!(
                 f,
                 "the pointer points {start} bytes into the allocation of {call} number {number}, not to its start"
+            ),
+            Self::Unmapped { offset } => write!(
+                f,
+                "nothing is mapped at offset {offset:#x} of the reserved range"
+            ),
+            Self::Scattered { offset } => write!(
+                f,
+                "the memory behind the reserved range is in pieces (the next begins at offset {offset:#x}), which is not supported"
             ),
             Self::Unopened => f.write_str("this is no address of a device that is in use"),
         }

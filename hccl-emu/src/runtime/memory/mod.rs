@@ -20,6 +20,7 @@ pub mod host;
 pub mod misuse;
 pub mod ranges;
 pub mod space;
+pub mod virt;
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -121,6 +122,22 @@ impl Memory {
         Ok(open.backing.client_at(offset))
     }
 
+    /// As [`Self::allocate`] without rounding and spare bytes, so that pieces lie in a row.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`].
+    pub fn allocate_exactly(
+        &self,
+        bytes: u64,
+        call: &'static str,
+    ) -> Result<*mut c_void, RuntimeError> {
+        let open = self.require()?;
+        let offset =
+            open.space()
+                .allocate_span(bytes, bytes, virt::GRANULE as u64, call, &open.backing)?;
+        Ok(open.backing.client_at(offset))
+    }
+
     /// Frees what `pointer` is the start of.
     ///
     /// # Errors
@@ -167,6 +184,19 @@ impl Memory {
             .ok_or(Misuse::Unopened)?;
         open.space().check(offset, bytes, access, &open.backing)?;
         Ok(open.backing.real_at(offset))
+    }
+
+    /// Proves the same as [`Self::resolve`] without using the memory.
+    ///
+    /// # Errors
+    /// What is wrong with the range.
+    pub fn verify(&self, pointer: *const c_void, bytes: u64) -> Result<(), Misuse> {
+        let open = self.opened().ok_or(Misuse::Unopened)?;
+        let offset = open
+            .backing
+            .client_offset(pointer)
+            .ok_or(Misuse::Unopened)?;
+        open.space().verify(offset, bytes)
     }
 
     /// Start, length and number of the live allocation that holds `pointer`.
@@ -243,8 +273,11 @@ pub fn locate(pointer: *const c_void) -> Place {
         .devices()
         .iter()
         .find(|device| device.memory.owns(pointer));
-    match device {
-        Some(device) => Place::Device(device.logical),
+    if let Some(device) = device {
+        return Place::Device(device.logical);
+    }
+    match state.reserved.device_at(pointer) {
+        Some(device) => Place::Device(device),
         None if state.host.holds(pointer) => Place::Pinned,
         None => Place::Pageable,
     }
@@ -265,6 +298,9 @@ pub fn resolve(
     }
     match locate(pointer) {
         Place::Device(owner) if owner == logical => {
+            if let Some(behind) = state().reserved.behind(pointer, bytes) {
+                return virt::resolve(&behind?, access);
+            }
             let device = state().devices().get(logical as usize);
             device
                 .ok_or(Misuse::Unopened)?
@@ -283,6 +319,28 @@ pub fn resolve(
         Place::Pageable => Err(Misuse::Host {
             address: pointer.addr(),
             pinned: false,
+        }),
+    }
+}
+
+/// Proves that `bytes` from `pointer` are device memory that can be used, of whatever device.
+///
+/// # Errors
+/// What is wrong with the range.
+pub fn verify(pointer: *const c_void, bytes: u64) -> Result<(), Misuse> {
+    let state = state();
+    if let Some(behind) = state.reserved.behind(pointer, bytes) {
+        return behind.map(drop);
+    }
+    let owner = state
+        .devices()
+        .iter()
+        .find(|device| device.memory.owns(pointer));
+    match owner {
+        Some(device) => device.memory.verify(pointer, bytes),
+        None => Err(Misuse::Host {
+            address: pointer.addr(),
+            pinned: state.host.holds(pointer),
         }),
     }
 }

@@ -39,6 +39,20 @@ struct Allocation {
     fresh: Option<Fresh>,
 }
 
+impl Allocation {
+    fn covers(&self, start: u64, bytes: u64) -> Result<(), Misuse> {
+        match start.checked_add(bytes) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(Misuse::OutOfBounds {
+                start,
+                bytes,
+                allocation: self.bytes,
+                by: self.by,
+            }),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Freed {
     bytes: u64,
@@ -97,10 +111,22 @@ impl Space {
             .checked_next_multiple_of(ROUND)
             .and_then(|rounded| rounded.checked_add(SPARE))
             .ok_or_else(|| self.out_of_memory(bytes, call))?;
+        let align = if span >= PART { ALIGN_LARGE } else { ALIGN };
+        self.allocate_span(bytes, span, align, call, backing)
+    }
+
+    /// Takes a range of `span` bytes, of which `bytes` may be used.
+    pub(super) fn allocate_span(
+        &mut self,
+        bytes: u64,
+        span: u64,
+        align: u64,
+        call: &'static str,
+        backing: &Backing,
+    ) -> Result<u64, RuntimeError> {
         if span > self.info().free {
             return Err(self.out_of_memory(bytes, call));
         }
-        let align = if span >= PART { ALIGN_LARGE } else { ALIGN };
         let offset = loop {
             if let Some(offset) = self.free.take(span, align) {
                 break offset;
@@ -176,6 +202,14 @@ impl Space {
         }
     }
 
+    /// Proves that a range lies in one live allocation.
+    pub(super) fn verify(&self, offset: u64, bytes: u64) -> Result<(), Misuse> {
+        let Some((start, found)) = self.around(offset) else {
+            return Err(self.absent(offset));
+        };
+        found.covers(offset - start, bytes)
+    }
+
     /// Proves that a range lies in one live allocation, and poisons what of it is fresh.
     pub(super) fn check(
         &mut self,
@@ -191,17 +225,7 @@ impl Space {
         if inside >= found.span {
             return Err(self.absent(offset));
         }
-        if inside
-            .checked_add(bytes)
-            .is_none_or(|end| end > found.bytes)
-        {
-            return Err(Misuse::OutOfBounds {
-                start: inside,
-                bytes,
-                allocation: found.bytes,
-                by: found.by,
-            });
-        }
+        found.covers(inside, bytes)?;
         let Some(fresh) = &mut found.fresh else {
             return Ok(());
         };

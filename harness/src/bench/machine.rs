@@ -1,0 +1,145 @@
+//! What the machine is, and what it can do at a moment.
+//!
+//! On virtual machines the processors move under a running program, and an exchange of a cache line
+//! takes three or twelve times as long for seconds. A benchmark that does not look would call that a
+//! regression.
+
+use muster_comm::sync::{AtomicU32, Clock, Ordering};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::measured::Pulse;
+
+/// Exchanges of one look: about a millisecond in a slow placement.
+const EXCHANGES: u32 = 2000;
+/// Turns of the inner wait before the thread gives its processor away: two threads may share one.
+const SPINS: u32 = 2000;
+/// Bytes of the copy: more than a second-level cache holds.
+const COPY_BYTES: usize = 4 << 20;
+/// Copies of one look; the fastest counts.
+const COPIES: usize = 4;
+
+/// The machine on which something was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Name of the processor, as the kernel gives it.
+    pub cpu: String,
+    /// Processors that this process may use.
+    pub cpus: usize,
+    /// Kernel, name and release.
+    pub kernel: String,
+    /// Architecture.
+    pub arch: String,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Build profile of the program: `release` or `debug`.
+    pub profile: String,
+}
+
+impl Machine {
+    /// This machine.
+    #[must_use]
+    pub fn here() -> Self {
+        let field = |path: &str, names: &[&str]| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(name, _)| names.contains(&name.trim()))
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let names = rustix::system::uname();
+        let memory = field("/proc/meminfo", &["MemTotal"]);
+        let kib = memory.and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());
+        Self {
+            cpu: field("/proc/cpuinfo", &["model name", "CPU part"]).unwrap_or_default(),
+            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            kernel: format!(
+                "{} {}",
+                names.sysname().to_string_lossy(),
+                names.release().to_string_lossy()
+            ),
+            arch: std::env::consts::ARCH.to_owned(),
+            memory_mib: kib.unwrap_or(0) / 1024,
+            profile: if cfg!(debug_assertions) {
+                "debug".to_owned()
+            } else {
+                "release".to_owned()
+            },
+        }
+    }
+}
+
+/// Looks at what the machine can do now. Takes a few milliseconds of two processors.
+#[must_use]
+pub fn pulse() -> Pulse {
+    Pulse {
+        exchange_ns: exchange(),
+        copy_gbytes_per_s: copy(),
+    }
+}
+
+/// Two threads pass a number to and fro.
+fn exchange() -> f64 {
+    let turn = AtomicU32::new(0);
+    let wait_for = |value: u32| {
+        let mut spins = 0;
+        // SYNC: Acquire pairs with the Release of the other thread's store below.
+        while turn.load(Ordering::Acquire) != value {
+            spins += 1;
+            if spins % SPINS == 0 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().spawn_scoped(scope, || {
+            for round in 0..EXCHANGES {
+                wait_for(2 * round + 1);
+                // SYNC: Release pairs with the Acquire load of the first thread.
+                turn.store(2 * round + 2, Ordering::Release);
+            }
+        });
+        if other.is_err() {
+            return 0.0;
+        }
+        let start = Clock::now();
+        for round in 0..EXCHANGES {
+            // SYNC: Release pairs with the Acquire load of the second thread.
+            turn.store(2 * round + 1, Ordering::Release);
+            wait_for(2 * round + 2);
+        }
+        let elapsed = Clock::now().duration_since(start);
+        elapsed.as_secs_f64() * 1e9 / f64::from(2 * EXCHANGES)
+    })
+}
+
+fn copy() -> f64 {
+    let source = vec![1_u8; COPY_BYTES];
+    let mut target = vec![0_u8; COPY_BYTES];
+    let fastest = (0..COPIES)
+        .map(|_| {
+            let start = Clock::now();
+            target.copy_from_slice(std::hint::black_box(&source));
+            std::hint::black_box(&mut target);
+            Clock::now().duration_since(start)
+        })
+        .min();
+    let seconds = fastest.unwrap_or_default().as_secs_f64().max(1e-9);
+    COPY_BYTES as f64 / seconds / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_the_machine_gives_positive_figures() {
+        let pulse = pulse();
+        assert!(pulse.exchange_ns > 0.0, "{pulse:?}");
+        assert!(pulse.copy_gbytes_per_s > 0.0, "{pulse:?}");
+        let machine = Machine::here();
+        assert!(machine.cpus > 0, "{machine:?}");
+        assert!(machine.kernel.starts_with("Linux"), "{machine:?}");
+    }
+}

@@ -1,0 +1,19 @@
+//! `muster bench`: what is measured, how, and what is made of it.
+//!
+//! `plan` says which cells there are, `shape` how large their buffers are and how many bytes count,
+//! `data` what lies in them, `call` makes the calls. `rank` measures as one rank, `measured` is what
+//! it tells, `gather` merges what all ranks told into the records of `model`. `table` and `csv` are
+//! views of them. Nothing here starts processes: that is `run`'s work.
+
+pub mod call;
+pub mod csv;
+pub mod data;
+pub mod gather;
+pub mod machine;
+pub mod measured;
+pub mod model;
+pub mod plan;
+pub mod rank;
+pub mod shape;
+pub mod stats;
+pub mod table;

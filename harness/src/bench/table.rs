@@ -1,0 +1,238 @@
+//! The records for people: a line each, as they come.
+//!
+//! A view of the model: nothing is decided here. Widths are fixed, because lines are printed long
+//! before the last one is known.
+
+use std::fmt::Write as _;
+
+use crate::bench::model::{BenchReport, Record};
+use crate::out::{BAD, GOOD, STRONG, escaped};
+
+/// What is above a run of lines that share it.
+#[must_use]
+pub fn heading(record: &Record) -> String {
+    let mut text = format!("{STRONG}{}{STRONG:#}", record.collective);
+    let mut add = |part: String| {
+        let _ = write!(text, ", {part}");
+    };
+    if let Some(dtype) = &record.dtype {
+        add(dtype.clone());
+    }
+    if let Some(op) = &record.op {
+        add(op.clone());
+    }
+    if let Some(root) = record.root {
+        add(format!("root {root}"));
+    }
+    if let Some(split) = &record.split {
+        add(format!("{split} blocks"));
+    }
+    if record.dtype.is_some() {
+        add(format!(
+            "{}, {} memory",
+            if record.in_place {
+                "in place"
+            } else {
+                "out of place"
+            },
+            record.memory
+        ));
+    }
+    let ranks = record.ranks;
+    add(match record.groups {
+        1 => format!("{} of {ranks} ranks", record.group),
+        groups => format!("{groups} groups {} of {ranks} ranks at once", record.group),
+    });
+    text
+}
+
+/// The names of the columns.
+#[must_use]
+pub fn columns() -> String {
+    format!(
+        "{:>10} {:>11}  {:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}\n\
+         {:>10} {:>11}  {:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}",
+        "size",
+        "count",
+        "algorithm",
+        "min",
+        "median",
+        "p90",
+        "p99",
+        "max",
+        "algbw",
+        "busbw",
+        "wrong",
+        "samples",
+        "",
+        "",
+        "",
+        "us",
+        "us",
+        "us",
+        "us",
+        "us",
+        "GB/s",
+        "GB/s",
+        "",
+        "",
+    )
+}
+
+/// One line.
+#[must_use]
+pub fn line(record: &Record) -> String {
+    let mut text = format!(
+        "{:>10} {:>11}  {:<18} ",
+        size(record.bytes),
+        record.count,
+        escaped(&record.algo)
+    );
+    if let Some(why) = &record.unsupported {
+        let _ = write!(text, "not measured: {}", escaped(why));
+        return text;
+    }
+    let latency = &record.latency_us;
+    for time in [
+        latency.min,
+        latency.median,
+        latency.p90,
+        latency.p99,
+        latency.max,
+    ] {
+        let _ = write!(text, "{:>10} ", short(time));
+    }
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
+    let _ = write!(
+        text,
+        "{:>8} {:>8} ",
+        rate(record.algbw_gbytes_per_s),
+        rate(record.busbw_gbytes_per_s)
+    );
+    match record.wrong {
+        None => {
+            let _ = write!(text, "{:>7}", "-");
+        }
+        Some(0) => {
+            let _ = write!(text, "{:>7}", 0);
+        }
+        Some(wrong) => {
+            let _ = write!(text, "{BAD}{wrong:>7}{BAD:#}");
+        }
+    }
+    let _ = write!(text, " {:>8}", record.samples);
+    text
+}
+
+/// What is below the lines: what was wrong, the spread, the verdict.
+#[must_use]
+pub fn closing(report: &BenchReport) -> String {
+    let mut text = String::new();
+    let wrong = report
+        .records
+        .iter()
+        .filter(|record| record.wrong.is_some_and(|w| w > 0));
+    for record in wrong {
+        let _ = writeln!(
+            text,
+            "{BAD}wrong data{BAD:#}: {} {} of {}: {}",
+            record.collective,
+            escaped(&record.algo),
+            size(record.bytes),
+            escaped(record.wrong_text.as_deref().unwrap_or("no detail"))
+        );
+    }
+    let skews = report
+        .records
+        .iter()
+        .filter_map(|record| record.start_skew_us);
+    let worst = skews
+        .map(|skew| skew.median)
+        .fold(None, |worst: Option<f64>, skew| {
+            Some(worst.map_or(skew, |worst| worst.max(skew)))
+        });
+    if let Some(worst) = worst {
+        let _ = writeln!(
+            text,
+            "starts of ranks at most {} us apart in the median of a line; times are those of the slowest rank",
+            short(worst)
+        );
+    }
+    let seconds = report.elapsed_us as f64 / 1e6;
+    let measured = format!(
+        "{} of {} lines in {seconds:.1} s, backend {}, {} rounds, {} {} ({} cpus)",
+        report.records.len(),
+        report.cells_planned,
+        report.backend,
+        report.rounds,
+        report.machine.profile,
+        escaped(&report.machine.cpu),
+        report.machine.cpus,
+    );
+    let _ = match &report.verdict {
+        Some(verdict) => writeln!(
+            text,
+            "{BAD}VERDICT {}{BAD:#} {}\n{measured}",
+            verdict.class.class(),
+            escaped(&verdict.text)
+        ),
+        None if report.passed => writeln!(text, "{GOOD}measured{GOOD:#}: {measured}"),
+        None => writeln!(text, "{BAD}failed{BAD:#}: {measured}"),
+    };
+    for line in report.verdict.iter().flat_map(|verdict| &verdict.evidence) {
+        let _ = writeln!(text, "  evidence: {}", escaped(line));
+    }
+    if let Some(next) = report
+        .verdict
+        .as_ref()
+        .and_then(|verdict| verdict.next.as_ref())
+    {
+        let _ = writeln!(text, "  next: {}", escaped(next));
+    }
+    text
+}
+
+/// A number of bytes in the largest unit that divides it: `64 KiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    UNITS
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit))
+        .map_or_else(
+            || format!("{bytes} B"),
+            |(unit, name)| format!("{} {name}", bytes / unit),
+        )
+}
+
+/// A figure with three digits that count, without an exponent.
+#[must_use]
+pub fn short(figure: f64) -> String {
+    match figure {
+        _ if figure >= 100.0 => format!("{figure:.0}"),
+        _ if figure >= 10.0 => format!("{figure:.1}"),
+        _ if figure >= 1.0 => format!("{figure:.2}"),
+        _ => format!("{figure:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_and_sizes_are_short() {
+        assert_eq!(size(8), "8 B");
+        assert_eq!(size(65536), "64 KiB");
+        assert_eq!(size(3 << 20), "3 MiB");
+        assert_eq!(size(1025), "1025 B");
+        for (figure, text) in [
+            (0.1234, "0.123"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (1234.5, "1234"),
+        ] {
+            assert_eq!(short(figure), text);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `muster bench`: its options, and the order in which worlds are measured.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::launch::Contract;
+use muster_comm::types::{DType, ReduceOp};
+
+use crate::backend::{self, Backend};
+use crate::bench::plan::{Memory, Places, Stop, What};
+use crate::bench::shape::Split;
+use crate::check::inject::Inject;
+use crate::check::job::Transport;
+use crate::cmd::verify::{parse_dtype, parse_time};
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::run::joined;
+
+mod choose;
+mod go;
+
+/// Time that each call is given where neither option nor environment says.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+/// Seed of the inputs where neither option nor environment says.
+const SEED_DEFAULT: u64 = 1;
+
+/// Options of `muster bench`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Measure collectives: latency on the slowest rank, bandwidth, wrong elements",
+    long_about = "Starts ranks as processes of this host and measures collectives over sizes, element types, \
+        reductions, algorithms and groups. Every sample begins behind a barrier and counts the slowest rank; \
+        every result is checked. Figures are defined in docs/metrics.md.\n\n\
+        Started by torchrun, mpirun or srun it joins the ranks it finds; rank 0 reports.",
+    after_long_help = after_long_help(),
+)]
+pub struct BenchArgs {
+    /// Collectives, barrier, group_create or bring_up; `all` for every collective [default: all_reduce]
+    #[arg(value_name = "COLLECTIVE", value_parser = choose::parse_what)]
+    what: Vec<choose::Whats>,
+
+    /// Smallest size in bytes: 8, 64K, 1MiB (powers of 1024)
+    #[arg(short = 'b', long = "min-bytes", value_name = "SIZE", default_value = "8", value_parser = choose::size)]
+    begin: u64,
+
+    /// Largest size in bytes
+    #[arg(short = 'e', long = "max-bytes", value_name = "SIZE", default_value = "16M", value_parser = choose::size)]
+    end: u64,
+
+    /// Factor from one size to the next
+    #[arg(short = 'f', long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=1 << 20))]
+    factor: u64,
+
+    /// Step from one size to the next, instead of a factor
+    #[arg(short = 'i', long, value_name = "SIZE", conflicts_with = "factor", value_parser = choose::size)]
+    step: Option<u64>,
+
+    /// Timed calls of a line in each round [default: as --time and --confidence say]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    iters: Option<u32>,
+
+    /// Calls before the timed ones, in each round
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    warmup: u32,
+
+    /// Calls whose every element is checked, in each line; 0 checks nothing
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    check: u32,
+
+    /// Element types, separated by commas
+    #[arg(short = 'd', long = "dtypes", value_name = "TYPES", value_delimiter = ',', default_value = "f32", value_parser = parse_dtype)]
+    dtypes: Vec<DType>,
+
+    /// Reductions, separated by commas
+    #[arg(short = 'o', long = "ops", value_name = "OPS", value_delimiter = ',', default_value = "sum", value_parser = choose::op)]
+    ops: Vec<ReduceOp>,
+
+    /// Root of rooted calls, as an index into the group
+    #[arg(short = 'r', long, value_name = "INDEX", default_value_t = 0)]
+    root: u32,
+
+    /// Numbers of ranks, separated by commas [default: one for each processor, 2 to 8]
+    #[arg(short = 'g', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    ranks: Vec<u32>,
+
+    /// Kinds of groups, separated by commas: tp, ep, dp, …; all groups of a kind work at once
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "world", value_parser = choose::group)]
+    group: Vec<String>,
+
+    /// Tensor parallel size of the layout
+    #[arg(long, value_name = "N")]
+    tp: Option<u32>,
+
+    /// Context parallel size of the layout
+    #[arg(long, value_name = "N")]
+    cp: Option<u32>,
+
+    /// Pipeline parallel size of the layout
+    #[arg(long, value_name = "N")]
+    pp: Option<u32>,
+
+    /// Expert parallel size of the layout
+    #[arg(long, value_name = "N")]
+    ep: Option<u32>,
+
+    /// Expert tensor parallel size of the layout [default: as tp]
+    #[arg(long, value_name = "N")]
+    etp: Option<u32>,
+
+    /// Algorithms, separated by commas: auto, all, or names from `muster plan show`
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "auto"
+    )]
+    algo: Vec<String>,
+
+    /// Out of place, in place or both
+    #[arg(long, value_enum, default_value_t = Places::Out)]
+    place: Places,
+
+    /// Where buffers lie, separated by commas
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "private", value_parser = choose::memory)]
+    memory: Vec<Memory>,
+
+    /// How the blocks of all_to_all_v and of other calls with uneven blocks differ
+    #[arg(long, value_enum, default_value_t = Split::Uneven)]
+    split: Split,
+
+    /// Longest time for a line, all rounds together
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
+    time: Duration,
+
+    /// A line ends early once its median is known to so many percent, with 95 % confidence; 0: never
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = choose::percent)]
+    confidence: f64,
+
+    /// How often all lines are gone through; `compare` wants 10
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How bytes go between ranks of one host
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    transport: Transport,
+
+    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    launcher: Option<Contract>,
+
+    /// What moves the data
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+
+    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    deadline: Option<Duration>,
+
+    /// Plant a fault, to see that it is noticed: KIND:rank=R[,collective=NAME], as in `verify`
+    #[arg(long, value_name = "FAULT")]
+    inject: Vec<Inject>,
+
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Write the JSON document to this file too; an old one is replaced when the run is over
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Seed of the inputs [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Comma-separated values
+    Csv,
+    /// One JSON document, with samples
+    Json,
+    /// A table that grows while it runs
+    Table,
+}
+
+fn after_long_help() -> String {
+    format!(
+        "Examples:\n  \
+         muster bench                                        all_reduce, 8 B to 16 MiB\n  \
+         muster bench all_to_all -b 64K -e 64M -f 4 -g 2,8   other sizes and numbers of ranks\n  \
+         muster bench all_reduce --algo all -b 1M -e 1M      compare algorithms\n  \
+         muster bench all_to_all_v --group ep --tp 2 --ep 4  all EP groups of a layout at once\n  \
+         muster bench barrier bring_up group_create -g 8     what has no size\n  \
+         muster bench --rounds 10 --save base.json           a file for `muster compare`\n  \
+         mpirun -n 8 muster bench all_gather                 in the ranks of a launcher\n\n{}",
+        Exit::table()
+    )
+}
+
+/// Runs `muster bench`.
+///
+/// # Errors
+/// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
+pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
+    let environment = Environment::capture();
+    let identity = joined::identity(&environment, args.launcher)?;
+    let jobs = args.jobs(&environment, identity.as_ref())?;
+    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let speaks = identity
+        .as_ref()
+        .is_none_or(|identity| identity.rank.0 == 0);
+    if speaks {
+        if let Some(path) = &args.save {
+            out::can_save(path)?;
+        }
+        let warnings = environment.warnings();
+        let lines = line
+            .into_iter()
+            .chain(warnings.iter().map(ToString::to_string));
+        lines.for_each(|line| out::note(&line));
+    }
+    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
+    let mut bench = go::Run::new(args, backend, seed);
+    match identity {
+        None => bench.locally(&jobs),
+        Some(identity) => bench.joined(&jobs, &environment, &identity),
+    }
+}
+
+impl BenchArgs {
+    fn whats(&self) -> Vec<What> {
+        let mut all: Vec<What> = Vec::new();
+        for what in self.what.iter().flat_map(|whats| &whats.0) {
+            if !all.contains(what) {
+                all.push(*what);
+            }
+        }
+        if all.is_empty() {
+            all.push(What::Collective(muster_comm::types::Collective::AllReduce));
+        }
+        all
+    }
+
+    /// The time that each call is given, and the seed.
+    fn settings(&self, environment: &Environment) -> Result<(Duration, u64), Failure> {
+        let unreadable =
+            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
+        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
+        let seed = environment.read(&SEED).map_err(unreadable)?;
+        Ok((
+            self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT),
+            self.seed.or(seed).unwrap_or(SEED_DEFAULT),
+        ))
+    }
+
+    /// When a line is measured often enough.
+    fn stop(&self) -> Stop {
+        Stop {
+            calls: self.iters,
+            time_ms: u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX),
+            confidence: self.confidence / 100.0,
+        }
+    }
+}

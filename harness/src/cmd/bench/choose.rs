@@ -1,0 +1,343 @@
+//! From options to plans: what each word may be, and what does not go together.
+
+use muster_comm::algo::find;
+use muster_comm::config::Environment;
+use muster_comm::launch::Identity;
+use muster_comm::layout::{GroupKind, Layout, Matrix};
+use muster_comm::types::{Collective, ReduceOp, closest};
+
+use super::BenchArgs;
+use crate::bench::model::{Latency, Record};
+use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, carries_objects, parse_size, sweep};
+use crate::check::cases::WORLD_KIND;
+use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::fail::Failure;
+
+/// What one word of the command line stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Whats(pub(super) Vec<What>);
+
+/// Largest size: no machine without an accelerator has buffers of this size for several ranks.
+const SIZE_MAX: u64 = 64 << 30;
+
+/// Calls that can be measured.
+fn measurable() -> impl Iterator<Item = What> {
+    Collective::ALL
+        .into_iter()
+        // A send without its receive cannot be repeated; the pair is batch_send_recv.
+        .filter(|call| !matches!(call, Collective::Send | Collective::Recv))
+        .map(What::Collective)
+        .chain([What::GroupCreate, What::BringUp])
+}
+
+/// A collective, another thing that can be measured, or `all`.
+///
+/// # Errors
+/// In words: what there is, and what may have been meant.
+pub(super) fn parse_what(word: &str) -> Result<Whats, String> {
+    let word = word.trim();
+    if word == "all" {
+        let is_numeric = |what: &What| match what {
+            What::Collective(call) => !carries_objects(*call),
+            What::BringUp | What::GroupCreate => false,
+        };
+        return Ok(Whats(measurable().filter(is_numeric).collect()));
+    }
+    let found = measurable().find(|what| what.name() == word);
+    found.map(|what| Whats(vec![what])).ok_or_else(|| {
+        let names: Vec<&str> = measurable().map(What::name).chain(["all"]).collect();
+        let meant = closest(word, names.iter().copied())
+            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        format!("there is {}{meant}", names.join(", "))
+    })
+}
+
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    if size > SIZE_MAX {
+        return Err("a size is at most 64G".to_owned());
+    }
+    Ok(size)
+}
+
+pub(super) fn op(text: &str) -> Result<ReduceOp, String> {
+    text.trim()
+        .parse()
+        .map_err(|error: muster_comm::types::UnknownName| {
+            let meant = error
+                .suggestion()
+                .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+            format!("{error}{meant}")
+        })
+}
+
+pub(super) fn group(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text == WORLD_KIND || text.parse::<GroupKind>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    let names: Vec<&str> = std::iter::once(WORLD_KIND)
+        .chain(GroupKind::ALL.into_iter().map(GroupKind::name))
+        .collect();
+    let meant = closest(text, names.iter().copied())
+        .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+    Err(format!("there is {}{meant}", names.join(", ")))
+}
+
+pub(super) fn memory(text: &str) -> Result<Memory, String> {
+    match text.trim() {
+        "private" => Ok(Memory::Private),
+        _ => Err("there is private".to_owned()),
+    }
+}
+
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    text.trim_end_matches('%')
+        .parse()
+        .ok()
+        .filter(|percent: &f64| (0.0..=50.0).contains(percent))
+        .ok_or_else(|| "a number of percent is 0 to 50".to_owned())
+}
+
+/// A record of a job as a whole, without figures.
+pub(super) fn bare_record(job: &Job) -> Record {
+    Record {
+        collective: String::new(),
+        algo: "auto".to_owned(),
+        ranks: job.matrix.world_size,
+        bytes: 0,
+        count: 0,
+        dtype: None,
+        op: None,
+        root: None,
+        in_place: false,
+        memory: Memory::Private.name().to_owned(),
+        split: None,
+        group: WORLD_KIND.to_owned(),
+        groups: 1,
+        world_size: job.matrix.world_size,
+        latency_us: Latency::default(),
+        algbw_gbytes_per_s: None,
+        busbw_gbytes_per_s: None,
+        wrong: None,
+        wrong_text: None,
+        unsupported: None,
+        cold_us: Vec::new(),
+        start_skew_us: None,
+        rank_median_us: Vec::new(),
+        calls_per_sample: 0,
+        samples: 0,
+        samples_us: Vec::new(),
+    }
+}
+
+impl BenchArgs {
+    /// One job a number of ranks, each with its layout.
+    pub(super) fn jobs(
+        &self,
+        environment: &Environment,
+        identity: Option<&Identity>,
+    ) -> Result<Vec<(Job, Layout)>, Failure> {
+        let (deadline, seed) = self.settings(environment)?;
+        let plan = self.plan()?;
+        self.worlds(identity)?
+            .into_iter()
+            .map(|(name, layout)| {
+                let cells = plan.cells(&layout);
+                self.check_cells(&plan, &layout, cells.len(), &name)?;
+                let job = Job {
+                    matrix: MatrixSpec::of(name, &layout),
+                    dtypes: Vec::new(),
+                    counts: Vec::new(),
+                    deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+                    transport: self.transport,
+                    inject: self.inject.clone(),
+                    seed,
+                    bench: Some(plan.clone()),
+                };
+                Ok((job, layout))
+            })
+            .collect()
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let sizes = sweep(self.begin, self.end, self.factor, self.step);
+        if sizes.is_empty() {
+            return Err(Failure::usage(format!(
+                "the smallest size {} is above the largest size {}",
+                self.begin, self.end
+            ))
+            .with_help("give -b a size that is not above that of -e"));
+        }
+        if self.step == Some(0) {
+            return Err(Failure::usage("a step of 0 leads nowhere"));
+        }
+        let whats = self.whats();
+        self.check_algorithms(&whats)?;
+        Ok(Plan {
+            what: whats,
+            sizes,
+            dtypes: self.dtypes.clone(),
+            ops: self.ops.clone(),
+            root: self.root as usize,
+            algos: self.algo.clone(),
+            places: self.place,
+            memories: self.memory.clone(),
+            split: self.split,
+            groups: self.group.clone(),
+            warm_ups: self.warmup,
+            stop: self.stop(),
+            rounds: self.rounds,
+            checks: self.check,
+            direct: self.transport != Transport::Tcp,
+        })
+    }
+
+    /// A name that no call has would be left out in silence.
+    fn check_algorithms(&self, whats: &[What]) -> Result<(), Failure> {
+        for name in &self.algo {
+            if name == "auto" || name == "all" {
+                continue;
+            }
+            let calls = whats.iter().filter_map(|what| match what {
+                What::Collective(call) => Some(*call),
+                What::BringUp | What::GroupCreate => None,
+            });
+            let mut unknown = None;
+            let mut is_known = false;
+            for call in calls {
+                match find(call, name) {
+                    Ok(_) => is_known = true,
+                    Err(error) => unknown = unknown.or(Some((call, error))),
+                }
+            }
+            if let (Some((call, error)), false) = (unknown, is_known) {
+                let help = error.suggestion().map_or_else(
+                    || "or auto, or all".to_owned(),
+                    |m| format!("did you mean {m}?"),
+                );
+                return Err(Failure::usage(format!("{call}: {error}")).with_help(help));
+            }
+        }
+        Ok(())
+    }
+
+    /// Name and layout of each world.
+    fn worlds(&self, identity: Option<&Identity>) -> Result<Vec<(String, Layout)>, Failure> {
+        let axes = [
+            ("tp", self.tp),
+            ("cp", self.cp),
+            ("pp", self.pp),
+            ("ep", self.ep),
+            ("etp", self.etp),
+        ];
+        let named: Vec<String> = axes
+            .into_iter()
+            .filter_map(|(axis, size)| Some(format!("{axis}{}", size?)))
+            .collect();
+        let axes = if named.is_empty() {
+            "tp1".to_owned()
+        } else {
+            named.concat()
+        };
+        let sizes: Vec<Option<u32>> = match (identity, &self.ranks[..]) {
+            (Some(identity), ranks) => {
+                if let Some(other) = ranks.iter().find(|n| **n != identity.world_size) {
+                    return Err(Failure::usage(format!(
+                        "{} started {} ranks, so --ranks {other} cannot be had",
+                        identity.source.contract, identity.world_size
+                    )));
+                }
+                vec![Some(identity.world_size)]
+            }
+            (None, []) if named.is_empty() => {
+                let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+                vec![u32::try_from(cpus.clamp(2, 8)).ok()]
+            }
+            (None, []) => vec![None],
+            (None, ranks) => ranks.iter().copied().map(Some).collect(),
+        };
+        let world = |size: Option<u32>| {
+            let name = size.map_or_else(|| axes.clone(), |size| format!("{axes}@{size}"));
+            let illegal =
+                |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
+            let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
+            let layout = matrix.layout().map_err(|error| illegal(&error))?;
+            let ranks = layout.dims().world;
+            if ranks > WORLD_SIZE_MAX {
+                return Err(Failure::usage(format!(
+                    "{ranks} ranks are asked for, and bench starts a process on this host for each: at most {WORLD_SIZE_MAX}"
+                )));
+            }
+            Ok((matrix.to_string(), layout))
+        };
+        sizes.into_iter().map(world).collect()
+    }
+
+    fn check_cells(
+        &self,
+        plan: &Plan,
+        layout: &Layout,
+        cells: usize,
+        name: &str,
+    ) -> Result<(), Failure> {
+        if cells > CELLS_MAX {
+            return Err(Failure::usage(format!(
+                "{cells} lines are asked for, allowed are {CELLS_MAX}"
+            ))
+            .with_help("choose fewer sizes, element types or algorithms"));
+        }
+        let is_empty = cells == 0 && !plan.what.contains(&What::BringUp);
+        if is_empty {
+            return Err(Failure::usage(format!(
+                "nothing is left to measure on {name}: none of {} carries it out there",
+                self.algo.join(", ")
+            ))
+            .with_help("choose --algo auto, or another --transport"));
+        }
+        for fault in &self.inject {
+            let world_size = layout.dims().world;
+            if fault.rank >= world_size {
+                return Err(Failure::usage(format!(
+                    "the fault {fault} strikes none of the {world_size} ranks of {name}"
+                )));
+            }
+        }
+        for kind in plan.kinds(layout) {
+            let n = kind.groups.iter().map(Vec::len).min().unwrap_or(0);
+            if self.root as usize >= n.max(1) {
+                return Err(Failure::usage(format!(
+                    "the root is {}, and groups {} of {name} have the indices 0 to {}",
+                    self.root,
+                    kind.kind,
+                    n.saturating_sub(1)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_understood_or_answered_with_what_there_is() {
+        assert_eq!(parse_what("barrier").expect("known").0.len(), 1);
+        assert!(parse_what("all").expect("known").0.len() > 10);
+        let error = parse_what("allreduce").expect_err("unknown");
+        assert!(error.contains("did you mean all_reduce?"), "{error}");
+        assert!(parse_what("send").is_err());
+        assert_eq!(group("ep"), Ok("ep".to_owned()));
+        assert!(
+            group("epp")
+                .expect_err("unknown")
+                .contains("did you mean ep?")
+        );
+        assert_eq!(percent("2.5%"), Ok(2.5));
+        assert!(percent("-1").is_err());
+        assert!(percent("NaN").is_err());
+        assert!(size("65G").is_err());
+    }
+}

@@ -1,0 +1,300 @@
+//! A benchmark under way: worlds one after the other, lines as they come, the report at the end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use muster_comm::config::Environment;
+use muster_comm::launch::Identity;
+use muster_comm::layout::Layout;
+use muster_comm::sync::Clock;
+
+use super::{BenchArgs, Format, choose};
+use crate::bench::gather::{self, Gather};
+use crate::bench::measured::Measured;
+use crate::bench::model::{BenchReport, Record};
+use crate::bench::plan::What;
+use crate::bench::{csv, stats, table};
+use crate::check::job::Job;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::progress::Progress;
+use crate::report::model::Verdict;
+use crate::run::{self, Finished, joined, local};
+use crate::world::signals::Interrupts;
+
+/// Times that a world is brought up, where no number is given.
+const BRING_UPS_DEFAULT: u32 = 20;
+
+/// A run under way.
+pub(super) struct Run<'a> {
+    args: &'a BenchArgs,
+    report: BenchReport,
+    started: Instant,
+    /// The heading of the last line that was printed.
+    heading: Option<String>,
+    progress: Progress,
+}
+
+impl<'a> Run<'a> {
+    /// A run that has not begun.
+    pub(super) fn new(args: &'a BenchArgs, backend: &str, seed: u64) -> Self {
+        let transport = args.transport.name();
+        Self {
+            args,
+            report: BenchReport::new(backend, seed, transport, args.warmup, args.rounds),
+            started: Clock::now(),
+            heading: None,
+            progress: Progress::with_time_left(),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Starts the ranks of one world after the other.
+    pub(super) fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+        for (job, layout) in jobs {
+            local::make_sure_that_it_fits(job, layout)?;
+            self.report.cells_planned += self.planned(job, layout);
+        }
+        let interrupts = Arc::new(Interrupts::install()?);
+        for (job, layout) in jobs {
+            if self.report.verdict.is_some() {
+                break;
+            }
+            if self.wants_bring_up() {
+                self.bring_up(job, layout, &interrupts)?;
+            }
+            let Some(plan) = job
+                .bench
+                .as_ref()
+                .filter(|plan| !plan.cells(layout).is_empty())
+            else {
+                continue;
+            };
+            if self.report.verdict.is_some() {
+                break;
+            }
+            let mut gather = Gather::new(plan, layout, true);
+            let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
+            let (mut told, mut failed) = (0, None);
+            self.progress
+                .begin_lines(&job.matrix.name, job.matrix.world_size);
+            let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
+                told += so_far.measured.len();
+                self.progress.set(told, total);
+                let shown = self.take(&mut gather, so_far.measured);
+                failed = failed.take().or_else(|| shown.err());
+            });
+            let finished =
+                outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
+            if let Some(failure) = failed {
+                return Err(failure);
+            }
+            self.close(&gather, finished)?;
+        }
+        self.publish()
+    }
+
+    /// Measures in the world in which this process is a rank.
+    pub(super) fn joined(
+        &mut self,
+        jobs: &[(Job, Layout)],
+        environment: &Environment,
+        identity: &Identity,
+    ) -> Result<Exit, Failure> {
+        if self.wants_bring_up() {
+            return Err(Failure::usage(
+                "bring_up starts worlds again and again, which a rank of another launcher cannot",
+            ));
+        }
+        let Some((job, layout)) = jobs.first() else {
+            return Err(Failure::internal("no world to measure"));
+        };
+        let Some(plan) = &job.bench else {
+            return Err(Failure::internal("no plan to measure"));
+        };
+        self.report.cells_planned = self.planned(job, layout);
+        let mut gather = Gather::new(plan, layout, identity.is_on_one_host());
+        let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
+        self.progress
+            .begin_lines(&job.matrix.name, job.matrix.world_size);
+        let waiting = std::cell::RefCell::new((&mut *self, &mut gather, 0, None));
+        joined::run(
+            jobs,
+            environment,
+            identity,
+            &mut |_, so_far| {
+                let mut waiting = waiting.borrow_mut();
+                let (bench, gather, told, failed) = &mut *waiting;
+                *told += so_far.measured.len();
+                bench.progress.set(*told, total);
+                let shown = bench.take(gather, so_far.measured);
+                *failed = failed.take().or_else(|| shown.err());
+            },
+            &mut |all| {
+                let mut waiting = waiting.borrow_mut();
+                let (bench, gather, _, failed) = &mut *waiting;
+                if let Some(failure) = failed.take() {
+                    return Err(failure);
+                }
+                for finished in all {
+                    bench.close(gather, finished)?;
+                }
+                bench.publish()
+            },
+        )
+    }
+
+    fn wants_bring_up(&self) -> bool {
+        self.args.whats().contains(&What::BringUp)
+    }
+
+    fn planned(&self, job: &Job, layout: &Layout) -> u64 {
+        let cells = job
+            .bench
+            .as_ref()
+            .map_or(0, |plan| plan.cells(layout).len());
+        cells as u64 + u64::from(self.wants_bring_up())
+    }
+
+    /// Takes in what ranks measured, and shows the lines that are complete with it.
+    fn take(&mut self, gather: &mut Gather, measured: Vec<(u32, Measured)>) -> Result<(), Failure> {
+        for (rank, measured) in measured {
+            if let Some(record) = gather.take(rank, measured) {
+                self.show(&record)?;
+                self.report.records.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, record: &Record) -> Result<(), Failure> {
+        if self.args.format != Format::Table {
+            return Ok(());
+        }
+        let heading = table::heading(record);
+        let mut text = String::new();
+        if self.heading.as_ref() != Some(&heading) {
+            let gap = if self.heading.is_some() { "\n" } else { "" };
+            text = format!("{gap}{heading}\n{}\n", table::columns());
+            self.heading = Some(heading);
+        }
+        text.push_str(&table::line(record));
+        text.push('\n');
+        self.progress.suspended(|| out::result(&text))
+    }
+
+    /// A world has ended.
+    fn close(&mut self, gather: &Gather, finished: Finished) -> Result<(), Failure> {
+        self.progress.clear();
+        for line in &finished.output {
+            out::note(line);
+        }
+        self.report.machine_states.extend(gather.machine_states());
+        self.report.verdict = self.report.verdict.take().or(finished.verdict);
+        // What has some of its rounds is worth showing when there will be no more.
+        for record in gather.so_far() {
+            let is_known = |known: &Record| {
+                known.samples_us.len() >= record.samples_us.len() && same_line(known, &record)
+            };
+            if !self.report.records.iter().any(is_known) {
+                self.show(&record)?;
+                self.report.records.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts and ends a world again and again.
+    fn bring_up(
+        &mut self,
+        job: &Job,
+        layout: &Layout,
+        interrupts: &Arc<Interrupts>,
+    ) -> Result<(), Failure> {
+        let times = self.args.iters.unwrap_or(BRING_UPS_DEFAULT);
+        let mut job = job.clone();
+        let Some(plan) = &mut job.bench else {
+            return Ok(());
+        };
+        plan.what.clear();
+        let mut micros = Vec::new();
+        self.progress
+            .begin_lines(&job.matrix.name, job.matrix.world_size);
+        for time in 0..times + self.args.warmup.min(2) {
+            self.progress.set(time as usize, times as usize);
+            let finished = local::run(&job, layout, interrupts, &mut |_| {})?;
+            let took = finished.summary.bring_up_us;
+            self.report.verdict = self.report.verdict.take().or(finished.verdict);
+            if self.report.verdict.is_some() {
+                break;
+            }
+            if let (Some(took), true) = (took, time >= self.args.warmup.min(2)) {
+                micros.push(took as f64);
+            }
+        }
+        self.progress.clear();
+        if micros.is_empty() {
+            return Ok(());
+        }
+        let mut ascending = micros.clone();
+        stats::sort(&mut ascending);
+        let record = Record {
+            collective: What::BringUp.name().to_owned(),
+            ranks: job.matrix.world_size,
+            latency_us: gather::latency(&ascending),
+            cold_us: Vec::new(),
+            start_skew_us: None,
+            calls_per_sample: 1,
+            samples: micros.len() as u64,
+            samples_us: vec![stats::thinned(&micros, 1000)],
+            ..choose::bare_record(&job)
+        };
+        self.show(&record)?;
+        self.report.records.push(record);
+        Ok(())
+    }
+
+    /// Prints the result. Its class is that of the run, unless it could not be written.
+    fn publish(&mut self) -> Result<Exit, Failure> {
+        self.progress.clear();
+        self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
+        if self.report.verdict.is_none() && self.report.records.is_empty() {
+            let nothing = Verdict::new(Exit::Internal, "nothing was measured");
+            self.report.verdict = Some(nothing);
+        }
+        self.report.close();
+        let document = || {
+            serde_json::to_string(&self.report)
+                .map(|text| text + "\n")
+                .map_err(|error| {
+                    Failure::internal(format!("the report cannot be written as JSON: {error}"))
+                })
+        };
+        // The file first: a closed terminal must not cost what was measured.
+        if let Some(path) = &self.args.save {
+            out::save(path, &document()?)?;
+        }
+        out::result(&match self.args.format {
+            Format::Csv => csv::render(&self.report),
+            Format::Json => document()?,
+            Format::Table => format!("\n{}", table::closing(&self.report)),
+        })?;
+        Ok(self.report.exit())
+    }
+}
+
+/// Whether two records are about the same line.
+fn same_line(one: &Record, other: &Record) -> bool {
+    let key = |record: &Record| {
+        (
+            record.collective.clone(),
+            record.algo.clone(),
+            (record.ranks, record.bytes, record.world_size),
+            (record.dtype.clone(), record.op.clone()),
+            (record.in_place, record.memory.clone(), record.group.clone()),
+        )
+    };
+    key(one) == key(other)
+}

@@ -1,0 +1,102 @@
+//! Megatron-LM's all-to-all dispatcher: a copy of the token for each of its experts, no
+//! deduplication, counts first.
+
+use muster_comm::error::CommError;
+
+use super::rows::{Rows, Splits, unpermute};
+use super::{Outcome, Phase, Received, Watch};
+use crate::moe::data::Number;
+use crate::moe::layer::Layer;
+use crate::moe::routing::{Routing, WEIGHT_UNITS};
+
+/// One step.
+pub(super) fn step<T: Number>(
+    rows: Rows<'_>,
+    routing: &Routing,
+    watch: &mut Watch,
+    keep: bool,
+) -> Result<Outcome, CommError> {
+    let layer = rows.layer;
+    let input = rows.input::<T>(routing);
+    let splits = watch.run(Phase::Counts, || exchange_counts(layer, routing))?;
+    let permuted = watch.run(Phase::Permute, || Ok(permute(&input, routing, layer)))?;
+    let (copies, probs, places) = permuted;
+    let tokens = rows.send(&copies, &splits, watch)?;
+    let weights = rows.send_beside(&probs, 1, &splits, watch)?;
+    let arrived = weights.len();
+    let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
+    let received = keep.then(|| Received::new(&tokens, weights.clone()));
+    let made = watch.run(Phase::Experts, || Ok(rows.experts(tokens, &weights)))?;
+    let made = rows.reduce(made, &splits, watch)?;
+    let back = rows.send_back(&made, &splits, watch)?;
+    let combined = watch.run(Phase::Unpermute, || {
+        Ok(unpermute(&back, &places, routing.tokens(), layer.hidden))
+    })?;
+    Ok(Outcome {
+        combined,
+        received,
+        rows_sent: places.len(),
+        rows_received: arrived,
+        rows_own: splits.send[layer.my().ep],
+    })
+}
+
+/// All members tell each other how many rows each of their experts gets.
+fn exchange_counts(layer: &Layer, routing: &Routing) -> Result<Splits, CommError> {
+    let experts = layer.shape.experts;
+    let mine: Vec<i64> = routing
+        .counts(experts)
+        .into_iter()
+        .map(|count| i64::try_from(count).unwrap_or(i64::MAX))
+        .collect();
+    let mut all = vec![0_i64; experts * layer.members.len()];
+    layer.etp_ep.all_gather(&mine, &mut all)?;
+    // What was received may be wrong; a call with counts that do not fit is refused by name.
+    let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
+    let rows = |member: usize, ep: usize| -> usize {
+        let counts = &all[member * experts..(member + 1) * experts];
+        counts[layer.experts_of(ep)].iter().map(count).sum()
+    };
+    let (my, ranks) = (layer.my(), layer.shape.ranks);
+    let from = |etp: usize| -> Vec<usize> {
+        (0..ranks)
+            .map(|ep| rows(layer.member(ep, etp), my.ep))
+            .collect()
+    };
+    Ok(Splits {
+        send: (0..ranks).map(|ep| rows(layer.me, ep)).collect(),
+        recv: from(my.etp),
+        parts: (0..layer.etp_size())
+            .map(|etp| from(etp).iter().sum())
+            .collect(),
+    })
+}
+
+/// A copy of the token for each selection, in the order of the experts and of the tokens within an
+/// expert; the weights in the same order; and the token of each row.
+fn permute<T: Number>(
+    input: &[T],
+    routing: &Routing,
+    layer: &Layer,
+) -> (Vec<T>, Vec<f32>, Vec<usize>) {
+    let hidden = layer.hidden;
+    let counts = routing.counts(layer.shape.experts);
+    let mut next = Vec::with_capacity(counts.len());
+    let mut rows = 0_usize;
+    for count in counts {
+        next.push(rows);
+        rows += usize::try_from(count).unwrap_or(0);
+    }
+    let mut tokens = vec![T::from_f32(0.0); rows * hidden];
+    let mut probs = vec![0.0; rows];
+    let mut places = vec![0; rows];
+    for (token, place, expert) in routing.selections() {
+        let row = next[expert];
+        next[expert] += 1;
+        tokens[row * hidden..(row + 1) * hidden]
+            .copy_from_slice(&input[token * hidden..(token + 1) * hidden]);
+        probs[row] = f32::from(routing.weights_of(token)[place]) / f32::from(WEIGHT_UNITS);
+        places[row] = token;
+    }
+    (tokens, probs, places)
+}

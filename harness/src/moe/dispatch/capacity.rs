@@ -1,0 +1,71 @@
+//! Equal splits: each source sends every expert the same number of rows, its capacity. What is
+//! more is dropped, what is less is padded; no counts are exchanged.
+
+use muster_comm::error::CommError;
+
+use super::rows::{Rows, Splits, unpermute};
+use super::{Outcome, Phase, Received, Watch, kept_places};
+use crate::moe::data::Number;
+use crate::moe::routing::{Routing, WEIGHT_UNITS};
+
+/// One step, with `capacity` rows for each expert from each source.
+pub(super) fn step<T: Number>(
+    rows: Rows<'_>,
+    capacity: usize,
+    routing: &Routing,
+    watch: &mut Watch,
+    keep: bool,
+) -> Result<Outcome, CommError> {
+    let (layer, hidden) = (rows.layer, rows.layer.hidden);
+    let shape = layer.shape;
+    let input = rows.input::<T>(routing);
+    let all = shape.experts * capacity;
+    let (copies, probs, places) = watch.run(Phase::Permute, || {
+        let mut copies = vec![T::from_f32(0.0); all * hidden];
+        let mut probs = vec![0.0_f32; all];
+        let mut places = vec![None; all];
+        for (token, place, expert, number) in kept_places(routing, shape.experts, capacity) {
+            let row = expert * capacity + number;
+            copies[row * hidden..(row + 1) * hidden]
+                .copy_from_slice(&input[token * hidden..(token + 1) * hidden]);
+            probs[row] = f32::from(routing.weights_of(token)[place]) / f32::from(WEIGHT_UNITS);
+            places[row] = Some(token);
+        }
+        Ok((copies, probs, places))
+    })?;
+    let block = shape.local() * capacity;
+    let even = vec![block; shape.ranks];
+    let splits = Splits {
+        send: even.clone(),
+        recv: even,
+        parts: vec![all; layer.etp_size()],
+    };
+    let tokens = rows.send(&copies, &splits, watch)?;
+    let weights = rows.send_beside(&probs, 1, &splits, watch)?;
+    let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
+    let received = keep.then(|| {
+        // A row of padding has no weight; every other has at least one unit.
+        let real = |row: &usize| weights[*row] > 0.0;
+        let numbers: Vec<usize> = (0..weights.len()).filter(real).collect();
+        let of = |row: &usize| tokens[row * hidden..(row + 1) * hidden].iter().copied();
+        let tokens: Vec<T> = numbers.iter().flat_map(of).collect();
+        Received::new(&tokens, numbers.iter().map(|row| weights[*row]).collect())
+    });
+    let made = watch.run(Phase::Experts, || Ok(rows.experts(tokens, &weights)))?;
+    let made = rows.reduce(made, &splits, watch)?;
+    let back = rows.send_back(&made, &splits, watch)?;
+    let combined = watch.run(Phase::Unpermute, || {
+        let real: Vec<usize> = (0..all).filter(|row| places[*row].is_some()).collect();
+        let of = |row: &usize| back[row * hidden..(row + 1) * hidden].iter().copied();
+        let back: Vec<T> = real.iter().flat_map(of).collect();
+        let places: Vec<usize> = real.iter().filter_map(|row| places[*row]).collect();
+        Ok(unpermute(&back, &places, routing.tokens(), hidden))
+    })?;
+    Ok(Outcome {
+        combined,
+        received,
+        rows_sent: all,
+        rows_received: all,
+        rows_own: block,
+    })
+}

@@ -1,0 +1,15 @@
+//! MoE dispatch and combine as real layers do them: routing first, splits from it, every row checked.
+//!
+//! `model`, `workload`, `routing`, `file`, `skew`, `data`, `check` and `random` are pure; `layer` and
+//! `dispatch` make calls. Nothing here starts processes.
+
+pub mod check;
+pub mod data;
+pub mod dispatch;
+pub mod file;
+pub mod layer;
+pub mod model;
+mod random;
+pub mod routing;
+pub mod skew;
+pub mod workload;

@@ -1,0 +1,24 @@
+//! Calls of HCCL for authors of their own operators, and of products that are not played.
+
+use super::unsupported;
+use crate::runtime::errors::AclError;
+
+unsupported! { codes AclError(5);
+    HcclAicpuKernelLaunch, HcclChannelAcquire, HcclChannelAcquireWithConfig,
+    HcclChannelConfigCreate, HcclChannelConfigDestroy, HcclChannelConfigSetInt,
+    HcclChannelConfigSetStr, HcclChannelDestroy, HcclChannelGetHcclBuffer,
+    HcclChannelGetRemoteMems, HcclChannelQuery, HcclCommActivateCommMemory,
+    HcclCommDeactivateCommMemory, HcclCommDeregister, HcclCommExchangeMem, HcclCommMemReg,
+    HcclCommRegister, HcclCommSetMemoryRange, HcclCommSymWinDeregister, HcclCommSymWinGet,
+    HcclCommSymWinRegister, HcclCommUnsetMemoryRange, HcclCommWorkingDevNicSet,
+    HcclDedicatedThreadAcquire, HcclEngineCtxCopy, HcclEngineCtxCreate, HcclEngineCtxDestroy,
+    HcclEngineCtxGet, HcclGetHcclBuffer, HcclGetHcclBufferCleared, HcclGetHeterogMode,
+    HcclRankGraphGetEndpointDesc, HcclRankGraphGetEndpointInfo, HcclRankGraphGetEndpointNum,
+    HcclRankGraphGetInstSizeListByLayer, HcclRankGraphGetLayers, HcclRankGraphGetLinks,
+    HcclRankGraphGetRankSizeByLayer, HcclRankGraphGetRanksByLayer,
+    HcclRankGraphGetRanksByTopoInst, HcclRankGraphGetTopoInstsByLayer, HcclRankGraphGetTopoType,
+    HcclRankGraphGetTopoTypeByLayer, HcclSubTeamCreate, HcclSymWinGetPeerPointer,
+    HcclTeamChannelsCreate, HcclTeamDestroy, HcclTeamWindowDeregister, HcclTeamWindowRegister,
+    HcclThreadAcquire, HcclThreadAcquireWithConfig, HcclThreadAcquireWithStream,
+    HcclThreadResGetInfo, HcclWorldTeamCreate
+}

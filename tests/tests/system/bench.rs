@@ -1,0 +1,333 @@
+//! `muster bench` as a user and as another program sees it. Nothing here looks at how fast anything
+//! is.
+
+use std::time::Duration;
+
+use muster_comm::sync::Clock;
+use muster_tests::{Ended, Leftovers, binary, muster, send, start};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The fields of a record that other programs rely on, in their order.
+const FIELDS: [&str; 26] = [
+    "collective",
+    "algo",
+    "ranks",
+    "bytes",
+    "count",
+    "dtype",
+    "op",
+    "root",
+    "in_place",
+    "memory",
+    "split",
+    "group",
+    "groups",
+    "world_size",
+    "latency_us",
+    "algbw_gbytes_per_s",
+    "busbw_gbytes_per_s",
+    "wrong",
+    "wrong_text",
+    "unsupported",
+    "cold_us",
+    "start_skew_us",
+    "rank_median_us",
+    "calls_per_sample",
+    "samples",
+    "samples_us",
+];
+
+/// A short run with a JSON document.
+fn bench(args: &[&str]) -> Ended {
+    muster(&[&["bench", "-n", "20", "--format", "json"], args].concat())
+}
+
+fn records(ended: &Ended) -> Vec<Value> {
+    let document = ended.json();
+    document["records"].as_array().expect("records").clone()
+}
+
+#[test]
+fn the_document_has_the_promised_fields_and_figures_that_fit_each_other() {
+    let ended = bench(&[
+        "all_reduce",
+        "-g",
+        "2,4",
+        "-b",
+        "8",
+        "-e",
+        "64K",
+        "-f",
+        "64",
+    ]);
+    ended.expect_code(0);
+    let document = ended.json();
+    assert_eq!(document["command"], "bench");
+    assert_eq!(document["passed"], true);
+    assert_eq!(document["schema_version"], 1);
+    let records = records(&ended);
+    assert_eq!(records.len(), 6);
+    for record in &records {
+        let names: Vec<&str> = record
+            .as_object()
+            .expect("an object")
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(names, FIELDS);
+        let time = |name: &str| record["latency_us"][name].as_f64().expect("a time");
+        let order = ["min", "median", "p90", "p99", "p99_9", "max"].map(time);
+        assert!(order.is_sorted() && order[0] > 0.0, "{record}");
+        let ranks = record["ranks"].as_f64().expect("ranks");
+        let bytes = record["bytes"].as_f64().expect("bytes");
+        let algbw = record["algbw_gbytes_per_s"].as_f64().expect("a rate");
+        let busbw = record["busbw_gbytes_per_s"].as_f64().expect("a rate");
+        assert!(
+            (algbw - bytes / time("median") / 1e3).abs() <= 1e-9 * algbw,
+            "{record}"
+        );
+        assert!(
+            (busbw / algbw - 2.0 * (ranks - 1.0) / ranks).abs() < 1e-9,
+            "{record}"
+        );
+        assert_eq!(record["wrong"], 0);
+        let (count, bytes) = (record["count"].as_u64(), record["bytes"].as_u64());
+        assert_eq!(count.map(|count| count * 4), bytes);
+        assert!(record["start_skew_us"]["max"].as_f64().expect("a skew") >= 0.0);
+        let medians = record["rank_median_us"].as_array().expect("a list");
+        assert_eq!(Some(medians.len() as u64), record["world_size"].as_u64());
+    }
+}
+
+#[test]
+fn everything_that_can_be_measured_is_measured_and_right() {
+    for (args, ranks) in [
+        (
+            vec![
+                "all",
+                "--place",
+                "both",
+                "-d",
+                "f32,bf16,i8",
+                "-o",
+                "sum,prod,max",
+            ],
+            "3",
+        ),
+        (vec!["all", "-r", "1", "--transport", "tcp"], "3"),
+        (
+            vec![
+                "all_reduce",
+                "all_to_all",
+                "broadcast",
+                "barrier",
+                "--algo",
+                "auto,all",
+            ],
+            "4",
+        ),
+        (
+            vec![
+                "all_gather_object",
+                "gather_object",
+                "scatter_object",
+                "broadcast_object",
+            ],
+            "3",
+        ),
+        (vec!["group_create", "bring_up"], "2"),
+    ] {
+        let args = [
+            &args[..],
+            &[
+                "-b", "8", "-e", "40K", "-f", "5000", "-g", ranks, "--time", "2ms",
+            ],
+        ]
+        .concat();
+        let ended = bench(&args);
+        ended.expect_code(0);
+        let records = records(&ended);
+        assert!(!records.is_empty(), "{args:?}");
+        for record in records {
+            let moved = record["dtype"].is_string();
+            assert!(!moved || record["wrong"] == 0, "{record}");
+            assert!(
+                record["samples"].as_u64().expect("a number") > 0,
+                "{record}"
+            );
+            assert_eq!(record["unsupported"], Value::Null, "{record}");
+        }
+    }
+}
+
+#[test]
+fn all_groups_of_a_kind_work_at_once() {
+    let ended = bench(&[
+        "all_to_all_v",
+        "--group",
+        "ep,tp",
+        "--tp",
+        "2",
+        "--ep",
+        "2",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "--rounds",
+        "3",
+    ]);
+    ended.expect_code(0);
+    for (record, kind) in records(&ended).iter().zip(["ep", "tp"]) {
+        assert_eq!(record["group"], kind);
+        assert_eq!(
+            (&record["ranks"], &record["groups"]),
+            (&2.into(), &2.into())
+        );
+        assert_eq!(record["world_size"], 4);
+        assert_eq!(record["samples_us"].as_array().expect("rounds").len(), 3);
+        assert_eq!(record["cold_us"].as_array().expect("rounds").len(), 3);
+    }
+}
+
+#[test]
+fn wrong_data_is_counted_and_ends_with_its_code() {
+    for what in ["all_reduce", "all_gather", "all_to_all_v"] {
+        let fault = format!("bitflip:rank=1,collective={what}");
+        let ended = bench(&[what, "barrier", "-b", "4K", "-e", "4K", "--inject", &fault]);
+        ended.expect_code(40);
+        let records = records(&ended);
+        assert_eq!(ended.json()["passed"], false);
+        assert!(
+            records[0]["wrong"].as_u64().expect("a number") > 0,
+            "{}",
+            records[0]
+        );
+        assert!(records[0]["wrong_text"].is_string());
+    }
+}
+
+#[test]
+fn a_rank_that_dies_is_named_and_what_was_measured_is_kept() {
+    let before = Leftovers::now();
+    let args = [
+        "bench",
+        "barrier",
+        "all_reduce",
+        "-g",
+        "3",
+        "--time",
+        "60s",
+        "--confidence",
+        "0",
+        "--format",
+        "json",
+        "-n",
+        "10",
+    ];
+    // Ten calls of the first lines, and no end of the last one.
+    let args = [&args[..], &["-b", "8", "-e", "8", "--rounds", "1000"]].concat();
+    let mut run = start(binary(), &args, &[]);
+    let pid = run.await_rank(2);
+    Clock::pause(Duration::from_millis(300));
+    send(pid, Signal::KILL).expect("it lives");
+    let ended = run.wait();
+    ended.expect_code(20);
+    let verdict = ended.json()["verdict"].clone();
+    assert_eq!(verdict["blamed"], serde_json::json!([2]), "{verdict}");
+    assert!(!records(&ended).is_empty(), "{}", ended.stdout);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn an_interrupted_run_prints_what_it_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("result.json");
+    let path = file.to_str().expect("a path");
+    let args = [
+        "bench", "barrier", "-g", "2", "-n", "10", "--rounds", "1000", "--time", "60s", "--save",
+        path,
+    ];
+    let mut run = start(binary(), &args, &[]);
+    let _ = run.await_rank(1);
+    Clock::pause(Duration::from_millis(300));
+    run.signal(Signal::INT);
+    let ended = run.wait();
+    if ended.code != Some(0) {
+        ended.expect_code(80);
+        assert!(
+            ended.stdout.contains("VERDICT INTERRUPTED"),
+            "{}",
+            ended.stdout
+        );
+    }
+    assert!(ended.stdout.contains("barrier"), "{}", ended.stdout);
+    let saved = std::fs::read_to_string(&file).expect("a file");
+    let document: Value = serde_json::from_str(&saved).expect("JSON");
+    assert_eq!(document["records"].as_array().expect("records").len(), 1);
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .expect("a folder")
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn comma_separated_values_have_a_line_for_each_record() {
+    let ended = muster(&[
+        "bench", "-b", "8", "-e", "64", "-f", "8", "-n", "10", "--format", "csv",
+    ]);
+    ended.expect_code(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", ended.stdout);
+    let columns = lines[0].split(',').count();
+    assert!(
+        lines.iter().all(|line| line.split(',').count() == columns),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn nonsense_is_answered_with_what_is_allowed() {
+    for (args, parts) in [
+        (vec!["allreduce"], vec!["did you mean all_reduce?"]),
+        (vec!["-b", "1.5M"], vec!["-b", "KiB"]),
+        (vec!["-b", "1M", "-e", "1K"], vec!["above the largest"]),
+        (vec!["-f", "1"], vec!["--factor"]),
+        (vec!["-i", "0"], vec!["step of 0"]),
+        (vec!["-d", "f31"], vec!["did you mean f32?"]),
+        (vec!["-o", "summ"], vec!["did you mean sum?"]),
+        (vec!["--algo", "rign"], vec!["did you mean ring?"]),
+        (
+            vec!["--algo", "direct", "--transport", "tcp"],
+            vec!["nothing is left to measure"],
+        ),
+        (vec!["--group", "epp"], vec!["did you mean ep?"]),
+        (vec!["--tp", "3", "-g", "4"], vec!["tp=3"]),
+        (vec!["broadcast", "-r", "2", "-g", "2"], vec!["0 to 1"]),
+        (vec!["-g", "0"], vec!["--ranks"]),
+        (vec!["--memory", "swap"], vec!["private"]),
+        (
+            vec!["--inject", "bitflip:rank=7", "-g", "2"],
+            vec!["none of the 2 ranks"],
+        ),
+        (
+            vec!["--save", "/nonexistent/folder/file"],
+            vec!["cannot be written"],
+        ),
+        (vec!["--time", "0s"], vec!["1ms to 24 hours"]),
+        (vec!["--confidence", "99"], vec!["0 to 50"]),
+    ] {
+        let words = [&["bench"], &args[..]].concat();
+        let ended = muster(&words);
+        ended.expect_code(2);
+        for part in parts {
+            assert!(
+                ended.stderr.contains(part),
+                "{args:?}: {part} is missing from\n{}",
+                ended.stderr
+            );
+        }
+    }
+}
