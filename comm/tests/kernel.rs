@@ -286,7 +286,7 @@ fn check_spread(
             .collect()
     };
     let (mut kept, mut streamed) = (blank(case.seed % 3), blank(case.seed / 3 % 4));
-    let alias = case.alias.filter(|_| case.seed / 12 % 2 == 0);
+    let alias = case.alias.filter(|_| (case.seed / 12).is_multiple_of(2));
     let mut dsts: Vec<*mut u8> = kept.iter_mut().map(Guarded::as_mut_ptr).collect();
     let around: Vec<*mut u8> = streamed.iter_mut().map(Guarded::as_mut_ptr).collect();
     let srcs: Vec<*mut u8> = sources.iter_mut().map(Guarded::as_mut_ptr).collect();
