@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, emu, groups, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -36,6 +36,8 @@ enum Command {
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
     Plan(plan::PlanArgs),
+    /// Install and explain the emulator of HCCL
+    Emu(emu::EmuArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -75,6 +77,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             .map(|()| Exit::Ok)
             .map_err(Failure::from),
         Command::Plan(args) => plan::run(args),
+        Command::Emu(args) => emu::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
     };

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod completions;
 pub mod doctor;
+pub mod emu;
 pub mod groups;
 pub mod plan;
 pub mod rank;
