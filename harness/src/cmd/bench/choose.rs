@@ -188,6 +188,7 @@ impl BenchArgs {
             warm_ups: self.warmup,
             stop: self.stop(),
             rounds: self.rounds,
+            round: None,
             checks: self.check,
             direct: self.transport != Transport::Tcp,
         })
