@@ -1,5 +1,7 @@
 //! The library, its functions, and what tests do again and again.
 
+#![expect(non_snake_case, reason = "the vendor's names")]
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
