@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, groups, moe, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -30,6 +30,8 @@ enum Command {
     Verify(Box<verify::VerifyArgs>),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Dispatch and combine tokens as MoE layers do, and measure it
+    Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -68,6 +70,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),

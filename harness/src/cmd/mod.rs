@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod completions;
 pub mod groups;
+pub mod moe;
 pub mod plan;
 pub mod rank;
 pub mod verify;
