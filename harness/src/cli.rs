@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, groups, moe, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, emu, groups, moe, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -28,6 +28,8 @@ struct Cli {
 enum Command {
     /// Start the ranks of each matrix and prove every group of it
     Verify(Box<verify::VerifyArgs>),
+    /// Look at this host and say what will make a job fail
+    Doctor(doctor::DoctorArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
     /// Dispatch and combine tokens as MoE layers do, and measure it
@@ -36,6 +38,8 @@ enum Command {
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
     Plan(plan::PlanArgs),
+    /// Install and explain the emulator of HCCL
+    Emu(emu::EmuArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -69,12 +73,14 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),
         Command::Plan(args) => plan::run(args),
+        Command::Emu(args) => emu::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
     };

@@ -7,6 +7,12 @@
 //! - `TABLE-1`: a [`RankTable`] that exists has ranks 0 to W-1, each once.
 //! - `TABLE-2`: a table never replaces what a launch contract says; what differs is refused.
 
+mod audit;
+mod legacy;
+mod ranks;
+mod servers;
+mod write;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
@@ -14,15 +20,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use serde_json::Value;
+
+pub use audit::{Audit, AuditServer, Version, audit};
+pub use write::{ServerSketch, Sketch, SketchError};
 
 use super::endpoint::{self, Place};
 use super::error::LaunchError;
 use super::identity::Identity;
 use super::reader::host;
-use crate::config::{Environment, decimal, shown};
+use crate::config::Environment;
 use crate::sync::{Clock, Deadline};
-use crate::types::{MAX_WORLD_SIZE, Rank};
+use crate::types::Rank;
 
 /// Largest table that is read: some 500 bytes for each of 128 K ranks.
 pub const TABLE_BYTES_MAX: u64 = 64 << 20;
@@ -182,7 +190,11 @@ pub fn load(path: &Path, deadline: Deadline) -> Result<RankTable, RankTableError
     }
 }
 
-fn read(path: &Path) -> Result<String, RankTableError> {
+/// The text of a table.
+///
+/// # Errors
+/// If the file cannot be read, is no regular file, no text, or larger than [`TABLE_BYTES_MAX`].
+pub fn read(path: &Path) -> Result<String, RankTableError> {
     let unreadable = |source| RankTableError::Unreadable {
         path: path.to_owned(),
         source,
@@ -211,208 +223,42 @@ fn read(path: &Path) -> Result<String, RankTableError> {
 /// # Errors
 /// All that is wrong with it, up to [`FINDINGS_MAX`].
 pub fn look(text: &str) -> Result<Look, Vec<Finding>> {
-    let mut check = Check::default();
-    let table: Value = match serde_json::from_str(text) {
-        Ok(table) => table,
-        Err(error) => {
-            check.find("", format!("is no JSON: {error}"));
-            return Err(check.findings);
-        }
-    };
-    match table.get("status").and_then(Value::as_str) {
-        Some("completed") => {}
-        Some("initializing") => return Ok(Look::NotReady("initializing".to_owned())),
-        other => check.find(
-            "/status",
-            format!("is {}; allowed: completed or initializing", quoted(other)),
-        ),
+    let audit = audit(text);
+    if !audit.findings.is_empty() {
+        return Err(audit.findings);
     }
-    match table.get("version").and_then(Value::as_str) {
-        Some("1.0" | "1.2") => {}
-        other => check.find(
-            "/version",
-            format!("is {}; allowed: \"1.0\" or \"1.2\"", quoted(other)),
-        ),
+    if !audit.completed {
+        return Ok(Look::NotReady("initializing".to_owned()));
     }
-    let servers = check.servers(&table);
-    let seats = check.seats();
-    if check.findings.is_empty() {
-        let digest = blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-        return Ok(Look::Ready(RankTable {
-            servers,
-            seats,
-            digest,
-        }));
-    }
-    Err(check.findings)
-}
-
-fn quoted(text: Option<&str>) -> String {
-    text.map_or_else(
-        || "missing or no text".to_owned(),
-        |text| format!("{:?}", shown(text)),
-    )
-}
-
-/// Goes through a table and collects what is wrong.
-#[derive(Debug, Default)]
-struct Check {
-    findings: Vec<Finding>,
-    /// Rank to its seat and the pointer of its device.
-    ranks: BTreeMap<u32, (Seat, String)>,
-}
-
-impl Check {
-    fn find(&mut self, pointer: &str, what: String) {
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(Finding {
-                pointer: pointer.to_owned(),
-                what,
-            });
-        }
-    }
-
-    /// A number, written as text as HCCL wants it.
-    fn number(&mut self, object: &Value, at: &str, key: &str) -> Option<u32> {
-        let pointer = format!("{at}/{key}");
-        let Some(text) = object.get(key).and_then(Value::as_str) else {
-            self.find(&pointer, "is missing or no text".to_owned());
-            return None;
-        };
-        let number = decimal(text)
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| *number <= MAX_WORLD_SIZE);
-        if number.is_none() {
-            self.find(
-                &pointer,
-                format!("is {}; allowed: a whole number as text", quoted(Some(text))),
-            );
-        }
-        number
-    }
-
-    fn servers(&mut self, table: &Value) -> Vec<Server> {
-        let Some(list) = table.get("server_list").and_then(Value::as_array) else {
-            self.find("/server_list", "is missing or no list".to_owned());
-            return Vec::new();
-        };
-        let count = self.number(table, "", "server_count");
-        let listed = list.len();
-        if let Some(count) = count.filter(|count| *count as usize != listed) {
-            self.find(
-                "/server_count",
-                format!("is {count} where {listed} servers are listed"),
-            );
-        }
-        let several = listed > 1;
-        (0_u32..)
-            .zip(list)
-            .map(|(index, server)| self.server(server, index, several))
-            .collect()
-    }
-
-    fn server(&mut self, server: &Value, index: u32, several: bool) -> Server {
-        let at = format!("/server_list/{index}");
-        let id = server.get("server_id").and_then(Value::as_str);
-        if id.is_none_or(str::is_empty) {
-            self.find(
-                &format!("{at}/server_id"),
-                "is missing or no text".to_owned(),
-            );
-        }
-        let address = server.get("host_ip").and_then(Value::as_str).or(id);
-        let devices = server.get("device").and_then(Value::as_array);
-        let mut ids = BTreeMap::new();
-        let mut ranks = Vec::new();
-        match devices.map(Vec::as_slice) {
-            None | Some([]) => self.find(
-                &format!("{at}/device"),
-                "is missing, no list, or empty".to_owned(),
+    if !matches!(audit.version, Some(Version::V1_0 | Version::V1_2)) {
+        let found = audit.version.map(|version| version.to_string());
+        return Err(vec![Finding {
+            pointer: "/version".to_owned(),
+            what: format!(
+                "is {}; a rank joins by tables of version 1.0 or 1.2 only",
+                found.unwrap_or_default()
             ),
-            Some(devices) => {
-                for (position, device) in devices.iter().enumerate() {
-                    let at = format!("{at}/device/{position}");
-                    ranks.extend(self.device(device, &at, index, several, &mut ids));
-                }
-            }
-        }
-        self.contiguous(&mut ranks, &at);
-        Server {
-            host: address.and_then(host),
-            ranks: u32::try_from(ranks.len()).unwrap_or(u32::MAX),
-        }
+        }]);
     }
-
-    /// One device: its rank, if it has a legal one.
-    fn device(
-        &mut self,
-        device: &Value,
-        at: &str,
-        server: u32,
-        several: bool,
-        ids: &mut BTreeMap<u32, String>,
-    ) -> Option<u32> {
-        let id = self.number(device, at, "device_id");
-        if let Some(id) = id {
-            if let Some(first) = ids.get(&id) {
-                let what = format!("{id} is the device of {first} too");
-                self.find(&format!("{at}/device_id"), what);
-            }
-            ids.insert(id, at.to_owned());
+    // The audit has shown that ranks are 0 to W-1, each once.
+    let mut seats: BTreeMap<u32, Seat> = BTreeMap::new();
+    let mut servers = Vec::new();
+    for (number, server) in (0_u32..).zip(&audit.servers) {
+        for (rank, device) in server.seats.iter().copied() {
+            let server = number;
+            seats.insert(rank, Seat { server, device });
         }
-        let address = device.get("device_ip").and_then(Value::as_str);
-        let legal = address.is_some_and(|text| text.parse::<std::net::IpAddr>().is_ok());
-        if several && !legal {
-            self.find(
-                &format!("{at}/device_ip"),
-                format!(
-                    "is {}; with several servers it must be an address",
-                    quoted(address)
-                ),
-            );
-        }
-        let rank = self.number(device, at, "rank_id")?;
-        let seat = Seat {
-            server,
-            device: id?,
-        };
-        if let Some((_, first)) = self.ranks.get(&rank) {
-            let what = format!("{rank} is the rank of {first} too");
-            self.find(&format!("{at}/rank_id"), what);
-        }
-        self.ranks.insert(rank, (seat, at.to_owned()));
-        Some(rank)
+        servers.push(Server {
+            host: host(&server.host),
+            ranks: u32::try_from(server.seats.len()).unwrap_or(u32::MAX),
+        });
     }
-
-    /// HCCL wants the ranks of a server to follow each other.
-    fn contiguous(&mut self, ranks: &mut [u32], at: &str) {
-        ranks.sort_unstable();
-        let gap = ranks.windows(2).find(|pair| pair[1] > pair[0] + 1);
-        if let Some(&[before, behind]) = gap {
-            self.find(
-                &format!("{at}/device"),
-                format!("has ranks {before} and {behind} and none between"),
-            );
-        }
-    }
-
-    /// All seats in rank order; a finding if the ranks are not 0 to W-1.
-    fn seats(&mut self) -> Vec<Seat> {
-        let world_size = self.ranks.len();
-        let wrong = (0_u32..)
-            .zip(self.ranks.keys())
-            .find(|(expected, rank)| expected != *rank);
-        if let Some((expected, _)) = wrong {
-            self.find(
-                "/server_list",
-                format!("has {world_size} ranks and no rank {expected}"),
-            );
-        }
-        if world_size == 0 {
-            self.find("/server_list", "has no rank".to_owned());
-        }
-        self.ranks.values().map(|(seat, _)| *seat).collect()
-    }
+    let digest = blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
+    Ok(Look::Ready(RankTable {
+        servers,
+        seats: seats.into_values().collect(),
+        digest,
+    }))
 }
 
 impl RankTable {

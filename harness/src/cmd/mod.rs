@@ -5,6 +5,8 @@
 
 pub mod bench;
 pub mod completions;
+pub mod doctor;
+pub mod emu;
 pub mod groups;
 pub mod moe;
 pub mod plan;

@@ -179,7 +179,7 @@ impl Work<'_> {
         self.tell(&RankMessage::Joined { elapsed_us });
         let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
         let mut bench = Bench::new(self.world, plan, &kinds, self.job)?;
-        for round in 0..plan.rounds {
+        for round in plan.rounds_here() {
             // The questions of a cell's groups stand one after the other.
             let mut first = 0;
             for (number, cell) in (0..).zip(&cells) {
@@ -195,7 +195,7 @@ impl Work<'_> {
                 self.wrong |= measured.wrong > 0;
                 let elapsed_us = measured.samples_ns.iter().sum::<u64>() / 1000;
                 self.tell(&RankMessage::Measured(measured));
-                if let (Some(case), true) = (self.current, round + 1 == plan.rounds) {
+                if let (Some(case), true) = (self.current, round + 1 == plan.rounds_here().end) {
                     self.pending.push(CaseResult {
                         case,
                         elapsed_us,

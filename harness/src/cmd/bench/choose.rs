@@ -189,6 +189,7 @@ impl BenchArgs {
             warm_ups: self.warmup,
             stop: self.stop(),
             rounds: self.rounds,
+            round: None,
             checks: self.check,
             direct: self.transport != Transport::Tcp,
         })

@@ -1,0 +1,59 @@
+//! Whether the port where the ranks meet is free.
+
+use super::super::process::held;
+use super::super::{Finding, Problem, System};
+use super::{Check, Group};
+
+pub(super) const CHECK: Check = Check {
+    id: "master-port",
+    group: Group::Network,
+    asks: "Is MASTER_PORT free, or held by the job's own agent?",
+    judge,
+};
+
+fn judge(system: &System) -> Finding {
+    let Some(text) = system.text("MASTER_PORT") else {
+        return Finding::skip("MASTER_PORT is not set");
+    };
+    let Some(port) = text.parse::<u16>().ok().filter(|port| *port > 0) else {
+        return Problem::fail(
+            format!("MASTER_PORT is {text:?}, which is no port"),
+            format!("MASTER_PORT={text}"),
+            "export MASTER_PORT=29500, or another number from 1024 to 65535",
+        )
+        .into();
+    };
+    let hccl = super::super::network::host_ports(system);
+    let inside = hccl.is_some_and(|(_, ranges)| ranges.iter().any(|(first, last)| (*first..=*last).contains(&port)));
+    if inside && system.wants_hccl() {
+        return Problem::fail(
+            format!("MASTER_PORT {port} lies among the ports that HCCL takes"),
+            format!("MASTER_PORT={text}"),
+            "export MASTER_PORT=29500, or another port outside of HCCL's",
+        )
+        .into();
+    }
+    let Some(held) = held(system, |other| other == port) else {
+        return Finding::skip("/proc/net does not tell the ports in use");
+    };
+    let agent = system.text("TORCHELASTIC_USE_AGENT_STORE") == Some("True");
+    match held.into_iter().find(|held| held.listens) {
+        Some(held) if agent => Finding::ok(format!("MASTER_PORT {port} is held by {}, torchrun's agent", held.who), held.evidence),
+        Some(held) => {
+            let end = held.pid.map_or_else(String::new, |pid| format!(", or end that process: kill {pid}"));
+            Problem::fail(
+                format!("MASTER_PORT {port} is held by {}", held.who),
+                held.evidence,
+                format!("export MASTER_PORT={} (or any other free port), alike for all ranks{end}", free_after(system, port)),
+            )
+            .into()
+        }
+        None => Finding::ok(format!("MASTER_PORT {port} is free on this host"), "/proc/net/tcp"),
+    }
+}
+
+/// The next port above that nobody listens on.
+fn free_after(system: &System, port: u16) -> u16 {
+    let taken: Vec<u16> = held(system, |_| true).unwrap_or_default().into_iter().map(|held| held.port).collect();
+    (port..u16::MAX).find(|port| !taken.contains(port)).unwrap_or(29_500)
+}

@@ -1,0 +1,110 @@
+//! Whether the parts of the toolkit, and all toolkits in use, are of one version.
+
+use hccl_sys::version::{Version, splits_libraries};
+
+use super::super::system::listed;
+use super::super::{Finding, Problem, System};
+use super::{Check, Group};
+
+pub(super) const CHECK: Check = Check {
+    id: "versions",
+    group: Group::Ascend,
+    asks: "Do toolkit, its parts and the driver fit together?",
+    judge,
+};
+
+fn judge(system: &System) -> Finding {
+    let toolkits = system.toolkits();
+    if toolkits.is_empty() {
+        return Finding::skip("no CANN toolkit");
+    }
+    let mut problems = Vec::new();
+    let mut seen = Vec::new();
+    let mut by_variable: Vec<(&str, Version)> = Vec::new();
+    for (root, how) in &toolkits {
+        let toolkit = system.toolkit(root);
+        let stated = |file: &hccl_sys::version::VersionFile| {
+            format!("{} ({}: {})", file.package, system.shown(&file.path), file.version)
+        };
+        if let Some((first, other)) = toolkit.files.first().zip(toolkit.disagreeing().next()) {
+            problems.push(Problem::fail(
+                format!(
+                    "the toolkit {root} is a mixture: {} is {} and {} is {}",
+                    first.package, first.version, other.package, other.version
+                ),
+                format!("{}; {}", stated(first), stated(other)),
+                "remove the toolkit and install one version in full",
+            ));
+        }
+        if let Some((file, reason)) = toolkit.unreadable.first() {
+            problems.push(Problem::warn(
+                format!("{} states no readable version", system.shown(file)),
+                reason.clone(),
+                "install the toolkit again",
+            ));
+        }
+        let Some((version, file)) = system.toolkit_version(root) else {
+            if *how != "default installation" {
+                problems.push(Problem::warn(
+                    format!("the version of the toolkit {root} cannot be told"),
+                    "no version.cfg, ascend_toolkit_install.info or version.info in it",
+                    "check that the folder is the root of a toolkit",
+                ));
+            }
+            continue;
+        };
+        if how.starts_with("ASCEND_") {
+            by_variable.push((*how, version.clone()));
+        }
+        seen.push(format!("{root}: {version} ({file})"));
+    }
+    if let [(one, mine), (other, theirs)] = by_variable.as_slice()
+        && mine != theirs
+    {
+        problems.push(Problem::fail(
+            format!("{one} leads to CANN {mine} and {other} to CANN {theirs}"),
+            seen.join("; "),
+            "start from a fresh shell and source one set_env.sh only",
+        ));
+    }
+    problems.extend(generations(system));
+    let driver = system.driver();
+    if let Some(version) = &driver.version {
+        seen.push(format!("driver: {version} ({})", system.shown(&driver.path)));
+    }
+    Finding::of(problems, || {
+        let what = if seen.is_empty() {
+            "no version is told anywhere"
+        } else {
+            "all parts of the toolkit are of one version"
+        };
+        Finding::ok(what, listed(&seen))
+    })
+}
+
+/// From 8.5 on communicators are in a library of their own; before, there is none such.
+fn generations(system: &System) -> Option<Problem> {
+    let (root, _) = system.toolkits().into_iter().next()?;
+    let (version, file) = system.toolkit_version(&root)?;
+    let splits = splits_libraries(&version)?;
+    let hcomm = format!("{root}/lib64/libhcomm.so");
+    let hccl = format!("{root}/lib64/libhccl.so");
+    if splits && system.exists(&hccl) && !system.exists(&hcomm) {
+        return Some(Problem::fail(
+            format!("CANN {version} keeps its communicators in libhcomm.so, which is missing"),
+            format!("{file}: {version}; no {hcomm}"),
+            "install the toolkit again; libraries of an older one may have been copied over it",
+        ));
+    }
+    // The emulator answers to all names, whatever version it plays.
+    if !splits && system.exists(&hcomm) && !version.is_emulated() {
+        return Some(Problem::fail(
+            format!(
+                "CANN {version} has no libhcomm.so, yet one lies in its lib64: two versions are mixed"
+            ),
+            format!("{file}: {version}; {hcomm}"),
+            "remove the toolkit and install one version in full",
+        ));
+    }
+    None
+}

@@ -1,0 +1,78 @@
+//! Whether HCCL's list of peers is there and can be read.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::super::network::addresses;
+use super::super::{Finding, Problem, System};
+use super::{Check, Group};
+
+pub(super) const CHECK: Check = Check {
+    id: "whitelist",
+    group: Group::Network,
+    asks: "If HCCL checks its peers against a list, is the list there and right?",
+    judge,
+};
+
+const DISABLE: &str = "HCCL_WHITELIST_DISABLE";
+const FILE: &str = "HCCL_WHITELIST_FILE";
+
+fn judge(system: &System) -> Finding {
+    let off = "unset HCCL_WHITELIST_DISABLE, or write a file {\"host_ip\":[...],\"device_ip\":[...]} and name it in HCCL_WHITELIST_FILE";
+    let file = system.text(FILE);
+    if system.text(DISABLE) != Some("0") {
+        return match file {
+            Some(file) => Problem::warn(
+                format!("{FILE} is set and has no effect: {DISABLE} is not 0"),
+                format!("{FILE}={file}"),
+                format!("export {DISABLE}=0, or unset {FILE}"),
+            )
+            .into(),
+            None => Finding::skip("no whitelist is in use"),
+        };
+    }
+    let Some(file) = file else {
+        return Problem::fail(format!("{DISABLE} is 0 and {FILE} is not set: every peer is refused"), format!("{DISABLE}=0"), off).into();
+    };
+    let text = match system.try_read(file) {
+        Ok(text) => text,
+        Err(error) => return Problem::fail(format!("the whitelist {file} cannot be read"), format!("{FILE}={file}: {error}"), off).into(),
+    };
+    let list: Value = match serde_json::from_str(&text) {
+        Ok(list) => list,
+        Err(error) => return Problem::fail(format!("the whitelist {file} is no JSON"), format!("{file}: {error}"), off).into(),
+    };
+    let mut problems = Vec::new();
+    for key in ["host_ip", "device_ip"] {
+        let items = list.get(key).and_then(Value::as_array);
+        if items.is_none() {
+            problems.push(Problem::fail(format!("the whitelist {file} has no list /{key}"), format!("{file}: /{key}"), off));
+        }
+        for (place, item) in items.into_iter().flatten().enumerate() {
+            if item.as_str().is_none_or(|text| text.parse::<IpAddr>().is_err()) {
+                problems.push(Problem::fail(
+                    format!("the whitelist {file} holds {item} where an address belongs"),
+                    format!("{file}: /{key}/{place}"),
+                    "write addresses as text: \"10.0.0.5\"",
+                ));
+            }
+        }
+    }
+    let hosts: Vec<IpAddr> = list
+        .get("host_ip")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.as_str()?.parse().ok())
+        .collect();
+    let own = addresses(system);
+    if problems.is_empty() && !own.is_empty() && !own.iter().any(|(address, _)| hosts.contains(address)) {
+        problems.push(Problem::fail(
+            format!("the whitelist {file} holds no address of this host, so its own ranks are refused"),
+            format!("{file}: /host_ip"),
+            "add this host's address to /host_ip",
+        ));
+    }
+    Finding::of(problems, || Finding::ok(format!("the whitelist {file} is right"), format!("{} host addresses", hosts.len())))
+}
