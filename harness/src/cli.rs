@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, env, groups, plan, rank, ranktable, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -30,12 +30,16 @@ enum Command {
     Verify(Box<verify::VerifyArgs>),
     /// Look at this host and say what will make a job fail
     Doctor(doctor::DoctorArgs),
+    /// Tell who this process is by its environment, and how that is known
+    Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
     Plan(plan::PlanArgs),
+    /// Check a rank table of HCCL, or write one
+    Ranktable(ranktable::RankTableArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -70,6 +74,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Env(args) => env::run(args),
+        Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)

@@ -6,7 +6,9 @@
 pub mod bench;
 pub mod completions;
 pub mod doctor;
+pub mod env;
 pub mod groups;
 pub mod plan;
 pub mod rank;
+pub mod ranktable;
 pub mod verify;
