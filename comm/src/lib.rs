@@ -83,6 +83,7 @@
 //! | [`algo`] | algorithms as plans: made, proved, priced, drawn, selected |
 //! | [`transport`] | bytes between ranks: shared memory, TCP, the simulated network |
 //! | [`kernel`] | reductions and conversions over raw memory |
+//! | [`device`] | Ascend NPUs: devices, device memory, streams, events |
 //! | [`vendor`] | what the numbers and codes of the vendor's libraries mean |
 //! | [`config`], [`sync`] | the one reader of the environment; the one door to atomics and time |
 //! | [`watch`] | empty so far |
@@ -96,6 +97,7 @@ pub mod backend;
 pub mod buffer;
 pub mod collective;
 pub mod config;
+pub mod device;
 pub mod error;
 mod group;
 pub mod kernel;

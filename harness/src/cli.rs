@@ -5,7 +5,9 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, env, groups, plan, rank, ranktable, verify};
+use crate::cmd::{
+    bench, completions, doctor, emu, env, groups, moe, plan, rank, ranktable, verify,
+};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -34,12 +36,16 @@ enum Command {
     Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Dispatch and combine tokens as MoE layers do, and measure it
+    Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
     Plan(plan::PlanArgs),
     /// Check a rank table of HCCL, or write one
     Ranktable(ranktable::RankTableArgs),
+    /// Install and explain the emulator of HCCL
+    Emu(emu::EmuArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -77,10 +83,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Env(args) => env::run(args),
         Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),
         Command::Plan(args) => plan::run(args),
+        Command::Emu(args) => emu::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),
         Command::Rank(args) => rank::run(args),
     };

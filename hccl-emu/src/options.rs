@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use hccl_sys::version::Version;
 use muster_comm::config::{
     ConfigError, EMU_CANN, EMU_DEVICES, EMU_FAULT, EMU_MEMORY, EMU_SOC, Environment,
 };
@@ -198,7 +199,7 @@ impl Options {
             options.soc = Soc::named(&got).ok_or(OptionsError::Soc { got })?;
         }
         if let Some(got) = environment.read(&EMU_CANN)? {
-            if cann_number(&got).is_none() {
+            if cann_version(&got).is_none() {
                 return Err(OptionsError::Cann { got });
             }
             options.cann = Some(got);
@@ -210,52 +211,12 @@ impl Options {
     }
 }
 
-/// The number of a CANN version as `aclsysGetVersionNum` gives it: major, minor and patch in the
-/// places of 10^7, 10^5 and 10^3, and the number of a pre-release below; `None` for other texts.
+/// The CANN version that `text` names: at least two numbers and perhaps a stage, nothing else.
 #[must_use]
-pub fn cann_number(version: &str) -> Option<i32> {
-    if version.len() > 32 {
-        return None;
-    }
-    let (base, pre) = match version.split_once('-') {
-        Some((base, pre)) => (base, Some(pre)),
-        None => (version, None),
-    };
-    let mut parts = base.split('.');
-    let mut next = || -> Option<Option<i32>> {
-        let Some(part) = parts.next() else {
-            return Some(None);
-        };
-        let digits = part
-            .strip_prefix("RC")
-            .or_else(|| part.strip_prefix("rc"))
-            .unwrap_or(part);
-        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let number = digits.parse().ok().filter(|n| plain && *n < 100)?;
-        Some(Some(number))
-    };
-    let major = next()??;
-    let minor = next()??;
-    let third = base.split('.').nth(2);
-    let patch = next()?.unwrap_or(0);
-    if base.split('.').count() > 3 {
-        return None;
-    }
-    let release_candidate = third.is_some_and(|part| !part.as_bytes()[0].is_ascii_digit());
-    let pre = match pre {
-        Some(pre) => pre
-            .rsplit('.')
-            .next()
-            .and_then(|number| number.parse::<i32>().ok())
-            .filter(|number| *number < 1000)?,
-        None => 0,
-    };
-    let last = if release_candidate {
-        patch
-    } else {
-        patch * 1000
-    };
-    Some(major * 10_000_000 + minor * 100_000 + last + pre)
+pub fn cann_version(text: &str) -> Option<Version> {
+    let version: Version = text.parse().ok()?;
+    let is_plain = version.numbers().len() >= 2 && version.suffix().is_none();
+    is_plain.then_some(version)
 }
 
 #[cfg(test)]
@@ -305,13 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn versions_become_ordered_numbers() {
-        assert_eq!(cann_number("8.5.0"), Some(80_500_000));
-        assert_eq!(cann_number("9.1.0-beta.1"), Some(90_100_001));
-        assert_eq!(cann_number("8.1.RC1"), Some(80_100_001));
-        assert_eq!(cann_number("8.0.0"), Some(80_000_000));
-        for bad in ["", "8", "8.x", "8.5.0.", "latest", "8.5.0-beta", "1.2.345"] {
-            assert_eq!(cann_number(bad), None, "{bad}");
+    fn a_version_has_two_numbers_and_nothing_strange_behind_them() {
+        for good in ["8.1.RC1", "8.5.0", "9.1.0-beta.1", "8.0.0.alpha001"] {
+            assert!(cann_version(good).is_some(), "{good}");
+        }
+        for bad in ["", "8", "8.x", "8.5.0.", "latest", "8.5.0-emulated"] {
+            assert!(cann_version(bad).is_none(), "{bad}");
         }
     }
 }

@@ -14,6 +14,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/backend/",
     "comm/src/buffer.rs",
     "comm/src/collective/tamper.rs",
+    "comm/src/device/",
     "comm/src/kernel/",
     "comm/src/transport/ring.rs",
     "comm/src/transport/shm/",
@@ -25,6 +26,12 @@ const UNSAFE: &[&str] = &[
 const IMPORTS: &[(&str, &[&str])] = &[
     ("algo", &["types"]),
     ("buffer.rs", &["types"]),
+    (
+        "device",
+        &[
+            "buffer", "config", "error", "launch", "sync", "types", "vendor",
+        ],
+    ),
     ("error.rs", &["types", "vendor"]),
     ("kernel", &["sync", "types"]),
     ("layout", &["types"]),
@@ -39,6 +46,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "backend",
         &[
             "algo",
+            "buffer",
+            "device",
             "error",
             "group",
             "kernel",

@@ -1,4 +1,4 @@
-//! What carries a call out: the host engine.
+//! What carries a call out: the host engine, and HCCL for device memory.
 //!
 //! `host` chooses the way of a call; `local` is the way of groups whose ranks all share memory
 //! (entry exchange, small payloads in the entry); `direct` runs plans whose steps read peers'
@@ -9,6 +9,7 @@
 
 pub(crate) mod direct;
 mod exchange;
+pub(crate) mod hccl;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;

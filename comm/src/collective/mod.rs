@@ -18,6 +18,7 @@ mod all_to_all;
 mod barrier;
 mod broadcast;
 mod cancel;
+mod device;
 mod gather;
 mod object;
 mod point_to_point;
@@ -32,6 +33,9 @@ mod work;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::device::{
+    Determinism, DeviceCommunicator, DeviceMessage, DeviceOptions, DeviceWork, Expansion, OnStream,
+};
 pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
 pub use self::tamper::{Tamper, TamperKind};

@@ -7,12 +7,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::status::{Gone, Notice, Status};
+use super::testimony::Testimony;
 use crate::types::Rank;
 
 /// What a communicator asks of the control plane. None of these calls waits for another rank.
 pub(crate) trait Control: Debug + Send + Sync {
     /// Tells every other rank that a group was given up.
     fn give_up(&self, notice: &Notice);
+    /// Tells every other rank what this one has to say about a call that did not end.
+    fn testify(&self, testimony: &Testimony);
     /// Hands bytes to whoever runs the job.
     fn report(&self, bytes: &[u8]) -> Result<(), String>;
     /// Says goodbye.
@@ -57,6 +60,14 @@ impl Control for Seat {
         for (other, status) in self.hub.statuses.iter().enumerate() {
             if other != self.rank.index() {
                 status.set_notice(notice.clone());
+            }
+        }
+    }
+
+    fn testify(&self, testimony: &Testimony) {
+        for (other, status) in self.hub.statuses.iter().enumerate() {
+            if other != self.rank.index() {
+                status.set_testimony(testimony.clone());
             }
         }
     }

@@ -10,10 +10,13 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::control::Control;
 use super::island;
 use super::meet::BringUp;
 use super::status::{CutOff, Gone, Notice, Status};
+use super::testimony::Testimony;
 use super::{DEADLINE_DEFAULT, SharedMemory, World, WorldInner};
 use crate::algo::Table;
 use crate::rendezvous::{
@@ -260,12 +263,17 @@ fn join_session(
 fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
     match event {
         SessionEvent::Abort { origin, bytes } => {
-            // Only peers that proved the secret get here; what cannot be read is no notice.
-            if let Ok(notice) = postcard::from_bytes::<Notice>(&bytes) {
-                status.set_notice(Notice {
+            // Only peers that proved the secret get here; what cannot be read is no word of theirs.
+            match postcard::from_bytes::<Word>(&bytes) {
+                Ok(Word::Notice(notice)) => status.set_notice(Notice {
                     origin: origin.0,
                     ..notice
-                });
+                }),
+                Ok(Word::Testimony(testimony)) => status.set_testimony(Testimony {
+                    rank: origin.0,
+                    ..testimony
+                }),
+                Err(_) => {}
             }
         }
         SessionEvent::Down { rank, reason } => {
@@ -327,13 +335,27 @@ fn job_number(options: &JoinOptions) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// What ranks tell each other over the control plane.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    Notice(Notice),
+    Testimony(Testimony),
+}
+
+fn say(session: &Session, word: &Word) {
+    if let Ok(bytes) = postcard::to_allocvec(word) {
+        // A control plane that is gone has been noticed already.
+        let _ = session.abort(bytes);
+    }
+}
+
 impl Control for Session {
     fn give_up(&self, notice: &Notice) {
-        let Ok(bytes) = postcard::to_allocvec(notice) else {
-            return;
-        };
-        // A control plane that is gone has been noticed already.
-        let _ = self.abort(bytes);
+        say(self, &Word::Notice(notice.clone()));
+    }
+
+    fn testify(&self, testimony: &Testimony) {
+        say(self, &Word::Testimony(testimony.clone()));
     }
 
     fn report(&self, bytes: &[u8]) -> Result<(), String> {

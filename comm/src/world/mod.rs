@@ -13,6 +13,7 @@ mod meet;
 mod net;
 mod retire;
 mod status;
+mod testimony;
 mod threads;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport}
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub(crate) use status::{CutOff, Notice, Status};
+pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
 
 use crate::algo;
@@ -146,16 +148,7 @@ impl World {
         members: &[Rank],
         rules: Option<algo::Table>,
     ) -> Result<Communicator, CommError> {
-        let generation = || {
-            let mut made = self
-                .inner
-                .made
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
-            *generation += 1;
-            *generation
-        };
+        let generation = || self.inner.generation(name, members);
         Communicator::new(Arc::clone(&self.inner), name, members, generation, rules)
     }
 
@@ -192,6 +185,14 @@ impl World {
 }
 
 impl WorldInner {
+    /// Counts one more making of a group here, and says which this is, from 1.
+    pub(crate) fn generation(&self, name: &str, members: &[Rank]) -> u64 {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
+        *generation += 1;
+        *generation
+    }
+
     /// The island, if all members of a group lie on it.
     pub(crate) fn island_of(&self, group: &Identity) -> Option<&Island> {
         let island = self.island.as_ref()?;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::types::Rank;
@@ -50,6 +51,8 @@ const NOTICES_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Status {
     epoch: AtomicU64,
+    /// What ranks said about calls that did not end.
+    pub(crate) court: Court,
     known: Mutex<Known>,
 }
 
@@ -95,6 +98,13 @@ impl Status {
             }
         }
         self.disturb();
+    }
+
+    /// A rank testified.
+    pub(crate) fn set_testimony(&self, testimony: Testimony) {
+        if self.court.hear(testimony) {
+            self.disturb();
+        }
     }
 
     /// The control plane is lost.

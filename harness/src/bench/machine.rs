@@ -8,9 +8,13 @@ use muster_comm::sync::{AtomicU32, Clock, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::measured::Pulse;
+use crate::bench::stats;
 
-/// Exchanges of one look: about a millisecond in a slow placement.
-const EXCHANGES: u32 = 2000;
+/// Exchanges between two readings of the clock.
+const EXCHANGES: u32 = 400;
+/// Such stretches of one look; the middle one counts. All of them take a few milliseconds at most
+/// where nobody else wants the processors.
+const STRETCHES: u32 = 11;
 /// Turns of the inner wait before the thread gives its processor away: two threads may share one.
 const SPINS: u32 = 2000;
 /// Bytes of the copy: more than a second-level cache holds.
@@ -71,10 +75,29 @@ impl Machine {
 /// Looks at what the machine can do now. Takes a few milliseconds of two processors.
 #[must_use]
 pub fn pulse() -> Pulse {
+    let before = schedule();
+    let exchange_ns = exchange();
+    let copy_gbytes_per_s = copy();
+    let after = schedule();
+    let (ran, waited) = (after.0 - before.0, after.1 - before.1);
     Pulse {
-        exchange_ns: exchange(),
-        copy_gbytes_per_s: copy(),
+        exchange_ns,
+        copy_gbytes_per_s,
+        processor_share: if ran > 0.0 { ran / (ran + waited) } else { 1.0 },
     }
+}
+
+/// How long this thread has run and how long it has waited for a processor, in nanoseconds; zeros
+/// where the kernel does not say.
+fn schedule() -> (f64, f64) {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap_or(0.0));
+    (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    )
 }
 
 /// Two threads pass a number to and fro.
@@ -94,7 +117,7 @@ fn exchange() -> f64 {
     };
     std::thread::scope(|scope| {
         let other = std::thread::Builder::new().spawn_scoped(scope, || {
-            for round in 0..EXCHANGES {
+            for round in 0..EXCHANGES * STRETCHES {
                 wait_for(2 * round + 1);
                 // SYNC: Release pairs with the Acquire load of the first thread.
                 turn.store(2 * round + 2, Ordering::Release);
@@ -103,14 +126,19 @@ fn exchange() -> f64 {
         if other.is_err() {
             return 0.0;
         }
-        let start = Clock::now();
-        for round in 0..EXCHANGES {
-            // SYNC: Release pairs with the Acquire load of the second thread.
-            turn.store(2 * round + 1, Ordering::Release);
-            wait_for(2 * round + 2);
+        let mut stretches: Vec<f64> = Vec::new();
+        for stretch in 0..STRETCHES {
+            let start = Clock::now();
+            for round in stretch * EXCHANGES..(stretch + 1) * EXCHANGES {
+                // SYNC: Release pairs with the Acquire load of the second thread.
+                turn.store(2 * round + 1, Ordering::Release);
+                wait_for(2 * round + 2);
+            }
+            let elapsed = Clock::now().duration_since(start);
+            stretches.push(elapsed.as_secs_f64() * 1e9 / f64::from(2 * EXCHANGES));
         }
-        let elapsed = Clock::now().duration_since(start);
-        elapsed.as_secs_f64() * 1e9 / f64::from(2 * EXCHANGES)
+        stats::sort(&mut stretches);
+        stats::median(&stretches)
     })
 }
 
@@ -138,6 +166,7 @@ mod tests {
         let pulse = pulse();
         assert!(pulse.exchange_ns > 0.0, "{pulse:?}");
         assert!(pulse.copy_gbytes_per_s > 0.0, "{pulse:?}");
+        assert!((0.0..=1.0).contains(&pulse.processor_share), "{pulse:?}");
         let machine = Machine::here();
         assert!(machine.cpus > 0, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux"), "{machine:?}");

@@ -40,4 +40,6 @@ pub struct Pulse {
     pub exchange_ns: f64,
     /// Copy of 4 MiB by one thread, in GB/s.
     pub copy_gbytes_per_s: f64,
+    /// Part of the time in which a thread that wanted to run did run, 1 where nobody was in its way.
+    pub processor_share: f64,
 }

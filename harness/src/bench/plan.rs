@@ -172,6 +172,8 @@ pub struct Plan {
     pub stop: Stop,
     /// How often the whole list is gone through.
     pub rounds: u32,
+    /// The one round that this world is for; all of them where it stays together.
+    pub round: Option<u32>,
     /// Calls whose result is checked, in each cell; 0 for none.
     pub checks: u32,
     /// Whether ranks may use algorithms that need shared memory.
@@ -395,6 +397,12 @@ impl Plan {
         Catalogue { kinds, cases }
     }
 
+    /// The rounds of this world.
+    #[must_use]
+    pub fn rounds_here(&self) -> std::ops::Range<u32> {
+        self.round.map_or(0..self.rounds, |round| round..round + 1)
+    }
+
     /// About how many bytes a rank needs at once.
     #[must_use]
     pub fn bytes_a_rank(&self, layout: &Layout) -> u64 {
@@ -462,6 +470,7 @@ mod tests {
                 confidence: 0.0,
             },
             rounds: 1,
+            round: None,
             checks: 1,
             direct: true,
         }

@@ -6,8 +6,10 @@
 pub mod bench;
 pub mod completions;
 pub mod doctor;
+pub mod emu;
 pub mod env;
 pub mod groups;
+pub mod moe;
 pub mod plan;
 pub mod rank;
 pub mod ranktable;

@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, OnceLock, PoisonError};
 
 use super::abi::{Out, Text, exports, null};
 use super::guard::guard;
-use crate::options::cann_number;
+use crate::options::cann_version;
 use crate::runtime::errors::{self, AclError, RuntimeError};
 use crate::runtime::{state, state::State};
 
@@ -149,14 +149,19 @@ exports! {
     /// The version of a package of CANN as a number; all packages have the emulated one.
     fn aclsysGetVersionNum(package: Text, number: Out<i32>) {
         package.get().ok_or_else(|| null("pkgName"))?;
-        number.set("versionNum", cann_number(state().cann()).unwrap_or(0))
+        let version = cann_version(state().cann()).and_then(|version| version.number());
+        let missing = || {
+            let text = format!("CANN {} has no version number: it has no third part", state().cann());
+            RuntimeError::new(AclError::API_NOT_SUPPORT, text)
+        };
+        number.set("versionNum", version.ok_or_else(missing)?)
     }
 
     /// The version of a package of CANN as text, which says that it is emulated. The caller has
     /// 128 bytes of room.
     fn aclsysGetVersionStr(package: Text, text: Out<u8>) {
         package.get().ok_or_else(|| null("pkgName"))?;
-        let version = format!("{} (emulated)", state().cann());
+        let version = format!("{}-emulated", state().cann());
         text.fill("versionStr", &padded::<VERSION_BYTES>(&version))
     }
 
@@ -204,7 +209,7 @@ impl PackageVersion {
         let mut parts = version.split('.');
         let mut part = || padded(parts.next().unwrap_or("0"));
         Self {
-            version: padded(&format!("{version} (emulated)")),
+            version: padded(&format!("{version}-emulated")),
             major: part(),
             minor: part(),
             release: part(),

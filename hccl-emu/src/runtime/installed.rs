@@ -16,7 +16,7 @@ pub fn cann() -> Option<String> {
     let version = text
         .lines()
         .find_map(|line| line.strip_prefix("version="))?;
-    Some(version.trim().to_owned())
+    Some(version.trim().trim_end_matches("-emulated").to_owned())
 }
 
 /// Where the loader found this library; for the tool's own binary: the tool.

@@ -154,6 +154,7 @@ impl BenchArgs {
                     inject: self.inject.clone(),
                     seed,
                     bench: Some(plan.clone()),
+                    moe: None,
                 };
                 Ok((job, layout))
             })
@@ -188,6 +189,7 @@ impl BenchArgs {
             warm_ups: self.warmup,
             stop: self.stop(),
             rounds: self.rounds,
+            round: None,
             checks: self.check,
             direct: self.transport != Transport::Tcp,
         })

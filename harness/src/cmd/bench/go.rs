@@ -12,7 +12,7 @@ use super::{BenchArgs, Format, choose};
 use crate::bench::gather::{self, Gather};
 use crate::bench::measured::Measured;
 use crate::bench::model::{BenchReport, Record};
-use crate::bench::plan::What;
+use crate::bench::plan::{Plan, What};
 use crate::bench::{csv, stats, table};
 use crate::check::job::Job;
 use crate::exit::Exit;
@@ -75,25 +75,48 @@ impl Run<'_> {
             if self.report.verdict.is_some() {
                 break;
             }
-            let mut gather = Gather::new(plan, layout, true);
-            let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
-            let (mut told, mut failed) = (0, None);
-            self.progress
-                .begin_lines(&job.matrix.name, job.matrix.world_size);
-            let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
+            self.rounds(job, plan, layout, &interrupts)?;
+        }
+        self.publish()
+    }
+
+    /// Measures one number of ranks: a world of its own for each round, so that what differs between
+    /// two starts of one program is among the differences between rounds.
+    fn rounds(
+        &mut self,
+        job: &Job,
+        plan: &Plan,
+        layout: &Layout,
+        interrupts: &Arc<Interrupts>,
+    ) -> Result<(), Failure> {
+        let mut gather = Gather::new(plan, layout, true);
+        let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
+        let (mut told, mut failed) = (0, None);
+        self.progress
+            .begin_lines(&job.matrix.name, job.matrix.world_size);
+        for round in 0..plan.rounds {
+            let mut job = job.clone();
+            job.bench = Some(Plan {
+                round: Some(round),
+                ..plan.clone()
+            });
+            let outcome = local::run(&job, layout, interrupts, &mut |so_far| {
                 told += so_far.measured.len();
                 self.progress.set(told, total);
                 let shown = self.take(&mut gather, so_far.measured);
                 failed = failed.take().or_else(|| shown.err());
             });
             let finished =
-                outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
+                outcome.unwrap_or_else(|failure| Finished::not_started(&job, layout, failure));
             if let Some(failure) = failed {
                 return Err(failure);
             }
-            self.close(&gather, finished)?;
+            self.end_world(finished);
+            if self.report.verdict.is_some() {
+                break;
+            }
         }
-        self.publish()
+        self.close(&gather)
     }
 
     /// Measures in the world in which this process is a rank.
@@ -139,8 +162,9 @@ impl Run<'_> {
                     return Err(failure);
                 }
                 for finished in all {
-                    bench.close(gather, finished)?;
+                    bench.end_world(finished);
                 }
+                bench.close(gather)?;
                 bench.publish()
             },
         )
@@ -186,13 +210,20 @@ impl Run<'_> {
     }
 
     /// A world has ended.
-    fn close(&mut self, gather: &Gather, finished: Finished) -> Result<(), Failure> {
-        self.progress.clear();
+    fn end_world(&mut self, finished: Finished) {
+        if !finished.output.is_empty() {
+            self.progress.clear();
+        }
         for line in &finished.output {
             out::note(line);
         }
-        self.report.machine_states.extend(gather.machine_states());
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
+    }
+
+    /// All rounds of a number of ranks are over, or there will be no more of them.
+    fn close(&mut self, gather: &Gather) -> Result<(), Failure> {
+        self.progress.clear();
+        self.report.machine_states.extend(gather.machine_states());
         // What has some of its rounds is worth showing when there will be no more.
         for record in gather.so_far() {
             let is_known = |known: &Record| {
@@ -248,7 +279,11 @@ impl Run<'_> {
             start_skew_us: None,
             calls_per_sample: 1,
             samples: micros.len() as u64,
-            samples_us: vec![stats::thinned(&micros, 1000)],
+            // Each came from a world of its own.
+            samples_us: stats::thinned(&micros, 1000)
+                .into_iter()
+                .map(|time| vec![time])
+                .collect(),
             ..choose::bare_record(&job)
         };
         self.show(&record)?;

@@ -1,0 +1,300 @@
+//! What this rank's device was given, and what became of it.
+//!
+//! Every call is entered before the vendor sees it and closed when its completion was observed, so
+//! that a rank whose device hangs can say what hangs, since when, and what it did last. Collectives
+//! are numbered alike on all ranks; messages are counted by peer, because they concern two ranks
+//! only.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ErrorKind;
+use crate::sync::Clock;
+use crate::types::{Collective, DType, ReduceOp};
+
+/// Calls that are remembered: what is open, and the last things before it.
+const DEEDS_MAX: usize = 64;
+/// Of these, how many travel in a testimony.
+const DEEDS_SAID_MAX: usize = 24;
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Stage {
+    /// Its completion was observed, this long after it began.
+    Completed {
+        /// Milliseconds from the entry to the observation.
+        after_ms: u64,
+    },
+    /// The vendor took it; the device has not completed it.
+    Enqueued,
+    /// The vendor's call has not returned.
+    Entering,
+    /// The vendor refused it, or reported an error for it.
+    Failed,
+}
+
+/// What was asked of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ask {
+    pub(super) collective: Collective,
+    pub(super) dtype: Option<DType>,
+    /// Elements, as the call counts them on this rank.
+    pub(super) count: u64,
+    pub(super) op: Option<ReduceOp>,
+    pub(super) root: Option<u32>,
+}
+
+/// One call, as a testimony tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Deed {
+    /// Number among the group's collectives; for messages that of the collective before them.
+    pub(super) seq: u64,
+    pub(super) ask: Ask,
+    /// Milliseconds since the call began.
+    pub(super) age_ms: u64,
+    pub(super) stage: Stage,
+}
+
+impl Deed {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Enqueued | Stage::Entering)
+    }
+
+    pub(super) fn is_message(&self) -> bool {
+        is_message(self.ask.collective)
+    }
+}
+
+/// Whether a call concerns the ranks that it names only.
+pub(super) fn is_message(collective: Collective) -> bool {
+    matches!(
+        collective,
+        Collective::Recv | Collective::Send | Collective::SendRecvBatch
+    )
+}
+
+/// What a rank says when a call did not end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Words {
+    /// Collectives that were made so far.
+    pub(super) made: u64,
+    /// The last calls, oldest first.
+    pub(super) deeds: Vec<Deed>,
+    /// Messages enqueued to each member so far.
+    pub(super) sent: BTreeMap<u32, u64>,
+    /// Receives enqueued from each member so far.
+    pub(super) received: BTreeMap<u32, u64>,
+    /// The error that the vendor reported, and milliseconds since.
+    pub(super) fault: Option<(ErrorKind, u64)>,
+}
+
+struct Entry {
+    number: u64,
+    seq: u64,
+    ask: Ask,
+    began: Instant,
+    stage: Stage,
+}
+
+/// The record of one communicator.
+pub(super) struct Ledger {
+    /// Counts every call, messages too: the key of an entry.
+    entered: u64,
+    made: u64,
+    entries: VecDeque<Entry>,
+    sent: BTreeMap<u32, u64>,
+    received: BTreeMap<u32, u64>,
+    fault: Option<(ErrorKind, Instant)>,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self {
+            entered: 0,
+            made: 0,
+            entries: VecDeque::new(),
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            fault: None,
+        }
+    }
+
+    /// Number of collectives so far.
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Enters a call; gives back its key and its number.
+    pub(super) fn enter(&mut self, ask: Ask) -> (u64, u64) {
+        if !is_message(ask.collective) {
+            self.made += 1;
+        }
+        self.entered += 1;
+        if self.entries.len() == DEEDS_MAX {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(Entry {
+            number: self.entered,
+            seq: self.made,
+            ask,
+            began: Clock::now(),
+            stage: Stage::Entering,
+        });
+        (self.entered, self.made)
+    }
+
+    /// A message was enqueued: to the peer, or the receive of one from it.
+    pub(super) fn count_message(&mut self, peer: u32, outgoing: bool) {
+        let counts = if outgoing {
+            &mut self.sent
+        } else {
+            &mut self.received
+        };
+        *counts.entry(peer).or_insert(0) += 1;
+    }
+
+    /// Takes back a call that the vendor refused: the ranks stay in step.
+    pub(super) fn retract(&mut self, number: u64) {
+        if let Some(at) = self.position(number) {
+            let entry = self.entries.remove(at);
+            if entry.is_some_and(|entry| !is_message(entry.ask.collective)) {
+                self.made -= 1;
+            }
+        }
+    }
+
+    /// Notes how far a call has come.
+    pub(super) fn note(&mut self, number: u64, stage: Stage) {
+        if let Some(at) = self.position(number) {
+            self.entries[at].stage = stage;
+        }
+    }
+
+    /// Notes that a call was seen to be complete, and with it every one before it.
+    pub(super) fn complete(&mut self, number: u64) {
+        let now = Clock::now();
+        for entry in &mut self.entries {
+            if entry.number <= number && matches!(entry.stage, Stage::Enqueued | Stage::Entering) {
+                let after_ms = millis(now.saturating_duration_since(entry.began));
+                entry.stage = Stage::Completed { after_ms };
+            }
+        }
+    }
+
+    /// Notes an error of the vendor; the first one stays.
+    pub(super) fn set_fault(&mut self, kind: &ErrorKind) {
+        self.fault
+            .get_or_insert_with(|| (kind.clone(), Clock::now()));
+    }
+
+    pub(super) fn has_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Milliseconds since the oldest open call began, where one is open.
+    pub(super) fn open_ms(&self) -> Option<u64> {
+        let now = Clock::now();
+        self.entries
+            .iter()
+            .find(|entry| matches!(entry.stage, Stage::Enqueued | Stage::Entering))
+            .map(|entry| millis(now.saturating_duration_since(entry.began)))
+    }
+
+    /// Everything there is to say.
+    pub(super) fn words(&self) -> Words {
+        let now = Clock::now();
+        let skip = self.entries.len().saturating_sub(DEEDS_SAID_MAX);
+        // What is open is said, however long ago it was entered.
+        let said = |(at, entry): &(usize, &Entry)| {
+            *at >= skip || matches!(entry.stage, Stage::Enqueued | Stage::Entering)
+        };
+        let deeds = self.entries.iter().enumerate().filter(said);
+        Words {
+            made: self.made,
+            deeds: deeds
+                .map(|(_, entry)| Deed {
+                    seq: entry.seq,
+                    ask: entry.ask,
+                    age_ms: millis(now.saturating_duration_since(entry.began)),
+                    stage: entry.stage,
+                })
+                .collect(),
+            sent: self.sent.clone(),
+            received: self.received.clone(),
+            fault: self
+                .fault
+                .as_ref()
+                .map(|(kind, at)| (kind.clone(), millis(now.saturating_duration_since(*at)))),
+        }
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        self.entries
+            .iter()
+            .rposition(|entry| entry.number == number)
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(collective: Collective) -> Ask {
+        Ask {
+            collective,
+            dtype: Some(DType::F32),
+            count: 8,
+            op: None,
+            root: None,
+        }
+    }
+
+    #[test]
+    fn collectives_are_numbered_and_messages_are_counted_by_peer() {
+        let mut ledger = Ledger::new();
+        let (first, seq) = ledger.enter(ask(Collective::AllGather));
+        assert_eq!(seq, 1);
+        let (message, seq) = ledger.enter(ask(Collective::Send));
+        assert_eq!(seq, 1);
+        ledger.count_message(3, true);
+        let (refused, seq) = ledger.enter(ask(Collective::AllReduce));
+        assert_eq!(seq, 2);
+        ledger.retract(refused);
+        assert_eq!(ledger.made(), 1);
+        ledger.note(first, Stage::Enqueued);
+        ledger.note(message, Stage::Enqueued);
+        assert!(ledger.open_ms().is_some());
+        ledger.complete(message);
+        assert_eq!(ledger.open_ms(), None);
+        let words = ledger.words();
+        assert_eq!(words.sent.get(&3), Some(&1));
+        assert!(words.deeds.iter().all(|deed| !deed.is_open()));
+    }
+
+    #[test]
+    fn the_first_fault_stays_and_the_record_is_bounded() {
+        let mut ledger = Ledger::new();
+        let fault = |code| ErrorKind::Vendor {
+            call: "aclrtSynchronizeStream".to_owned(),
+            code,
+            name: String::new(),
+            detail: String::new(),
+        };
+        ledger.set_fault(&fault(507_048));
+        ledger.set_fault(&fault(1));
+        for _ in 0..200 {
+            let (number, _) = ledger.enter(ask(Collective::Barrier));
+            ledger.complete(number);
+        }
+        let words = ledger.words();
+        assert_eq!(words.fault.map(|(kind, _)| kind), Some(fault(507_048)));
+        assert_eq!(words.made, 200);
+        assert_eq!(words.deeds.len(), DEEDS_SAID_MAX);
+    }
+}

@@ -1,0 +1,348 @@
+//! The way of one call on a device: entered, enqueued, waited for, or judged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::judge::{Case, Verdict};
+use super::ledger::{Ask, Stage};
+use super::{DeviceCommunicator, Inner, lock};
+use crate::backend::hccl::step::Step;
+use crate::backend::vigil::Vigil;
+use crate::collective::Call;
+use crate::device::memory::Storage;
+use crate::device::{DeviceError, Event, Stream};
+use crate::error::{CommError, ErrorKind};
+use crate::sync::Deadline;
+use crate::transport::shm::wait::Rest;
+use crate::vendor::{self, Fault};
+use crate::world::Notice;
+
+/// One look at the device or the lane: short at first, so that a quick call ends quickly; bounded,
+/// so that the fate of peers is noticed.
+const LOOK_FIRST: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(20);
+/// Between two questions for an asynchronous error.
+const ASYNC_EVERY: Duration = Duration::from_millis(250);
+
+/// A call that was checked and lowered.
+pub(super) struct Prepared {
+    pub(super) call: Call,
+    pub(super) ask: Ask,
+    pub(super) steps: Vec<Step>,
+    /// Memory that the steps use.
+    pub(super) storages: Vec<Arc<Storage>>,
+    /// Messages among the steps: peer, and whether this rank sends.
+    pub(super) messages: Vec<(u32, bool)>,
+}
+
+/// A call that the vendor has taken.
+pub(super) struct Open {
+    pub(super) call: Call,
+    pub(super) number: u64,
+    pub(super) seq: u64,
+    pub(super) event: Option<Event>,
+    pub(super) deadline: Deadline,
+}
+
+impl Inner {
+    /// Gives a call to the device. `event` says whether one is recorded behind it.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        prepared: Prepared,
+        stream: &Stream,
+        wants_event: bool,
+    ) -> Result<Open, CommError> {
+        let _turn = lock(&self.turn);
+        let deadline = Deadline::after(self.desk.deadline());
+        let Prepared {
+            call,
+            ask,
+            steps,
+            storages,
+            messages,
+        } = prepared;
+        if let Some(cause) = lock(&self.failed).clone() {
+            return Err(cause);
+        }
+        let next = self.bench.ledger().made() + 1;
+        if let Some(kind) = self.vigil(deadline, next).given_up() {
+            return Err(self.fail(call, next, deadline, &self.own(kind)));
+        }
+        self.compare(call, &ask, deadline)?;
+        self.follow(stream)
+            .map_err(|error| self.error(call, error.into(), 0, deadline, true))?;
+        let (number, seq) = self.bench.write(|ledger| {
+            let entered = ledger.enter(ask);
+            for (peer, outgoing) in &messages {
+                ledger.count_message(*peer, *outgoing);
+            }
+            entered
+        });
+        let ticket = self
+            .engine
+            .enqueue(steps, storages, stream, wants_event)
+            .map_err(|error| {
+                self.bench.write(|ledger| ledger.retract(number));
+                self.error(call, error.into(), seq, deadline, true)
+            })?;
+        let mut open = Open {
+            call,
+            number,
+            seq,
+            event: None,
+            deadline,
+        };
+        let mut look = LOOK_FIRST;
+        let taken = loop {
+            if let Some(taken) = ticket.wait(look.min(deadline.left())) {
+                break taken;
+            }
+            look = (look * 2).min(LOOK_MAX);
+            if let Err(verdict) = self.look_around(&open) {
+                return Err(self.fail(call, seq, deadline, &verdict));
+            }
+        };
+        match taken {
+            Ok(event) => {
+                self.bench
+                    .write(|ledger| ledger.note(number, Stage::Enqueued));
+                if let Some(event) = &event {
+                    self.bench.watch(number, event.clone());
+                }
+                open.event = event;
+                *lock(&self.last) = Some(stream.clone());
+                Ok(open)
+            }
+            Err(error) => Err(self.refused(&open, error)),
+        }
+    }
+
+    /// Waits for the end of a call: by its event, or else by the stream running empty.
+    pub(super) fn finish(self: &Arc<Self>, open: &Open, stream: &Stream) -> Result<(), CommError> {
+        let mut look = LOOK_FIRST;
+        loop {
+            match self.has_ended(open, stream, look.min(open.deadline.left())) {
+                Ok(true) => {
+                    self.bench.write(|ledger| ledger.complete(open.number));
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    let verdict = self.inquest(open, Some(error.into()));
+                    return Err(self.fail(open.call, open.seq, open.deadline, &verdict));
+                }
+            }
+            look = (look * 2).min(LOOK_MAX);
+            if let Err(verdict) = self.look_around(open) {
+                return Err(self.fail(open.call, open.seq, open.deadline, &verdict));
+            }
+        }
+    }
+
+    fn has_ended(&self, open: &Open, stream: &Stream, look: Duration) -> Result<bool, DeviceError> {
+        if let Some(event) = &open.event
+            && event.has_come()?
+        {
+            return Ok(true);
+        }
+        // Errors of the work come out of the stream, and its end is waited for without spinning.
+        let is_empty = stream.look(look)?;
+        Ok(is_empty && open.event.is_none())
+    }
+
+    /// What happens elsewhere while a call is under way: a verdict, where there is one.
+    fn look_around(self: &Arc<Self>, open: &Open) -> Result<(), Verdict> {
+        if let Some(fault) = self.async_error() {
+            return Err(self.inquest(open, Some(fault)));
+        }
+        if open.deadline.passed() {
+            return Err(self.inquest(open, None));
+        }
+        let vigil = self.vigil(open.deadline, open.seq);
+        if let Some(kind) = vigil.given_up() {
+            return Err(self.own(kind));
+        }
+        if self.desk.inner.world.status.epoch() > 0 {
+            let everyone: Vec<usize> = (0..self.desk.size()).collect();
+            match vigil.look(&everyone) {
+                // Who left in good order had done its part; its device may be ahead of ours.
+                Ok(()) | Err(ErrorKind::PeerClosed { orderly: true, .. }) => {}
+                Err(kind) => return Err(self.own(kind)),
+            }
+        }
+        let members = self.desk.members();
+        if self.bench.is_in_session() && self.bench.missing(members).is_empty() {
+            return Err(self.judge());
+        }
+        Ok(())
+    }
+
+    /// Asks all members what they know, and judges. `fault` is what this rank's device reports.
+    fn inquest(&self, open: &Open, fault: Option<ErrorKind>) -> Verdict {
+        if let Some(kind) = &fault {
+            self.bench.write(|ledger| {
+                ledger.set_fault(kind);
+            });
+        }
+        self.bench.speak();
+        let members = self.desk.members();
+        let vigil = self.vigil(Deadline::after(self.bench.patience()), open.seq);
+        let heard = vigil.wait(
+            &Rest::Pause,
+            || self.bench.missing(members).is_empty(),
+            || self.bench.missing(members),
+        );
+        match heard {
+            // Whoever is missing when the time is up says nothing, which is judged too.
+            Ok(()) | Err(ErrorKind::Stalled { .. }) => self.judge(),
+            Err(kind) => self.own(kind),
+        }
+    }
+
+    fn judge(&self) -> Verdict {
+        let members = self.desk.members();
+        Case {
+            group: self.desk.name(),
+            members,
+            said: &self.bench.said(members),
+        }
+        .judge()
+    }
+
+    /// Somebody else's verdict as this rank's own: all ranks tell one story in the same words.
+    fn own(&self, kind: ErrorKind) -> Verdict {
+        if let ErrorKind::PeerAborted { origin, cause, .. } = &kind {
+            let origin = matches!(**cause, ErrorKind::Vendor { .. }).then_some(*origin);
+            if origin.is_some() || matches!(**cause, ErrorKind::DeviceStalled { .. }) {
+                return Verdict {
+                    origin,
+                    kind: (**cause).clone(),
+                };
+            }
+        }
+        Verdict { origin: None, kind }
+    }
+
+    /// The vendor did not take a call. What it refuses for its arguments leaves all ranks in step;
+    /// anything else is a fault of the device or of a peer.
+    fn refused(self: &Arc<Self>, open: &Open, error: DeviceError) -> CommError {
+        let kind = ErrorKind::from(error);
+        let is_harmless = if let ErrorKind::Vendor { code, detail, .. } = &kind {
+            matches!(
+                vendor::fault_of(*code, detail),
+                Fault::Argument | Fault::Memory | Fault::Unsupported
+            )
+        } else {
+            kind.is_recoverable()
+        };
+        if is_harmless {
+            self.bench.write(|ledger| ledger.retract(open.number));
+            return self.error(open.call, kind, open.seq, open.deadline, true);
+        }
+        self.bench
+            .write(|ledger| ledger.note(open.number, Stage::Failed));
+        let verdict = self.inquest(open, Some(kind));
+        self.fail(open.call, open.seq, open.deadline, &verdict)
+    }
+
+    /// Ends the communicator on this rank and tells the others.
+    fn fail(&self, call: Call, seq: u64, deadline: Deadline, verdict: &Verdict) -> CommError {
+        let world = &self.desk.inner.world;
+        let kind = match verdict.origin {
+            Some(origin) if origin != world.rank => ErrorKind::PeerAborted {
+                origin,
+                reason: verdict.kind.to_string(),
+                cause: Box::new(verdict.kind.clone()),
+            },
+            Some(_) | None => verdict.kind.clone(),
+        };
+        let error = self.error(call, kind, seq, deadline, false);
+        let is_first = {
+            let mut failed = lock(&self.failed);
+            let is_first = failed.is_none();
+            failed.get_or_insert_with(|| error.clone());
+            is_first
+        };
+        if is_first {
+            self.engine.set_broken();
+            self.stream.abort();
+            if let Some(last) = lock(&self.last).take() {
+                last.abort();
+            }
+            world.control.give_up(&Notice {
+                key: self.desk.inner.group.key,
+                seq,
+                origin: verdict.origin.unwrap_or(world.rank).0,
+                kind: verdict.kind.clone(),
+            });
+        }
+        error
+    }
+
+    /// The communicator's asynchronous error, asked for now and then and never waited for.
+    fn async_error(&self) -> Option<ErrorKind> {
+        let mut question = lock(&self.async_question);
+        let (asked, ticket) = &mut *question;
+        if let Some(pending) = ticket {
+            let answer = pending.wait(Duration::ZERO)?;
+            *ticket = None;
+            return answer.err().map(ErrorKind::from);
+        }
+        if asked.is_none_or(|asked: Deadline| asked.passed()) {
+            *asked = Some(Deadline::after(ASYNC_EVERY));
+            *ticket = Some(self.engine.async_error());
+        }
+        None
+    }
+
+    /// Lets calls on another stream than the last one wait for it: the vendor wants all calls of a
+    /// communicator in one order.
+    fn follow(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let last = lock(&self.last).clone();
+        match last {
+            Some(last) if !last.is(stream) => stream.wait_for(&last.record()?),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// In checked mode: whether all ranks make the same call, before any gives it to its device.
+    fn compare(&self, call: Call, ask: &Ask, deadline: Deadline) -> Result<(), CommError> {
+        if !self.checked || super::ledger::is_message(ask.collective) {
+            return Ok(());
+        }
+        let all = self.desk.all_gather_object(ask)?;
+        match super::judge::compare(self.desk.members(), &all) {
+            Some(kind) => Err(self.error(call, kind, 0, deadline, true)),
+            None => Ok(()),
+        }
+    }
+
+    fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
+        Vigil {
+            world: &self.desk.inner.world,
+            group: &self.desk.inner.group,
+            deadline,
+            seq,
+        }
+    }
+
+    pub(super) fn error(
+        &self,
+        call: Call,
+        kind: ErrorKind,
+        seq: u64,
+        deadline: Deadline,
+        usable: bool,
+    ) -> CommError {
+        self.desk.error(call, kind, seq, None, deadline, usable)
+    }
+}
+
+impl DeviceCommunicator {
+    /// Makes a call and waits for its end.
+    pub(super) fn block(&self, prepared: Prepared) -> Result<(), CommError> {
+        let stream = &self.inner.stream;
+        let open = self.inner.enqueue(prepared, stream, false)?;
+        self.inner.finish(&open, stream)
+    }
+}

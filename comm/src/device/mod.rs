@@ -1,0 +1,58 @@
+//! Ascend NPUs: the loaded runtime, devices, device memory, streams and events.
+//!
+//! What the vendor's headers leave to the caller is a type here: memory is owned and typed, work
+//! holds what it uses, every wait has a limit, and the thread's current device is set where a call
+//! needs it. Nothing here knows ranks or groups; collectives over device memory are
+//! [`crate::collective::DeviceCommunicator`].
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use muster_comm::config::Environment;
+//! use muster_comm::device::{DeviceBuffer, Runtime, Stream};
+//!
+//! let places = Environment::capture().vendor_places()?;
+//! let runtime = Runtime::load(&places)?;
+//! let device = runtime.device(0)?;
+//! println!("{device}, emulated: {}", runtime.emulated().is_some());
+//! let buffer = DeviceBuffer::from_slice(&device, &[1.0_f32, 2.0, 3.0])?;
+//! let stream = Stream::new(&device)?;
+//! let back = buffer.slice(1..).copy_to_async(&stream)?;
+//! assert_eq!(back.wait(Duration::from_secs(1))?, [2.0, 3.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Threads
+//!
+//! Everything may be used from any thread and dropped on any. A call makes the device current in
+//! its thread and restores the former one.
+//!
+//! # Ends
+//!
+//! Dropping never waits longer than half a second and never panics. Where the end of work is
+//! uncertain its memory is left to the device; [`Leaks::now`] says how much that is.
+
+#![expect(
+    unsafe_code,
+    reason = "calls of the vendor's libraries with addresses of device memory"
+)]
+
+pub(crate) mod acl;
+mod backends;
+mod error;
+pub(crate) mod leaks;
+pub(crate) mod memory;
+mod npu;
+mod runtime;
+mod select;
+mod soc;
+pub(crate) mod stream;
+
+pub use backends::{Backends, UnknownBackends};
+pub use error::DeviceError;
+pub use leaks::Leaks;
+pub use memory::{DeviceBuffer, DeviceSlice};
+pub use npu::{Device, MemoryInfo};
+pub use runtime::Runtime;
+pub use select::{DeviceMap, MalformedMap, Selection, SelectionError, select};
+pub use soc::{Product, Soc};
+pub use stream::{Event, Stream, Transfer};
