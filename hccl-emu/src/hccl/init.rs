@@ -46,7 +46,7 @@ pub(crate) fn root_info(call: &str, library: &Library) -> Answer<RootInfo> {
         )
     })?;
     let job_id = job_of(&secret);
-    let address = meeting::serve(
+    let (address, served) = meeting::serve(
         call,
         &Serving {
             ip,
@@ -58,7 +58,7 @@ pub(crate) fn root_info(call: &str, library: &Library) -> Answer<RootInfo> {
             cann: library.cann,
         },
     )?;
-    library.note_served(&job_id);
+    library.note_served(&job_id, served);
     let identifier = format!(
         "{ip}%{interface}_{}_{}_{}",
         address.port(),
@@ -100,7 +100,8 @@ pub(crate) fn from_root_info(
             rank,
             world_size,
         };
-        let world = meeting::join(call, &joining, &library.settings)?;
+        let world = meeting::join(call, &joining, &library.settings)
+            .inspect_err(|_| library.settle_served(&job_id))?;
         Ok((world, library.serves(&job_id)))
     })
 }
