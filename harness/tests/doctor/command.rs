@@ -27,21 +27,18 @@ pub(crate) fn doctor(args: &[&str], variables: &[(&str, &str)]) -> (Value, Optio
         .collect();
     let output = muster(&args, variables);
     let text = String::from_utf8_lossy(&output.stdout);
-    let parsed = serde_json::from_str(&text);
     let words = String::from_utf8_lossy(&output.stderr);
-    (
-        parsed.unwrap_or_else(|error| panic!("{error}: {text}\n{words}")),
-        output.status.code(),
-    )
+    let parsed = serde_json::from_str(&text);
+    assert!(parsed.is_ok(), "no document: {text}\n{words}");
+    (parsed.unwrap_or_default(), output.status.code())
 }
 
 /// One check of a JSON document.
 pub(crate) fn find<'a>(document: &'a Value, id: &str) -> &'a Value {
     let checks = document["checks"].as_array().expect("checks");
-    checks
-        .iter()
-        .find(|check| check["id"] == id)
-        .unwrap_or_else(|| panic!("no {id} in {document}"))
+    let found = checks.iter().find(|check| check["id"] == id);
+    assert!(found.is_some(), "no {id} in {document}");
+    found.expect("asserted")
 }
 
 /// One check fails with this culprit and this fix, and the exit code says so.
