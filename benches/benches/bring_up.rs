@@ -163,6 +163,8 @@ fn bring_up(world_size: u32) -> Result<Times, Box<dyn Error>> {
         world_size,
         env: &env.map(|(name, value)| (name.to_owned(), value.to_owned())),
         secret: secret.expose(),
+        printer: None,
+        torch: false,
     };
     let mut ranks = Ranks::<Event>::start(&spawn, None).map_err(failed)?;
     let mut times = Times {

@@ -86,7 +86,7 @@
 //! | [`device`] | Ascend NPUs: devices, device memory, streams, events |
 //! | [`vendor`] | what the numbers and codes of the vendor's libraries mean |
 //! | [`config`], [`sync`] | the one reader of the environment; the one door to atomics and time |
-//! | [`watch`] | empty so far |
+//! | [`watch`] | what every rank is doing, and one verdict where they wait in vain |
 //!
 //! Most programs need [`world`], [`collective`], [`types`], [`error`] and perhaps [`layout`]. The
 //! other modules are public for the harness, the tests and the curious. `ARCHITECTURE.md` follows a

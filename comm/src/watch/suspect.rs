@@ -40,7 +40,11 @@ impl Suspects {
                 if is_new && call.age_ms >= threshold && call.age_ms > oldest {
                     oldest = call.age_ms;
                     let ends = kept_waiting_by(scene, rank, id);
-                    let whom = if ends.is_empty() { &wait.missing } else { &ends };
+                    let whom = if ends.is_empty() {
+                        &wait.missing
+                    } else {
+                        &ends
+                    };
                     let line = format!(
                         "SUSPECT {}: waited for by rank {rank} in {} #{} on {}{} ({}) for {}; not failed so far",
                         ranks(whom),
