@@ -264,6 +264,86 @@ fn folding_one_source_into_a_buffer_keeps_the_given_order() {
     });
 }
 
+/// As [`check`], with more destinations: some through the cache, some around it, at any addresses.
+fn check_spread(
+    kernels: Kernels,
+    dtype: DType,
+    op: ReduceOp,
+    case: &Case,
+) -> Result<(), TestCaseError> {
+    let inputs = inputs_of(dtype, case);
+    let mut state = case.seed ^ 7;
+    let remainders = [0, 0, 16, 32, 1, 2, 13, 48];
+    let mut sources: Vec<Guarded> = inputs
+        .iter()
+        .zip(&case.misalignments)
+        .map(|(input, misalignment)| Guarded::new(input, *misalignment))
+        .collect();
+    let mut blank = |count: u64| -> Vec<Guarded> {
+        let content = vec![0x5a; case.count * dtype.size()];
+        (0..count)
+            .map(|_| Guarded::new(&content, pick(&remainders, &mut state)))
+            .collect()
+    };
+    let (mut kept, mut streamed) = (blank(case.seed % 3), blank(case.seed / 3 % 4));
+    let alias = case.alias.filter(|_| (case.seed / 12).is_multiple_of(2));
+    let mut dsts: Vec<*mut u8> = kept.iter_mut().map(Guarded::as_mut_ptr).collect();
+    let around: Vec<*mut u8> = streamed.iter_mut().map(Guarded::as_mut_ptr).collect();
+    let srcs: Vec<*mut u8> = sources.iter_mut().map(Guarded::as_mut_ptr).collect();
+    dsts.extend(alias.map(|alias| srcs[alias]));
+    let read: Vec<*const u8> = srcs.iter().map(|src| src.cast_const()).collect();
+    let ranks = u32::try_from(case.ranks).expect("few ranks");
+    // SAFETY: all buffers hold `count` elements; a destination is one of the sources or apart.
+    unsafe { kernels.reduce_to(dtype, op, &read, &dsts, &around, case.count, ranks) };
+    let expected = &all_reduce(dtype, op, &inputs)[0];
+    let written = kept.iter().chain(&streamed);
+    for buffer in written.chain(alias.map(|alias| &sources[alias])) {
+        let difference = first_difference(dtype, expected, buffer.content());
+        prop_assert!(
+            difference.is_none(),
+            "{}: {dtype} {op}: {difference:?}",
+            kernels.isa()
+        );
+    }
+    for (rank, (source, input)) in sources.iter().zip(&inputs).enumerate() {
+        prop_assert!(alias == Some(rank) || source.content() == input);
+    }
+    for buffer in sources.iter().chain(&kept).chain(&streamed) {
+        prop_assert!(buffer.guards_stand(), "{}: {dtype} {op}", kernels.isa());
+    }
+    Ok(())
+}
+
+#[test]
+fn results_go_to_every_destination_through_the_cache_and_around_it() {
+    for_cases(24, |case| {
+        for (dtype, op) in every_type_and_operation() {
+            for kernels in every_kernels() {
+                check_spread(kernels, dtype, op, &case)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn copies_of_every_length_are_whole_and_touch_nothing_else() {
+    let mut state = 3;
+    for length in (0..300).chain([2047, 2048, 2049, 4096, 70_001]) {
+        let content: Vec<u8> = (0..length)
+            .map(|_| next(&mut state).to_le_bytes()[5])
+            .collect();
+        for copy in [kernel::copy, kernel::copy_streaming] {
+            let mut target = Guarded::new(&vec![0; length], length % 61);
+            let source = Guarded::new(&content, length % 13);
+            // SAFETY: both hold `length` bytes and are apart.
+            unsafe { copy(target.as_mut_ptr(), source.content().as_ptr(), length) };
+            assert!(target.content() == content, "{length} bytes");
+            assert!(target.guards_stand(), "{length} bytes");
+        }
+    }
+}
+
 #[test]
 fn a_finished_average_is_the_sum_divided_once() {
     for divisor in [1u32, 2, 3, 7, 200, 1 << 24, u32::MAX] {

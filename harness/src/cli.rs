@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, emu, groups, plan, rank, verify};
+use crate::cmd::{bench, completions, doctor, emu, groups, moe, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -32,6 +32,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Dispatch and combine tokens as MoE layers do, and measure it
+    Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -73,6 +75,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
             .map_err(Failure::from),

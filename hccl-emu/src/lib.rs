@@ -6,6 +6,8 @@
 //!
 //! - [`options`]: what a user can choose by `MUSTER_EMU_*`; no state, so that the tool can use it.
 //! - [`runtime`]: the emulation of devices, memory, streams and events, in safe terms.
+//! - [`fault`]: the grammar of `MUSTER_EMU_FAULT`, without state too.
+//! - `hccl`: communicators and operators, with their exports.
 //! - `acl`: the exports of the runtime, which only translate between C and [`runtime`].
 //! - `unsupported`: names that exist so that programs start, and refuse to do anything.
 //!
@@ -23,6 +25,8 @@
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
 mod acl;
+pub mod fault;
+mod hccl;
 pub mod options;
 pub mod runtime;
 mod unsupported;

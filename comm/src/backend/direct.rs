@@ -21,7 +21,7 @@ use super::local::Local;
 use super::segment::{Map, Shape};
 use super::vigil::Vigil;
 use super::{Failure, Request};
-use crate::algo::{Algorithm, Plan, Space, Span, Step};
+use crate::algo::{Algorithm, Plan, Problem, Round, Space, Span, Step};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
@@ -34,8 +34,15 @@ const AREA_BYTES: usize = 1 << 20;
 /// Areas in one half: `In`, `Out` and `Scratch`.
 const AREAS: usize = 3;
 const HALF_BYTES: usize = AREAS * AREA_BYTES;
+/// From this many bytes of results on, over all ranks, results go around the cache: they would push
+/// out of it what is still to be read.
+pub(super) const STREAM_FROM: usize = 6 << 20;
 /// Bytes of the whole block. Only what is written costs memory.
 const STAGING_BYTES: usize = 2 * HALF_BYTES;
+
+/// Plans that a communicator remembers: those of the shapes that a training step has, segments and
+/// their rests.
+const PLANS_MAX: usize = 32;
 
 /// This rank's staging block.
 #[derive(Debug)]
@@ -43,6 +50,34 @@ pub(crate) struct Staging {
     block: Block,
     /// Segments run so far.
     segments: u64,
+    plans: Plans,
+}
+
+/// Plans by what they are for, the last used ones in front.
+#[derive(Debug, Default)]
+struct Plans(Vec<(&'static str, Problem, Arc<Plan>)>);
+
+impl Plans {
+    fn of(
+        &mut self,
+        algorithm: &'static Algorithm,
+        problem: Problem,
+        me: usize,
+    ) -> Result<Arc<Plan>, String> {
+        let known = |(name, known, _): &(&'static str, Problem, Arc<Plan>)| {
+            std::ptr::eq(*name, algorithm.name) && *known == problem
+        };
+        if let Some(place) = self.0.iter().position(known) {
+            self.0[..=place].rotate_right(1);
+        } else {
+            // In place or not, the plan for separate buffers is right: peers read copies.
+            let plan = algorithm.plan(&problem, me, false);
+            let plan = Arc::new(plan.map_err(|error| error.to_string())?);
+            self.0.truncate(PLANS_MAX - 1);
+            self.0.insert(0, (algorithm.name, problem, plan));
+        }
+        Ok(Arc::clone(&self.0[0].2))
+    }
 }
 
 impl Staging {
@@ -54,7 +89,11 @@ impl Staging {
                 need: format!("{STAGING_BYTES} bytes of staging"),
                 have: full.to_string(),
             })?;
-        Ok(Self { block, segments: 0 })
+        Ok(Self {
+            block,
+            segments: 0,
+            plans: Plans::default(),
+        })
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -65,7 +104,6 @@ impl Staging {
 /// One call, cut into segments.
 pub(crate) struct Run<'a> {
     vigil: &'a Vigil<'a>,
-    local: &'a Local,
     request: &'a Request<'a>,
     algorithm: &'static Algorithm,
     seq: u64,
@@ -75,6 +113,9 @@ pub(crate) struct Run<'a> {
     shape: Shape,
     segment_len: usize,
     segment_count: usize,
+    /// Whether results go around the cache: there are many, and the call is not in place, so that their
+    /// lines are not there.
+    stream: bool,
 }
 
 /// Where spans of one segment lie.
@@ -92,20 +133,19 @@ impl<'a> Run<'a> {
     /// all members tell.
     pub(crate) fn new(
         vigil: &'a Vigil<'a>,
-        local: &'a Local,
         request: &'a Request<'a>,
         algorithm: &'static Algorithm,
         seq: u64,
         exchange: Option<&Exchange>,
     ) -> Self {
-        let n = vigil.group.len();
-        let shape = Shape::of(request, n, vigil.group.me, exchange);
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let shape = Shape::of(request, n, me, exchange);
+        let results = request.recv_count(n, me) * request.dtype.size();
         let fits = AREA_BYTES / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
         Self {
             vigil,
-            local,
             request,
             algorithm,
             seq,
@@ -113,33 +153,34 @@ impl<'a> Run<'a> {
             shape,
             segment_len,
             segment_count,
+            stream: results.saturating_mul(n) >= STREAM_FROM && !request.overlaps(n, me),
         }
     }
 
     /// Exposes the first segment, before the entry is published: then the entry is its barrier.
-    pub(crate) fn expose_first(&self, staging: &Staging) -> Result<(), Failure> {
+    pub(crate) fn expose_first(&self, local: &Local, staging: &mut Staging) -> Result<(), Failure> {
         if self.segment_count == 0 {
             return Ok(());
         }
-        let plan = self.plan(0)?;
-        self.begin(&plan, &self.spaces(staging, 0, None)?);
+        let plan = self.plan(staging, 0)?;
+        self.begin(&plan, &self.spaces(local, staging, 0, None)?);
         Ok(())
     }
 
     /// Runs all segments. `exposed` says that `expose_first` was called before the entry.
     pub(crate) fn finish(
         mut self,
+        local: &Local,
         staging: &mut Staging,
-        exchange: &Exchange,
         exposed: bool,
     ) -> Result<(), Failure> {
         for segment in 0..self.segment_count {
-            let plan = self.plan(segment)?;
-            let spaces = self.spaces(staging, segment, Some(exchange))?;
+            let plan = self.plan(staging, segment)?;
+            let spaces = self.spaces(local, staging, segment, Some(&local.exchange))?;
             let ready = exposed && segment == 0;
             if !ready {
                 self.begin(&plan, &spaces);
-                self.barrier(segment, &plan, 0)?;
+                self.barrier(local, segment, &plan, 0)?;
             }
             for round in 1..plan.rounds.len() {
                 self.work(&plan, round, &spaces);
@@ -147,7 +188,7 @@ impl<'a> Run<'a> {
                 // After the last round the next segment's barrier, or the next call's entry, keeps
                 // the ranks apart (DIRECT-1).
                 if round + 1 < plan.rounds.len() {
-                    self.barrier(segment, &plan, round)?;
+                    self.barrier(local, segment, &plan, round)?;
                 }
             }
             staging.segments += 1;
@@ -161,9 +202,15 @@ impl<'a> Run<'a> {
         self.expose(plan, 0, spaces);
     }
 
-    fn barrier(&mut self, segment: usize, plan: &Plan, round: usize) -> Result<(), Failure> {
+    fn barrier(
+        &mut self,
+        local: &Local,
+        segment: usize,
+        plan: &Plan,
+        round: usize,
+    ) -> Result<(), Failure> {
         self.tick += 1;
-        self.local
+        local
             .barrier(self.vigil, self.seq, self.tick)
             .map_err(|kind| {
                 let rounds = plan.rounds.len();
@@ -177,18 +224,13 @@ impl<'a> Run<'a> {
             })
     }
 
-    fn plan(&self, segment: usize) -> Result<Plan, Failure> {
+    fn plan(&self, staging: &mut Staging, segment: usize) -> Result<Arc<Plan>, Failure> {
         let (n, me) = (self.vigil.group.len(), self.vigil.group.me);
         let from = segment * self.segment_len;
         let problem = self.shape.problem(self.request, n, from, self.segment_len);
         let plan = problem
             .map_err(|error| error.to_string())
-            .and_then(|problem| {
-                // In place or not, the plan for separate buffers is right: peers read copies.
-                self.algorithm
-                    .plan(&problem, me, false)
-                    .map_err(|error| error.to_string())
-            })
+            .and_then(|problem| staging.plans.of(self.algorithm, problem, me))
             .map_err(|why| ErrorKind::Unsupported {
                 what: format!("{} by {}", self.request.collective, self.algorithm.name),
                 why,
@@ -198,6 +240,7 @@ impl<'a> Run<'a> {
 
     fn spaces(
         &self,
+        local: &Local,
         staging: &Staging,
         segment: usize,
         exchange: Option<&Exchange>,
@@ -207,14 +250,14 @@ impl<'a> Run<'a> {
         let (from, size) = (segment * self.segment_len, self.segment_len);
         // The count of segments is the same on all ranks, so all use the same half.
         let half_at = index(staging.segments % 2) * HALF_BYTES;
-        let arena: &Arena = &self.local.arena;
+        let arena: &Arena = &local.arena;
         let mut peers = Vec::with_capacity(n);
         for (member, entry) in exchange
             .iter()
             .flat_map(|all| all.entries.iter().enumerate())
         {
             let offset = index(entry.staging);
-            if !arena.heap_holds(self.local.region(member), offset, STAGING_BYTES) {
+            if !arena.heap_holds(local.region(member), offset, STAGING_BYTES) {
                 let what = format!("it names staging at offset {offset}, outside its region");
                 let peer = self.vigil.group.members[member];
                 return Err(ErrorKind::Transport { peer, what }.into());
@@ -236,8 +279,8 @@ impl<'a> Run<'a> {
             let Step::Expose { span } = step else {
                 continue;
             };
-            if span.space == Space::Scratch {
-                // Scratch lies in staging already.
+            if span.space == Space::Scratch || reduced_into(&plan.rounds[round], *span) {
+                // It lies in staging already.
                 continue;
             }
             self.pieces(spaces, *span, |at, done, len| {
@@ -259,7 +302,12 @@ impl<'a> Run<'a> {
                 Step::PullReduce { srcs, dst } => {
                     let spans: Vec<(usize, Span)> =
                         srcs.iter().map(|src| (src.peer, src.span)).collect();
-                    self.pull_reduce(&spans, *dst, spaces);
+                    // Scratch lies in staging already.
+                    let wanted = plan.rounds[round]
+                        .steps
+                        .contains(&Step::Expose { span: *dst });
+                    let exposed = wanted && dst.space != Space::Scratch;
+                    self.pull_reduce(&spans, *dst, exposed, spaces);
                 }
                 Step::Expose { .. } => {}
                 Step::Reduce { .. }
@@ -300,11 +348,26 @@ impl<'a> Run<'a> {
             // SAFETY: the peer's half was checked to lie in its region, the span lies in its area
             // (both ranks cut the same segments), and the peer does not write it before the next
             // barrier; the target is this rank's buffer.
-            unsafe { kernel::copy(to, from.cast_const(), len * size) };
+            unsafe { self.deliver(to, from.cast_const(), len * size) };
         });
     }
 
-    fn pull_reduce(&self, srcs: &[(usize, Span)], dst: Span, spaces: &Spaces) {
+    /// Copies results to this rank's buffer.
+    ///
+    /// # Safety
+    /// As [`kernel::copy`].
+    unsafe fn deliver(&self, to: *mut u8, from: *const u8, bytes: usize) {
+        if self.stream {
+            // SAFETY: the caller's promise is the same.
+            unsafe { kernel::copy_streaming(to, from, bytes) };
+        } else {
+            // SAFETY: as above.
+            unsafe { kernel::copy(to, from, bytes) };
+        }
+    }
+
+    /// Reduces into this rank's buffer and, where peers want the result, into staging at once.
+    fn pull_reduce(&self, srcs: &[(usize, Span)], dst: Span, exposed: bool, spaces: &Spaces) {
         let (me, size) = (self.vigil.group.me, self.request.dtype.size());
         let divisor = u32::try_from(self.vigil.group.len()).unwrap_or(u32::MAX);
         let own = srcs
@@ -326,11 +389,18 @@ impl<'a> Run<'a> {
                 let from: Vec<*const u8> = srcs.iter().map(at).collect();
                 // SAFETY: `skipped + len` does not exceed the piece of the target.
                 let to = unsafe { to.add(skipped * size) };
+                let copy = staged(spaces.half, dst.space, dst.start + done + skipped, size);
+                let (dtype, op) = (self.request.dtype, self.request.op);
+                let (kept, streamed): (&[_], &[_]) = match (exposed, self.stream) {
+                    (true, true) => (&[copy], &[to]),
+                    (true, false) => (&[copy, to], &[]),
+                    (false, true) if dst.space == Space::Out => (&[], &[to]),
+                    (false, _) => (&[to], &[]),
+                };
                 // SAFETY: as in `pull`; the own source is this rank's buffer, and where it is the
-                // target too it is exactly so, which the kernel allows.
-                unsafe {
-                    kernel::reduce_n(self.request.dtype, self.request.op, &from, to, len, divisor);
-                }
+                // target too it is exactly so, which the kernel allows; the copy is in the area of
+                // staging that no source lies in.
+                unsafe { kernel::reduce_to(dtype, op, &from, kept, streamed, len, divisor) };
             });
         });
     }
@@ -361,6 +431,12 @@ impl<'a> Run<'a> {
             done += len;
         }
     }
+}
+
+/// Whether a round reduces into this span, and so into its place in staging too.
+fn reduced_into(round: &Round, span: Span) -> bool {
+    let into = |step: &Step| matches!(step, Step::PullReduce { dst, .. } if *dst == span);
+    round.steps.iter().any(into)
 }
 
 /// Where element `start` of a space lies in a half of staging (DIRECT-2).

@@ -250,7 +250,7 @@ impl Large<'_> {
         let lent = self.offer.send_at | self.offer.recv_at != 0;
         if !splits && !lent {
             // Then the entry is the barrier of the first segment.
-            Run::new(vigil, local, request, self.algorithm, seq, None).expose_first(staging)?;
+            Run::new(vigil, request, self.algorithm, seq, None).expose_first(local, staging)?;
         }
         local
             .exchange(vigil, request, seq, self.ride, self.offer)
@@ -263,10 +263,9 @@ impl Large<'_> {
         if named && self.reach(local)? {
             return Ok(());
         }
-        let came = &local.exchange;
-        let rows = splits.then_some(came);
+        let rows = splits.then_some(&local.exchange);
         let exposed = !splits && !named;
-        Run::new(vigil, local, request, self.algorithm, seq, rows).finish(staging, came, exposed)
+        Run::new(vigil, request, self.algorithm, seq, rows).finish(local, staging, exposed)
     }
 
     /// Moves the data straight between the buffers, if all ranks can reach what is needed.

@@ -26,6 +26,7 @@
     reason = "reads and writes the buffers of peers by address"
 )]
 
+use super::direct::STREAM_FROM;
 use super::exchange::Exchange;
 use super::vigil::Vigil;
 use super::{Counts, Request};
@@ -34,9 +35,6 @@ use crate::kernel;
 use crate::transport::shm::spaces::Spaces;
 use crate::types::{Collective, index};
 
-/// From this many bytes of results on, over all ranks, results go around the cache: they would push
-/// out of it what is still to be read.
-const STREAM_FROM: usize = 6 << 20;
 /// Slices begin at multiples of this many bytes of the vector, so that no two ranks write one line.
 const SLICE_ALIGN: usize = 128;
 /// A block that goes to several ranks goes in pieces of this size, which stay in the nearest cache.
@@ -259,11 +257,12 @@ impl<'a> Reach<'a> {
         // In place the lines that are overwritten have just been read.
         let stream =
             results.saturating_mul(self.n) >= STREAM_FROM && !request.overlaps(self.n, self.me);
+        let (dsts, streamed): (&[_], &[_]) = if stream { (&[], dsts) } else { (dsts, &[]) };
         let divisor = u32::try_from(self.n).unwrap_or(u32::MAX);
         let (dtype, op) = (request.dtype, request.op);
         // SAFETY: every source holds `start + len` elements and every destination has room for them
         // (as in `copy`). A destination is the source at the same place, or apart from all (REACH-2).
-        unsafe { kernel::reduce_to(dtype, op, &srcs, dsts, len, divisor, stream) };
+        unsafe { kernel::reduce_to(dtype, op, &srcs, dsts, streamed, len, divisor) };
     }
 
     fn broadcast_slice(&self) {

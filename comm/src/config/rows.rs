@@ -130,6 +130,12 @@ table! {
     EMU_FAULT: String = "MUSTER_EMU_FAULT", parse::text,
         default "none", allowed "the grammar of docs/emulator.md",
         "What goes wrong on the emulator, on purpose.";
+    EMU_CONNECT_TIMEOUT_MS: u32 = "MUSTER_EMU_CONNECT_TIMEOUT_MS", parse::positive,
+        default "HCCL_CONNECT_TIMEOUT", allowed "milliseconds, a whole number from 1",
+        "How long the emulator lets ranks find each other; for tests, below what HCCL_CONNECT_TIMEOUT allows.";
+    EMU_EXEC_TIMEOUT_MS: u32 = "MUSTER_EMU_EXEC_TIMEOUT_MS", parse::positive,
+        default "HCCL_EXEC_TIMEOUT", allowed "milliseconds, a whole number from 1",
+        "How long an emulated operator waits for other ranks; for tests, below what HCCL_EXEC_TIMEOUT allows.";
     NO_COLOR: bool = "NO_COLOR", parse::present,
         default "colours on a terminal", allowed "any text",
         "Switches colours off.";

@@ -13,23 +13,29 @@
 )]
 
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use super::lane::{Lane, read_at, write_at};
 use super::number::{Fold, Number};
 use super::stream;
 
-/// Elements of a block: 2 KiB of f32, so that results and staging stay in the first-level cache.
-const BLOCK: usize = 512;
+/// Stored bytes of a block. So few that the stores to one destination come close behind those to the
+/// next: bursts of kilobytes take up to twice as long where memory is the limit. Whole cache lines.
+const BLOCK_BYTES: usize = 256;
+/// Most elements of a block.
+const BLOCK: usize = BLOCK_BYTES;
+/// What a store around the cache should fill.
+const LINE: usize = 64;
 
 /// One reduction: what [`super::reduce_n`] was asked for, less the types.
 pub(super) struct Task<'a> {
     /// The sources in the order of the reduction; at least one.
     pub(super) srcs: &'a [*const u8],
-    /// Where the results go; at least one place.
+    /// Where the results go.
     pub(super) dsts: &'a [*mut u8],
-    /// Whether the results should go around the cache.
-    pub(super) stream: bool,
-    /// Elements in each source and in each of `dsts`.
+    /// Where they go as well, around the cache.
+    pub(super) streamed: &'a [*mut u8],
+    /// Elements in each source and in each place of results.
     pub(super) count: usize,
     /// What the results are divided by before they are rounded; not zero.
     pub(super) divisor: Option<u32>,
@@ -51,7 +57,7 @@ impl<T: Copy> Block<T> {
     }
 }
 
-/// Reduces all sources into the destination.
+/// Reduces all sources into every destination.
 ///
 /// # Safety
 /// - Every source is readable and every destination writable for `count` stored elements.
@@ -59,36 +65,75 @@ impl<T: Copy> Block<T> {
 /// - The CPU has the instructions that the lane was made for.
 #[inline(always)]
 pub(super) unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
-    let mut results = Block::<L::Wide>::new();
-    let mut rooms = [Block::<L::Wide>::new(), Block::<L::Wide>::new()];
-    let results = results.start();
-    let [first, second] = &mut rooms;
-    let rooms = [first.start(), second.start()];
+    let mut rooms = [Block::<L::Wide>::new(), Block::new(), Block::new()];
+    let [results, first, second] = &mut rooms;
+    let rooms = [results.start(), first.start(), second.start()];
+    let block = BLOCK_BYTES / L::SIZE;
 
-    let mut start = 0;
-    while start < task.count {
-        let len = BLOCK.min(task.count - start);
-        let offset = start * L::SIZE;
-        // SAFETY: the block lies inside the sources, which the caller promises; `results` and
-        // `rooms` are ours and hold BLOCK elements.
-        unsafe { fold_block::<L, F>(task.srcs, offset, len, results, rooms) };
-        if let Some(divisor) = task.divisor {
-            // SAFETY: `fold_block` has filled `len` elements of `results`.
-            unsafe { divide(results, len, divisor) };
-        }
-        if let ([dst], false) = (task.dsts, task.stream) {
-            // SAFETY: the block lies inside the destination, which the caller promises.
-            let dst = unsafe { dst.add(offset) };
-            // SAFETY: `results` is a local array with `len` filled elements, apart from everything.
-            unsafe { L::write(results, dst, len) };
-        } else {
-            // SAFETY: as above; `rooms[0]` holds a block, which has been read by now.
-            unsafe { spread::<L>(results, rooms[0], task, offset, len) };
-        }
-        start += len;
+    let mut start = lead::<L>(task);
+    if start > 0 {
+        // SAFETY: the caller's promise; the block is shorter than a whole one.
+        unsafe { reduce_block::<L, F>(task, 0, start, rooms) };
     }
-    if task.stream {
+    // A length that the compiler knows, in the loop where the time goes.
+    while task.count - start >= block {
+        // SAFETY: the caller's promise.
+        unsafe { reduce_block::<L, F>(task, start, block, rooms) };
+        start += block;
+    }
+    if start < task.count {
+        // SAFETY: as above; what is left is shorter than a block.
+        unsafe { reduce_block::<L, F>(task, start, task.count - start, rooms) };
+    }
+    if !task.streamed.is_empty() {
         stream::fence();
+    }
+}
+
+/// Elements up to the first cache line that begins in the first streamed destination; fewer than a
+/// block.
+#[inline(always)]
+fn lead<L: Lane>(task: &Task<'_>) -> usize {
+    let Some(first) = task.streamed.first() else {
+        return 0;
+    };
+    let bytes = first.addr().wrapping_neg() % LINE;
+    if bytes.is_multiple_of(L::SIZE) {
+        (bytes / L::SIZE).min(task.count)
+    } else {
+        0
+    }
+}
+
+/// Reduces `len` elements from `start` on.
+///
+/// # Safety
+/// - As [`reduce`], for those elements; `len` is at most the elements of a block.
+/// - `rooms` are distinct local blocks.
+#[inline(always)]
+unsafe fn reduce_block<L: Lane, F: Fold>(
+    task: &Task<'_>,
+    start: usize,
+    len: usize,
+    rooms: [*mut L::Wide; 3],
+) {
+    let [results, first, second] = rooms;
+    let offset = start * L::SIZE;
+    // SAFETY: the block lies inside the sources, which the caller promises; the rooms are local and
+    // hold BLOCK elements.
+    unsafe { fold_block::<L, F>(task.srcs, offset, len, results, [first, second]) };
+    if let Some(divisor) = task.divisor {
+        // SAFETY: `fold_block` has filled `len` elements of `results`.
+        unsafe { divide(results, len, divisor) };
+    }
+    if let ([dst], []) = (task.dsts, task.streamed) {
+        // SAFETY: the block lies inside the destination, which the caller promises.
+        let dst = unsafe { dst.add(offset) };
+        // SAFETY: `results` is a local array with `len` filled elements, apart from everything.
+        unsafe { L::write(results, dst, len) };
+    } else {
+        // SAFETY: as above; `first` holds a block, which has been read by now.
+        unsafe { spread::<L>(results, first, task, offset, len) };
     }
 }
 
@@ -113,16 +158,22 @@ unsafe fn spread<L: Lane>(
         unsafe { L::write(results, room.cast(), len) };
         room.cast_const().cast()
     };
+    let bytes = len * L::SIZE;
     for dst in task.dsts {
         // SAFETY: the block lies inside every destination, which the caller promises.
         let dst = unsafe { dst.add(offset) };
-        let bytes = len * L::SIZE;
-        if task.stream {
-            // SAFETY: as above; `stored` is local and holds `bytes` bytes.
-            unsafe { stream::copy(dst, stored, bytes) };
+        // SAFETY: as above; `stored` is local and holds `bytes` bytes.
+        unsafe { ptr::copy_nonoverlapping(stored, dst, bytes) };
+    }
+    for dst in task.streamed {
+        // SAFETY: as above.
+        let dst = unsafe { dst.add(offset) };
+        if dst.addr().is_multiple_of(LINE) && bytes.is_multiple_of(LINE) {
+            // SAFETY: as above: whole lines.
+            unsafe { stream::copy_lines(dst, stored, bytes) };
         } else {
             // SAFETY: as above.
-            unsafe { super::copy(dst, stored, bytes) };
+            unsafe { ptr::copy_nonoverlapping(stored, dst, bytes) };
         }
     }
 }

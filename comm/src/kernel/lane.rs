@@ -59,10 +59,8 @@ impl<T: Number> Lane for Plain<T> {
 
     #[inline(always)]
     unsafe fn write(wide: *const T, dst: *mut u8, len: usize) {
-        // The one place where whole results leave for memory unchanged. Stores that go around the
-        // cache belong here, chosen by the size of the whole call.
         // SAFETY: the caller promises both ranges and that they are apart.
-        unsafe { super::copy(dst, wide.cast(), len * Self::SIZE) };
+        unsafe { std::ptr::copy_nonoverlapping(wide.cast(), dst, len * Self::SIZE) };
     }
 }
 

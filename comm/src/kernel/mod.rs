@@ -74,14 +74,15 @@ pub unsafe fn reduce_n(
     unsafe { Kernels::best().reduce_n(dtype, op, srcs, dst, count, divisor) }
 }
 
-/// [`reduce_n`] into several destinations at once: each source is read once. `stream` says that the
-/// results should go around the cache, because nobody reads them soon.
+/// [`reduce_n`] into several destinations at once: each source is read once. What goes to `streamed`
+/// goes around the cache, because nobody reads it soon.
 ///
 /// # Panics
 /// As [`reduce_n`].
 ///
 /// # Safety
-/// - Every source is readable and each of `dsts` writable for `count` elements of `dtype`.
+/// - Every source is readable, and each of `dsts` and `streamed` writable, for `count` elements of
+///   `dtype`.
 /// - Each destination equals a source or overlaps none; destinations do not overlap each other.
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 pub unsafe fn reduce_to(
@@ -89,12 +90,12 @@ pub unsafe fn reduce_to(
     op: ReduceOp,
     srcs: &[*const u8],
     dsts: &[*mut u8],
+    streamed: &[*mut u8],
     count: usize,
     divisor: u32,
-    stream: bool,
 ) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().reduce_to(dtype, op, srcs, dsts, count, divisor, stream) }
+    unsafe { Kernels::best().reduce_to(dtype, op, srcs, dsts, streamed, count, divisor) }
 }
 
 /// `dst = src op dst` where `src_first`, else `dst = dst op src`. An average acts as a sum here:
@@ -234,7 +235,7 @@ impl Kernels {
         divisor: u32,
     ) {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.reduce_to(dtype, op, srcs, &[dst], count, divisor, false) }
+        unsafe { self.reduce_to(dtype, op, srcs, &[dst], &[], count, divisor) }
     }
 
     /// [`reduce_to`] with these instructions.
@@ -250,9 +251,9 @@ impl Kernels {
         op: ReduceOp,
         srcs: &[*const u8],
         dsts: &[*mut u8],
+        streamed: &[*mut u8],
         count: usize,
         divisor: u32,
-        stream: bool,
     ) {
         assert!(!srcs.is_empty(), "a reduction has at least one source");
         let divisor = (op == ReduceOp::Avg).then_some(divisor);
@@ -260,7 +261,7 @@ impl Kernels {
         let task = Task {
             srcs,
             dsts,
-            stream,
+            streamed,
             count,
             divisor,
         };
@@ -286,7 +287,7 @@ impl Kernels {
         let task = Task {
             srcs: &srcs,
             dsts: &[dst],
-            stream: false,
+            streamed: &[],
             count,
             divisor: None,
         };

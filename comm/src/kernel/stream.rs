@@ -5,6 +5,8 @@
 //!   is called before anything says that the bytes are there.
 #![expect(unsafe_code, reason = "special instructions that work on raw memory")]
 
+/// A cache line, which stores around the cache should fill whole.
+const LINE: usize = 64;
 /// From this many bytes on the string copy is worth its start-up.
 pub(super) const STRING_FROM: usize = 2 << 10;
 
@@ -45,34 +47,45 @@ pub(super) unsafe fn string_copy(dst: *mut u8, src: *const u8, bytes: usize) {
 ///
 /// # Safety
 /// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
-#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
-    const LINE: usize = 64;
-    const VECTOR: usize = 16;
-    let head = dst.align_offset(LINE).min(bytes);
+    let head = (dst.addr().wrapping_neg() % LINE).min(bytes);
+    let lines = (bytes - head) / LINE * LINE;
     // SAFETY: `head` lies in both ranges.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, head) };
-    let whole = head + (bytes - head) / LINE * LINE;
-    for at in (head..whole).step_by(LINE) {
-        for part in (at..at + LINE).step_by(VECTOR) {
-            // SAFETY: a whole line from `at` on lies in both ranges.
-            let from = unsafe { src.add(part) };
-            // SAFETY: as above; the load needs no alignment.
-            let vector = unsafe { _mm_loadu_si128(from.cast()) };
-            // SAFETY: as above.
-            let to = unsafe { dst.add(part) };
-            // SAFETY: `to` is aligned, since `head` ends at a line.
-            unsafe { _mm_stream_si128(to.cast(), vector) };
-        }
-    }
+    // SAFETY: as does what follows.
+    let from = unsafe { src.add(head) };
+    // SAFETY: as above.
+    let to = unsafe { dst.add(head) };
+    // SAFETY: whole lines that lie in both ranges; `to` begins one, unless there is none.
+    unsafe { copy_lines(to, from, lines) };
     // SAFETY: what is left lies in both ranges.
-    let from = unsafe { src.add(whole) };
+    let from = unsafe { from.add(lines) };
     // SAFETY: as above.
-    let to = unsafe { dst.add(whole) };
+    let to = unsafe { to.add(lines) };
     // SAFETY: as above.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes - whole) };
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes - head - lines) };
+}
+
+/// The same for whole lines.
+///
+/// # Safety
+/// - As [`copy`]; `bytes` is a multiple of a line, and if there are any, `dst` begins one.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize) {
+    use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+    const VECTOR: usize = 16;
+    for at in (0..bytes).step_by(VECTOR) {
+        // SAFETY: the caller promises both ranges.
+        let from = unsafe { src.add(at) };
+        // SAFETY: as above; the load needs no alignment.
+        let vector = unsafe { _mm_loadu_si128(from.cast()) };
+        // SAFETY: as above.
+        let to = unsafe { dst.add(at) };
+        // SAFETY: `to` is aligned, since `dst` begins a line.
+        unsafe { _mm_stream_si128(to.cast(), vector) };
+    }
 }
 
 /// Orders what [`copy`] stored before all later stores.
@@ -106,7 +119,7 @@ pub(super) unsafe fn string_copy(dst: *mut u8, src: *const u8, bytes: usize) {
 /// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+pub(super) unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller promises both ranges and that they are apart.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
 }

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod doctor;
 pub mod emu;
 pub mod groups;
+pub mod moe;
 pub mod plan;
 pub mod rank;
 pub mod verify;

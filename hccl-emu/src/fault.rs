@@ -1,0 +1,464 @@
+//! Faults on purpose: the grammar of `MUSTER_EMU_FAULT`, pure, so that the tool can use it too.
+//!
+//! ```text
+//! faults = fault *( ";" fault )
+//! fault  = kind ":" key "=" value *( "," key "=" value )
+//! ```
+//!
+//! | kind | keys besides `rank` and `comm` | what happens on that rank |
+//! |---|---|---|
+//! | `hang` | `op`, `k` | the operator never completes |
+//! | `async_error` | `op`, `k` | it fails on the device, and the communicator reports an error |
+//! | `device_lost` | `op`, `k` | the device is gone from that operator on |
+//! | `link_down` | `peer`, `after` | after so many operators none gets through to the peer, on both sides |
+//! | `slow` | `ms`, `op` | every operator begins that much later |
+//! | `oom` | `bytes` | the device of the rank has no more than that many bytes |
+//! | `init_timeout` | | it never reaches the others when the communicator is made |
+//!
+//! `rank` is a rank of the communicator. `comm` is the name of one, or `*` for all of them; without
+//! it the fault concerns the first communicator that a device joins, which is the world's. `k`
+//! counts the operators of kind `op` (all kinds where it is `any`) on that communicator, from 1.
+
+use std::fmt;
+
+use muster_comm::types::closest;
+
+/// Most faults of one run; more would be a mistake.
+pub const FAULTS_MAX: usize = 64;
+
+/// The kinds of operators that a fault can name.
+pub const OPERATORS: [&str; 15] = [
+    "all_gather",
+    "all_gather_v",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_v",
+    "all_to_all_vc",
+    "barrier",
+    "batch_send_recv",
+    "broadcast",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_v",
+    "scatter",
+    "send",
+];
+/// The word for operators of every kind.
+const ANY: &str = "any";
+
+const KINDS: [&str; 7] = [
+    "async_error",
+    "device_lost",
+    "hang",
+    "init_timeout",
+    "link_down",
+    "oom",
+    "slow",
+];
+
+/// Which communicators a fault concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// All of them.
+    All,
+    /// The first one that a device joins.
+    First,
+    /// The one of this name.
+    Named(String),
+}
+
+/// The operator at which something happens: the `k`-th of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// One of [`OPERATORS`]; `None` for operators of every kind.
+    pub operator: Option<&'static str>,
+    /// From 1.
+    pub k: u64,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The operator fails on the device.
+    AsyncError(At),
+    /// The device is gone from that operator on.
+    DeviceLost(At),
+    /// The operator never completes.
+    Hang(At),
+    /// The rank never reaches the others when the communicator is made.
+    InitTimeout,
+    /// No operator gets through between the rank and a peer.
+    LinkDown {
+        /// The peer, as a rank of the communicator.
+        peer: u32,
+        /// Operators that still get through.
+        after: u64,
+    },
+    /// The device of the rank has no more than this many bytes.
+    Oom {
+        /// The bytes.
+        bytes: u64,
+    },
+    /// Operators begin later.
+    Slow {
+        /// One of [`OPERATORS`]; `None` for operators of every kind.
+        operator: Option<&'static str>,
+        /// By how much, in milliseconds.
+        ms: u64,
+    },
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What happens.
+    pub kind: Kind,
+    /// To which rank of the communicator.
+    pub rank: u32,
+    /// On which communicators.
+    pub place: Where,
+}
+
+/// Why a text describes no faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// There is no such kind.
+    Kind {
+        /// What was written.
+        got: String,
+        /// What may have been meant.
+        suggestion: Option<&'static str>,
+    },
+    /// The kind has no such key.
+    Key {
+        /// The kind.
+        kind: &'static str,
+        /// What was written.
+        got: String,
+        /// The keys that it has.
+        allowed: &'static [&'static str],
+    },
+    /// A key was given twice.
+    Twice {
+        /// The kind.
+        kind: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// A key that the kind needs was not given.
+    Missing {
+        /// The kind.
+        kind: &'static str,
+        /// The key.
+        key: &'static str,
+    },
+    /// A value is none that the key can have.
+    Value {
+        /// The kind.
+        kind: &'static str,
+        /// The key.
+        key: &'static str,
+        /// What was written.
+        got: String,
+        /// What may be written.
+        allowed: String,
+    },
+    /// A part is no `key=value`.
+    Form {
+        /// The part.
+        got: String,
+    },
+    /// More than [`FAULTS_MAX`] faults.
+    TooMany {
+        /// How many.
+        got: usize,
+    },
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind { got, suggestion } => {
+                write!(
+                    f,
+                    "no fault is called {got:?}; allowed: {}",
+                    KINDS.join(", ")
+                )?;
+                match suggestion {
+                    Some(suggestion) => write!(f, "; did you mean {suggestion}?"),
+                    None => Ok(()),
+                }
+            }
+            Self::Key { kind, got, allowed } => {
+                write!(f, "{kind} has no {got:?}; allowed: {}", allowed.join(", "))
+            }
+            Self::Twice { kind, key } => write!(f, "{kind} has {key} twice"),
+            Self::Missing { kind, key } => write!(f, "{kind} needs {key}"),
+            Self::Value {
+                kind,
+                key,
+                got,
+                allowed,
+            } => write!(f, "{key} of {kind} is {got:?}; allowed: {allowed}"),
+            Self::Form { got } => write!(
+                f,
+                "{got:?} is no fault; the form is kind:key=value,key=value, several faults separated by ;"
+            ),
+            Self::TooMany { got } => write!(f, "{got} faults; at most {FAULTS_MAX} are allowed"),
+        }
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+/// Reads the text of `MUSTER_EMU_FAULT`. Spaces around parts do not matter, and neither do empty
+/// parts between semicolons.
+///
+/// # Errors
+/// The first part that is wrong, with what is allowed there.
+pub fn parse(text: &str) -> Result<Vec<Fault>, FaultError> {
+    let parts: Vec<&str> = text
+        .split(';')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
+    if parts.len() > FAULTS_MAX {
+        return Err(FaultError::TooMany { got: parts.len() });
+    }
+    parts.into_iter().map(one).collect()
+}
+
+fn one(text: &str) -> Result<Fault, FaultError> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let name = name.trim();
+    let Some(kind) = KINDS.into_iter().find(|kind| *kind == name) else {
+        return Err(FaultError::Kind {
+            got: name.to_owned(),
+            suggestion: closest(name, KINDS),
+        });
+    };
+    let keys = Keys::read(kind, rest)?;
+    let rank = keys.number("rank", None)?;
+    let place = match keys.find("comm") {
+        None => Where::First,
+        Some("*") => Where::All,
+        Some(name) => Where::Named(name.to_owned()),
+    };
+    let at = || -> Result<At, FaultError> {
+        Ok(At {
+            operator: keys.operator()?,
+            k: keys.at_least("k", 1, Some(1))?,
+        })
+    };
+    let kind = match kind {
+        "async_error" => Kind::AsyncError(at()?),
+        "device_lost" => Kind::DeviceLost(at()?),
+        "hang" => Kind::Hang(at()?),
+        "init_timeout" => Kind::InitTimeout,
+        "link_down" => Kind::LinkDown {
+            peer: keys.rank("peer")?,
+            after: keys.number("after", Some(0))?,
+        },
+        "oom" => Kind::Oom {
+            bytes: keys.number("bytes", None)?,
+        },
+        _ => Kind::Slow {
+            operator: keys.operator()?,
+            ms: keys.number("ms", None)?,
+        },
+    };
+    let fault = Fault {
+        kind,
+        rank: u32::try_from(rank).map_err(|_| keys.value("rank", "a rank"))?,
+        place,
+    };
+    if matches!(fault.kind, Kind::LinkDown { peer, .. } if peer == fault.rank) {
+        return Err(keys.value("peer", "another rank than rank"));
+    }
+    Ok(fault)
+}
+
+/// The keys of one fault.
+struct Keys<'a> {
+    kind: &'static str,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Keys<'a> {
+    fn read(kind: &'static str, text: &'a str) -> Result<Self, FaultError> {
+        let allowed: &'static [&'static str] = match kind {
+            "init_timeout" => &["rank", "comm"],
+            "link_down" => &["rank", "comm", "peer", "after"],
+            "oom" => &["rank", "comm", "bytes"],
+            "slow" => &["rank", "comm", "op", "ms"],
+            _ => &["rank", "comm", "op", "k"],
+        };
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(FaultError::Form {
+                    got: part.to_owned(),
+                });
+            };
+            let (key, value) = (key.trim(), value.trim());
+            if !allowed.contains(&key) {
+                let got = key.to_owned();
+                return Err(FaultError::Key { kind, got, allowed });
+            }
+            if pairs.iter().any(|(known, _)| *known == key) {
+                let key = key.to_owned();
+                return Err(FaultError::Twice { kind, key });
+            }
+            pairs.push((key, value));
+        }
+        Ok(Self { kind, pairs })
+    }
+
+    fn find(&self, key: &str) -> Option<&'a str> {
+        let pair = self.pairs.iter().find(|(known, _)| *known == key);
+        pair.map(|(_, value)| *value)
+    }
+
+    fn value(&self, key: &'static str, allowed: &str) -> FaultError {
+        FaultError::Value {
+            kind: self.kind,
+            key,
+            got: self.find(key).unwrap_or_default().to_owned(),
+            allowed: allowed.to_owned(),
+        }
+    }
+
+    fn number(&self, key: &'static str, default: Option<u64>) -> Result<u64, FaultError> {
+        self.at_least(key, 0, default)
+    }
+
+    fn at_least(
+        &self,
+        key: &'static str,
+        least: u64,
+        default: Option<u64>,
+    ) -> Result<u64, FaultError> {
+        let Some(text) = self.find(key) else {
+            return default.ok_or(FaultError::Missing {
+                kind: self.kind,
+                key,
+            });
+        };
+        let number = text.parse().ok().filter(|number| *number >= least);
+        number.ok_or_else(|| self.value(key, &format!("a whole number from {least}")))
+    }
+
+    fn rank(&self, key: &'static str) -> Result<u32, FaultError> {
+        let number = self.number(key, None)?;
+        u32::try_from(number).map_err(|_| self.value(key, "a rank"))
+    }
+
+    fn operator(&self) -> Result<Option<&'static str>, FaultError> {
+        match self.find("op") {
+            None | Some(ANY) => Ok(None),
+            Some(name) => match OPERATORS.into_iter().find(|known| *known == name) {
+                Some(known) => Ok(Some(known)),
+                None => Err(self.value("op", &format!("{ANY}, {}", OPERATORS.join(", ")))),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = |f: &mut fmt::Formatter<'_>, kind: &str| write!(f, "{kind}:rank={}", self.rank);
+        let at = |f: &mut fmt::Formatter<'_>, kind: &str, at: At| {
+            head(f, kind)?;
+            write!(f, ",op={},k={}", at.operator.unwrap_or(ANY), at.k)
+        };
+        match self.kind {
+            Kind::AsyncError(place) => at(f, "async_error", place)?,
+            Kind::DeviceLost(place) => at(f, "device_lost", place)?,
+            Kind::Hang(place) => at(f, "hang", place)?,
+            Kind::InitTimeout => head(f, "init_timeout")?,
+            Kind::LinkDown { peer, after } => {
+                head(f, "link_down")?;
+                write!(f, ",peer={peer},after={after}")?;
+            }
+            Kind::Oom { bytes } => {
+                head(f, "oom")?;
+                write!(f, ",bytes={bytes}")?;
+            }
+            Kind::Slow { operator, ms } => {
+                head(f, "slow")?;
+                write!(f, ",op={},ms={ms}", operator.unwrap_or(ANY))?;
+            }
+        }
+        match &self.place {
+            Where::All => f.write_str(",comm=*"),
+            Where::First => Ok(()),
+            Where::Named(name) => write!(f, ",comm={name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_read_and_written_the_same() {
+        let text = "hang:rank=2,op=all_gather,k=3;async_error:rank=0,op=any,k=1,comm=*;\
+                    device_lost:rank=1,op=send,k=2;link_down:rank=1,peer=2,after=7,comm=tp-0;\
+                    slow:rank=3,op=any,ms=50;oom:rank=1,bytes=1048576;init_timeout:rank=2";
+        let faults = parse(text).unwrap();
+        assert_eq!(faults.len(), 7);
+        let hang = Kind::Hang(At {
+            operator: Some("all_gather"),
+            k: 3,
+        });
+        assert_eq!(
+            faults[0],
+            Fault {
+                kind: hang,
+                rank: 2,
+                place: Where::First
+            }
+        );
+        let written: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(written.join(";"), text);
+    }
+
+    #[test]
+    fn spaces_empty_parts_and_defaults_are_taken_as_meant() {
+        assert_eq!(parse(""), Ok(Vec::new()));
+        assert_eq!(parse(" ; "), Ok(Vec::new()));
+        let faults = parse(" hang : rank = 1 ; ").unwrap();
+        assert_eq!(faults[0].to_string(), "hang:rank=1,op=any,k=1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_is_allowed() {
+        for (text, what) in [
+            ("hung:rank=1", "did you mean hang?"),
+            ("hang", "hang needs rank"),
+            ("hang:op=all_gather", "hang needs rank"),
+            ("hang:rank=1,rank=2", "hang has rank twice"),
+            ("hang:rank=-1", "a whole number from 0"),
+            ("hang:rank=4294967296", "a rank"),
+            ("hang:rank=1,k=0", "a whole number from 1"),
+            ("hang:rank=1,op=allgather", "all_gather"),
+            ("hang:rank=1,peer=2", "allowed: rank, comm, op, k"),
+            ("hang:rank", "the form is"),
+            ("slow:rank=1", "slow needs ms"),
+            ("oom:rank=1,bytes=lots", "a whole number from 0"),
+            ("link_down:rank=1", "link_down needs peer"),
+            ("link_down:rank=1,peer=1", "another rank"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+        let many = "init_timeout:rank=0;".repeat(FAULTS_MAX + 1);
+        assert!(matches!(parse(&many), Err(FaultError::TooMany { .. })));
+    }
+}
