@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, emu, groups, moe, plan, rank, verify};
+use crate::cmd::{bench, compare, completions, doctor, emu, groups, moe, plan, rank, verify};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -32,6 +32,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Compare two result files of bench or verify, and name what became worse
+    Compare(compare::CompareArgs),
     /// Dispatch and combine tokens as MoE layers do, and measure it
     Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
@@ -75,6 +77,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)

@@ -26,7 +26,11 @@ pub struct Effect {
 /// Compares `new` with `base`; positive figures, at least one of each.
 #[must_use]
 pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
-    let positive = |figures: &[f64]| figures.iter().all(|figure| *figure > 0.0 && figure.is_finite());
+    let positive = |figures: &[f64]| {
+        figures
+            .iter()
+            .all(|figure| *figure > 0.0 && figure.is_finite())
+    };
     if base.is_empty() || new.is_empty() || !positive(base) || !positive(new) {
         return None;
     }
