@@ -246,7 +246,7 @@ pub(crate) fn from_table(
         name,
         config,
     };
-    init::establish(library, &request, || {
+    init::establish(library, &request, |device| {
         let job_id = job_of(&secret);
         let told = Arc::new(AtomicBool::new(false));
         let address = if rank == 0 {
@@ -266,7 +266,7 @@ pub(crate) fn from_table(
             rank,
             world_size: table.world_size,
         };
-        let world = meeting::join(call, &joining, &library.settings)
+        let world = meeting::join(call, &joining, &library.settings, device)
             .inspect_err(|_| library.settle_served(&job_id));
         // SYNC: pairs with the load in `tell`; nothing else is passed.
         told.store(true, Ordering::Release);
