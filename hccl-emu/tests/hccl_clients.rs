@@ -60,6 +60,47 @@ fn devices_of_one_process_work_together_in_threads_however_they_met() {
 }
 
 #[test]
+fn processes_meet_by_a_rank_table_without_being_told_a_port() {
+    let bench = Bench::new();
+    let table = bench.path("ranktable.json");
+    std::fs::write(&table, rank_table(4)).unwrap();
+    let program = bench.compile("cc", "processes", Generation::Old);
+    let more = [table.to_str().unwrap()];
+    for ended in bench.ranks(&program, Generation::Old, 4, &[], &more) {
+        ended.assert_passed();
+    }
+}
+
+#[test]
+fn sixteen_devices_of_one_process_work_together() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "threads", Generation::New);
+    let arguments = ["16", "all", ""];
+    bench
+        .run(&program, Generation::New, &arguments, &[])
+        .assert_passed();
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_its_owner_under_the_code_of_the_generation() {
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let variables = [("HCCL_HOST_SOCKET_PORT_RANGE", port.as_str())];
+    for (generation, code) in [(Generation::Old, "EJ0003"), (Generation::New, "EI0019")] {
+        let program = bench.compile("cc", "processes", generation);
+        let ended = bench
+            .ranks(&program, generation, 1, &variables, &[])
+            .remove(0);
+        assert_eq!(ended.code, Some(1), "{}", ended.said);
+        assert!(ended.said.contains("gave 7, want 0"), "{}", ended.said);
+        assert!(ended.said.contains(code), "{}", ended.said);
+        let owner = format!("pid {}", std::process::id());
+        assert!(ended.said.contains(&owner), "{}", ended.said);
+    }
+}
+
+#[test]
 fn wrong_calls_get_the_vendors_codes_and_say_what_is_wrong() {
     let bench = Bench::new();
     let program = bench.compile("cc", "misuse", Generation::New);
