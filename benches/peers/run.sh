@@ -1,10 +1,11 @@
 #!/bin/sh
 # muster beside the other collective libraries of this machine, in turns, on the same cells.
 #
-# usage: benches/peers/run.sh MUSTER [-g RANKS] [-r ROUNDS] [-t MILLISECONDS] [CELL...]
+# usage: benches/peers/run.sh MUSTER [-g RANKS] [-r ROUNDS] [-t MILLISECONDS] [-p NAME=PROGRAM]... [CELL...]
 #   RANKS         numbers of ranks, separated by commas; 2,4,8 if not given
 #   ROUNDS        how often everything is measured, all programs in turns; 5 if not given
 #   MILLISECONDS  time for each cell in each round; 100 if not given
+#   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi or mpich, where the headers are not installed
 #   CELL          collective:bytes, such as all_reduce:65536
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
@@ -19,11 +20,13 @@ shift
 ranks=2,4,8
 rounds=5
 time=100
-while getopts g:r:t: option; do
+prebuilt=""
+while getopts g:r:t:p: option; do
     case $option in
     g) ranks=$OPTARG ;;
     r) rounds=$OPTARG ;;
     t) time=$OPTARG ;;
+    p) prebuilt="$prebuilt $OPTARG" ;;
     *) exit 2 ;;
     esac
 done
@@ -43,9 +46,17 @@ echo "machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $cpu
 echo "muster:  $("$muster" --version)"
 peers="private region"
 for mpi in openmpi mpich; do
-    if ! command -v "mpicc.$mpi" >/dev/null || ! command -v "mpirun.$mpi" >/dev/null; then
-        echo "missing: $mpi (no mpicc.$mpi or mpirun.$mpi)"
-    elif ! "mpicc.$mpi" -O3 -march=native -o "$folder/$mpi" "$here/mpi.c" 2>"$folder/$mpi.err"; then
+    given=""
+    for pair in $prebuilt; do
+        [ "${pair%%=*}" = "$mpi" ] && given=${pair#*=}
+    done
+    if ! command -v "mpirun.$mpi" >/dev/null; then
+        echo "missing: $mpi (no mpirun.$mpi)"
+    elif [ -n "$given" ] && ! cp "$given" "$folder/$mpi"; then
+        echo "missing: $mpi ($given cannot be copied)"
+    elif [ -z "$given" ] && ! command -v "mpicc.$mpi" >/dev/null; then
+        echo "missing: $mpi (no mpicc.$mpi)"
+    elif [ -z "$given" ] && ! "mpicc.$mpi" -O3 -march=native -o "$folder/$mpi" "$here/mpi.c" 2>"$folder/$mpi.err"; then
         echo "missing: $mpi (does not compile: $(head -1 "$folder/$mpi.err"))"
     else
         echo "$mpi:  $("mpirun.$mpi" --version 2>&1 | grep -m1 -i 'version\|open mpi')"
