@@ -8,6 +8,7 @@ use muster_comm::types::Collective;
 use crate::bench::measured::Measured;
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Wrong};
+use crate::moe;
 use crate::report::model::{self, Detail, GroupCount, listed};
 
 /// What is known of one rank.
@@ -52,6 +53,8 @@ pub struct Collector {
     failures: usize,
     /// What ranks measured and nobody has taken yet.
     measured: Vec<(u32, Measured)>,
+    /// The same of MoE dispatch.
+    dispatched: Vec<(u32, moe::measured::Measured)>,
     answers: usize,
     answers_expected: usize,
 }
@@ -71,6 +74,7 @@ impl Collector {
             catalogue,
             failures: 0,
             measured: Vec::new(),
+            dispatched: Vec::new(),
             answers: 0,
             answers_expected,
         }
@@ -91,6 +95,11 @@ impl Collector {
     /// What ranks measured since somebody last asked, with the rank that told it.
     pub fn take_measured(&mut self) -> Vec<(u32, Measured)> {
         std::mem::take(&mut self.measured)
+    }
+
+    /// What ranks dispatched since somebody last asked, with the rank that told it.
+    pub fn take_dispatched(&mut self) -> Vec<(u32, moe::measured::Measured)> {
+        std::mem::take(&mut self.dispatched)
     }
 
     /// Whether every rank has done all its cases.
@@ -132,6 +141,7 @@ impl Collector {
             Ok(RankMessage::Joined { elapsed_us }) => state.joined_us = Some(elapsed_us),
             Ok(RankMessage::Done) => state.done = true,
             Ok(RankMessage::Measured(measured)) => self.measured.push((rank, measured)),
+            Ok(RankMessage::Dispatched(measured)) => self.dispatched.push((rank, measured)),
             Ok(RankMessage::Failed(failed)) => {
                 if state.failed.is_none() {
                     state.failed_order = self.failures;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::plan::Plan;
 use crate::check::inject::Inject;
+use crate::moe;
 
 /// Most ranks that one host is asked to start. A process a rank: more than this exhausts process
 /// and descriptor limits long before it proves anything that fewer ranks do not.
@@ -114,6 +115,9 @@ pub struct Job {
     /// What to measure instead of proving, if that is the job.
     #[serde(default)]
     pub bench: Option<Plan>,
+    /// What tokens to dispatch instead, if that is the job.
+    #[serde(default)]
+    pub moe: Option<moe::plan::Plan>,
 }
 
 impl Job {

@@ -7,6 +7,7 @@ use muster_comm::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::measured::Measured;
+use crate::moe;
 
 /// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub enum RankMessage {
     },
     /// A cell of a benchmark was measured in one round.
     Measured(Measured),
+    /// A cell of MoE dispatch was measured in one round.
+    Dispatched(moe::measured::Measured),
     /// A case that came out wrong was tried again while one member of the group stayed away.
     Probe {
         /// Number of the case.

@@ -320,6 +320,7 @@ impl VerifyArgs {
                 inject: self.inject.clone(),
                 seed,
                 bench: None,
+                moe: None,
             };
             (job, layout)
         };

@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::routing::{MASKED, Routing};
 use super::workload::Shape;
@@ -30,14 +30,14 @@ pub struct FileError {
 }
 
 /// What a file holds: the choices of each step and source, before they are held against a shape.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     file: String,
     /// Experts of each token, for each step and source; with the line they stand in, if it has lines.
     steps: Vec<Vec<Vec<Token>>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Token {
     experts: Vec<i64>,
     line: Option<usize>,
@@ -95,6 +95,12 @@ impl Recorded {
             file: file.to_owned(),
             steps,
         })
+    }
+
+    /// Path of the file.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
     }
 
     /// Number of steps.

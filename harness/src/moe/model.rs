@@ -1,10 +1,10 @@
 //! Shapes of mixture-of-experts layers: of published models by name, or as given.
 
 use muster_comm::types::{UnknownName, closest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What of a model decides how much a MoE layer sends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// Name of the preset, or `custom`.
     pub name: String,

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use muster_comm::types::closest;
+use serde::{Deserialize, Serialize};
 
 use super::random::Draws;
 use super::skew::Skew;
@@ -20,7 +21,7 @@ pub(super) const CHOICE: u64 = 2;
 pub(super) const WEIGHTS: u64 = 3;
 
 /// How experts are chosen and tokens spread.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
     /// Experts dealt in turn, rank by rank first: every expert gets the same number of selections.
     Balanced,

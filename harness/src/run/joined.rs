@@ -372,6 +372,7 @@ impl<'a> Desk<'a> {
             answers,
             expected,
             measured: collector.take_measured(),
+            dispatched: collector.take_dispatched(),
         };
         progress(job, so_far);
         if failed {

@@ -78,9 +78,10 @@ impl Phase {
 pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure> {
     let world_size = job.matrix.world_size;
     limits::make_room_for_descriptors(world_size)?;
-    let bytes_a_rank = match &job.bench {
-        Some(plan) => plan.bytes_a_rank(layout),
-        None => catalogue(job, layout).bytes_a_rank(),
+    let bytes_a_rank = match (&job.bench, &job.moe) {
+        (Some(plan), _) => plan.bytes_a_rank(layout),
+        (None, Some(plan)) => plan.bytes_a_rank(),
+        (None, None) => catalogue(job, layout).bytes_a_rank(),
     };
     limits::check_memory(world_size, bytes_a_rank)
 }
@@ -238,6 +239,7 @@ impl Driver {
                     answers,
                     expected,
                     measured: self.collector.take_measured(),
+                    dispatched: self.collector.take_dispatched(),
                 });
             }
             Event::Control(CoordinatorEvent::Joined { rank }) => self.note(rank, Control::Joined),

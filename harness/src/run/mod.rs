@@ -17,6 +17,7 @@ use crate::check::cases::{Catalogue, KindGroups, Selection};
 use crate::check::collect::Collector;
 use crate::check::job::Job;
 use crate::fail::Failure;
+use crate::moe;
 use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
 use crate::run::verdict::{Facts, judge};
 
@@ -29,6 +30,8 @@ pub struct Progress {
     pub expected: usize,
     /// What ranks measured since the last time, with the rank that told it.
     pub measured: Vec<(u32, Measured)>,
+    /// The same of MoE dispatch.
+    pub dispatched: Vec<(u32, moe::measured::Measured)>,
 }
 
 /// One matrix, run to its end or to its first failure.
@@ -136,6 +139,9 @@ pub fn micros(time: Duration) -> u64 {
 #[must_use]
 pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
     if let Some(plan) = &job.bench {
+        return plan.catalogue(layout);
+    }
+    if let Some(plan) = &job.moe {
         return plan.catalogue(layout);
     }
     let kinds = GroupKind::ALL

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
-use muster_comm::layout::Layout;
+use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank};
 use muster_comm::world::World;
@@ -22,6 +22,7 @@ use crate::check::numbers::{self, Numbers};
 use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::moe::{self, rank::Moe};
 use crate::run::{catalogue, micros};
 
 /// Results that wait for a message at most.
@@ -57,9 +58,10 @@ pub fn run(
         wrong: false,
         reports_lost: None,
     };
-    let outcome = match &job.bench {
-        Some(plan) => work.bench(plan, layout, started),
-        None => work.all(started),
+    let outcome = match (&job.bench, &job.moe) {
+        (Some(plan), _) => work.bench(plan, layout, started),
+        (None, Some(plan)) => work.moe(plan, layout, started),
+        (None, None) => work.all(started),
     };
     work.flush();
     if let Err(error) = outcome {
@@ -197,6 +199,49 @@ impl Work<'_> {
                     self.pending.push(CaseResult {
                         case,
                         elapsed_us,
+                        wrong: None,
+                    });
+                    self.flush();
+                }
+            }
+        }
+        self.current = None;
+        everyone.barrier()
+    }
+
+    /// Dispatches tokens in every cell of a plan, as often as it says.
+    fn moe(
+        &mut self,
+        plan: &moe::plan::Plan,
+        layout: &Layout,
+        started: Instant,
+    ) -> Result<(), CommError> {
+        let everyone = self.group("world", &self.everyone())?;
+        everyone.barrier()?;
+        let elapsed_us = micros(Clock::now().duration_since(started));
+        self.tell(&RankMessage::Joined { elapsed_us });
+        let moe = Moe::new(self.world, layout, plan, self.job.seed, self.job.deadline())?;
+        let groups = layout.groups(GroupKind::EtpEp);
+        let mine = groups
+            .iter()
+            .position(|group| group.iter().any(|rank| rank == self.world.rank()));
+        for round in 0..plan.rounds {
+            for (number, cell) in plan.cells().iter().enumerate() {
+                let case = mine.and_then(|group| u32::try_from(number * groups.len() + group).ok());
+                self.current = case;
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let measured = moe.measure(number, round, cell)?;
+                self.wrong |= measured.wrong > 0;
+                let ns: u64 = measured
+                    .steps
+                    .iter()
+                    .map(|step| step.time_ns(|_| true))
+                    .sum();
+                self.tell(&RankMessage::Dispatched(measured));
+                if let (Some(case), true) = (case, round + 1 == plan.rounds) {
+                    self.pending.push(CaseResult {
+                        case,
+                        elapsed_us: ns / 1000,
                         wrong: None,
                     });
                     self.flush();
@@ -432,6 +477,7 @@ mod tests {
                 .collect(),
             seed: 7,
             bench: None,
+            moe: None,
         }
     }
 

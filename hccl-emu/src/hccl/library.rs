@@ -9,6 +9,7 @@ use muster_comm::sync::{AtomicU64, Ordering};
 
 use super::comm::Comm;
 use super::fail::{Answer, EI0001, Fail};
+use super::meeting::Served;
 use super::settings::Settings;
 use crate::fault::{self, Fault};
 use crate::options::{Product, cann_version};
@@ -44,7 +45,7 @@ struct Names {
     /// Devices that ever joined a communicator.
     joined: Vec<u32>,
     /// Jobs whose rendezvous this process serves, or has served.
-    served: Vec<String>,
+    served: Vec<(String, Arc<Served>)>,
 }
 
 /// The state; the first call reads the variables.
@@ -146,13 +147,25 @@ impl Library {
     }
 
     /// Notes that this process serves the rendezvous of a job.
-    pub(crate) fn note_served(&self, job_id: &str) {
-        self.names().served.push(job_id.to_owned());
+    pub(crate) fn note_served(&self, job_id: &str, served: Arc<Served>) {
+        self.names().served.push((job_id.to_owned(), served));
+    }
+
+    /// After a failed exchange: lets the others be told, if this process serves them.
+    pub(crate) fn settle_served(&self, job_id: &str) {
+        let served = {
+            let names = self.names();
+            let found = names.served.iter().find(|(known, _)| known == job_id);
+            found.map(|(_, served)| Arc::clone(served))
+        };
+        if let Some(served) = served {
+            served.settle();
+        }
     }
 
     /// Whether this process serves the rendezvous of a job.
     pub(crate) fn serves(&self, job_id: &str) -> bool {
-        self.names().served.iter().any(|known| known == job_id)
+        self.names().served.iter().any(|(known, _)| known == job_id)
     }
 
     /// Frees a name.

@@ -6,6 +6,7 @@
 //!   process but a thread.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use hccl_sys::types::HcclResult;
@@ -17,12 +18,15 @@ use muster_comm::world::{BringUpError, JoinOptions, ServedBy, World};
 
 use super::fail::{Answer, EI0006, EI0007, EI0008, EI0015, EI0019, EJ0003, Fail};
 use super::settings::{Ports, Settings};
+use crate::runtime::device::Device;
 
 /// Heap of each rank's shared region of one communicator: address space, some hundred
 /// sub-communicators' worth.
 const REGION_BYTES: usize = 1 << 30;
 /// Longest wait that is meant to be none; about a hundred years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// How long a process that served a failed exchange waits for the others to be told.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// CANN version from which a port that is taken has a code of its own.
 const CANN_WITH_EI0019: u32 = 900;
 
@@ -40,8 +44,32 @@ pub(crate) struct Serving<'a> {
     pub(crate) cann: u32,
 }
 
+/// A rendezvous that this process serves, or has served.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    over: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Served {
+    /// Waits a moment until all ranks have been told how a failed exchange ended: the process that
+    /// serves them may be about to exit.
+    pub(crate) fn settle(&self) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whether that was in time or not, there is nothing more to do.
+        let _ = self
+            .ended
+            .wait_timeout_while(over, SETTLE_MAX, |over| !*over);
+    }
+
+    fn end(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.notify_all();
+    }
+}
+
 /// Serves a rendezvous in the background; gives where.
-pub(crate) fn serve(call: &str, serving: &Serving<'_>) -> Answer<SocketAddr> {
+pub(crate) fn serve(call: &str, serving: &Serving<'_>) -> Answer<(SocketAddr, Arc<Served>)> {
     let mut taken = None;
     let any = [0];
     let ports = match serving.ports {
@@ -59,11 +87,11 @@ pub(crate) fn serve(call: &str, serving: &Serving<'_>) -> Answer<SocketAddr> {
         match Coordinator::start(options) {
             Ok(coordinator) => {
                 let address = coordinator.address();
-                keep(coordinator).map_err(|error| {
+                let served = keep(coordinator).map_err(|error| {
                     let text = format!("{call}: no thread for the rank exchange: {error}");
                     Fail::new(HcclResult::HCCL_E_INTERNAL, EI0007, text)
                 })?;
-                return Ok(address);
+                return Ok((address, served));
             }
             Err(error @ RendezvousError::PortTaken { .. }) => {
                 taken.get_or_insert(error);
@@ -82,7 +110,9 @@ pub(crate) fn serve(call: &str, serving: &Serving<'_>) -> Answer<SocketAddr> {
 }
 
 /// Keeps a coordinator until its ranks are gone.
-fn keep(coordinator: Coordinator) -> std::io::Result<()> {
+fn keep(coordinator: Coordinator) -> std::io::Result<Arc<Served>> {
+    let served = Arc::new(Served::default());
+    let ours = Arc::clone(&served);
     let body = move || {
         let events = coordinator.events();
         let (mut joined, mut gone) = (0, 0);
@@ -99,10 +129,11 @@ fn keep(coordinator: Coordinator) -> std::io::Result<()> {
         }
         // What is still to be told is told here; the port and the thread are free after it.
         coordinator.shutdown();
+        ours.end();
     };
     // Not joined: it ends with its ranks, or with the process.
     let builder = std::thread::Builder::new().name("emu-root".to_owned());
-    builder.spawn(body).map(drop)
+    builder.spawn(body).map(|_| served)
 }
 
 fn unbound(call: &str, error: &RendezvousError, cann: u32) -> Fail {
@@ -132,7 +163,15 @@ pub(crate) struct Joining<'a> {
 }
 
 /// Joins the others; returns when all are there.
-pub(crate) fn join(call: &str, joining: &Joining<'_>, settings: &Settings) -> Answer<World> {
+///
+/// The world may read and write the memory of `device` where it lies, so that operators on it copy
+/// nothing to and fro.
+pub(crate) fn join(
+    call: &str,
+    joining: &Joining<'_>,
+    settings: &Settings,
+    device: &Device,
+) -> Answer<World> {
     let (rank, size) = (i64::from(joining.rank), i64::from(joining.world_size));
     let endpoint = joining.address.into();
     let options = JoinOptions {
@@ -141,6 +180,12 @@ pub(crate) fn join(call: &str, joining: &Joining<'_>, settings: &Settings) -> An
         served_by: ServedBy::Member,
         bring_up: settings.connect_timeout,
         region_bytes: REGION_BYTES,
+        // A device without memory of its own has nothing to share either.
+        memory: device
+            .memory
+            .backing()
+            .ok()
+            .map(|backing| Arc::clone(backing.shared())),
         ..JoinOptions::new(endpoint, joining.secret.clone(), rank, size)
     };
     World::join(options).map_err(|error| match error {

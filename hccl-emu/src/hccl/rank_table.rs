@@ -25,7 +25,7 @@ use super::config::CommConfig;
 use super::fail::{Answer, EI0004, EI0007, EI0014, EI0015, EI0017, Fail};
 use super::init::{self, Request, job_of};
 use super::library::Library;
-use super::meeting::{self, Joining, Serving};
+use super::meeting::{self, Joining, Served, Serving};
 use super::settings::Ports;
 use crate::runtime::state;
 
@@ -246,12 +246,12 @@ pub(crate) fn from_table(
         name,
         config,
     };
-    init::establish(library, &request, || {
+    init::establish(library, &request, |device| {
         let job_id = job_of(&secret);
         let told = Arc::new(AtomicBool::new(false));
         let address = if rank == 0 {
-            let address = serve(call, library, &table, &secret)?;
-            library.note_served(&job_id);
+            let (address, served) = serve(call, library, &table, &secret)?;
+            library.note_served(&job_id, served);
             if table.host.is_none() {
                 tell(call, &secret, address.port(), &told)?;
             }
@@ -266,7 +266,8 @@ pub(crate) fn from_table(
             rank,
             world_size: table.world_size,
         };
-        let world = meeting::join(call, &joining, &library.settings);
+        let world = meeting::join(call, &joining, &library.settings, device)
+            .inspect_err(|_| library.settle_served(&job_id));
         // SYNC: pairs with the load in `tell`; nothing else is passed.
         told.store(true, Ordering::Release);
         Ok((world?, library.serves(&job_id)))
@@ -305,7 +306,12 @@ fn listed(library: &Library) -> Vec<u16> {
 }
 
 /// Rank 0 serves: on loopback for one host, where the table says for several.
-fn serve(call: &str, library: &Library, table: &Table, secret: &Secret) -> Answer<SocketAddr> {
+fn serve(
+    call: &str,
+    library: &Library,
+    table: &Table,
+    secret: &Secret,
+) -> Answer<(SocketAddr, Arc<Served>)> {
     let mut ports = listed(library);
     if table.host.is_some() {
         ports.truncate(1);

@@ -100,6 +100,17 @@ impl Bench {
 
     /// Compiles a client of `tests/c` with `compiler`, bound at start (`-z now`).
     pub(crate) fn compile(&self, compiler: &str, source: &str, generation: Generation) -> PathBuf {
+        self.compile_with(compiler, source, generation, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn compile_with(
+        &self,
+        compiler: &str,
+        source: &str,
+        generation: Generation,
+        more: &[&str],
+    ) -> PathBuf {
         let include = self.path(&format!("include-{generation:?}"));
         fs::create_dir_all(&include).unwrap();
         fs::write(include.join("emulated_api.h"), header(generation)).unwrap();
@@ -117,7 +128,8 @@ impl Bench {
             .arg("-L")
             .arg(self.path("lib64"))
             .args(generation.libraries())
-            .args(["-lpthread", "-lm"]);
+            .args(["-lpthread", "-lm"])
+            .args(more);
         if generation == Generation::New {
             command.arg("-DNEW_CANN");
         }
@@ -173,8 +185,28 @@ impl Bench {
             })
             .collect();
         let ended = bounded(children);
-        fs::remove_file(&info).unwrap();
+        let _ = fs::remove_file(&info);
         ended
+    }
+}
+
+impl Bench {
+    /// Runs one client to its end.
+    pub(crate) fn run(
+        &self,
+        program: &Path,
+        generation: Generation,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Ended {
+        let child = self
+            .client(program, generation, arguments)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        bounded(vec![child]).remove(0)
     }
 }
 

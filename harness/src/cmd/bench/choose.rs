@@ -154,6 +154,7 @@ impl BenchArgs {
                     inject: self.inject.clone(),
                     seed,
                     bench: Some(plan.clone()),
+                    moe: None,
                 };
                 Ok((job, layout))
             })

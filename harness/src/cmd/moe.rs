@@ -1,0 +1,417 @@
+//! `muster moe`: its options, and the plan that they make.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::launch::{Contract, Identity};
+use muster_comm::layout::{Layout, Matrix};
+
+use crate::backend::{self, Backend};
+use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::cmd::verify::parse_time;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::moe::dispatch::Dispatcher;
+use crate::moe::file::Recorded;
+use crate::moe::layer::Payload;
+use crate::moe::model::{Model, ModelPreset};
+use crate::moe::plan::{Plan, STEPS_MAX, Source};
+use crate::moe::report::{MoeReport, Parallel};
+use crate::out;
+use crate::run::joined;
+
+mod go;
+
+/// Time that each call is given where neither option nor environment says.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+/// Seed of routing where neither option nor environment says.
+const SEED_DEFAULT: u64 = 1;
+/// The model where none is named: the one that the verification matrices are about.
+const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
+
+/// Options of `muster moe`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Dispatch and combine tokens as MoE layers do, and measure it",
+    long_about = "Starts ranks as processes of this host and does what the dispatcher of a mixture-of-experts \
+        layer does: chooses the experts of each token, exchanges counts, permutes, sends tokens and weights to \
+        the ranks of their experts, and combines what comes back. The experts are the identity, so every row and \
+        every combined token is checked. Figures are defined in docs/moe.md.\n\n\
+        Started by torchrun, mpirun or srun it joins the ranks it finds; rank 0 reports.",
+    after_long_help = after_long_help(),
+)]
+pub struct MoeArgs {
+    /// The model whose layer it is: qwen3-30b-a3b, deepseek-v3, kimi-k2, … [default: qwen3-30b-a3b]
+    #[arg(long, value_name = "NAME", value_parser = parse_preset, conflicts_with_all = ["hidden", "experts", "top_k"])]
+    preset: Option<&'static ModelPreset>,
+
+    /// Elements of a token, of a model without a name
+    #[arg(long, value_name = "N", requires_all = ["experts", "top_k"])]
+    hidden: Option<usize>,
+
+    /// Routed experts, of a model without a name
+    #[arg(long, value_name = "N", requires_all = ["hidden", "top_k"])]
+    experts: Option<usize>,
+
+    /// Experts of each token, of a model without a name
+    #[arg(long, value_name = "N", requires_all = ["experts", "hidden"])]
+    top_k: Option<usize>,
+
+    /// Expert parallel size
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    ep: u32,
+
+    /// Tensor parallel size
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    tp: u32,
+
+    /// Expert tensor parallel size [default: as tp]
+    #[arg(long, value_name = "N")]
+    etp: Option<u32>,
+
+    /// Number of ranks [default: the smallest that the sizes allow]
+    #[arg(short = 'g', long, value_name = "N")]
+    ranks: Option<u32>,
+
+    /// Tokens of a rank, on average; several separated by commas
+    #[arg(short = 't', long, value_name = "N", value_delimiter = ',', default_value = "128", value_parser = parse_tokens)]
+    tokens: Vec<usize>,
+
+    /// A range instead: tokens=1..8192 doubles from 1 to 8192
+    #[arg(long, value_name = "RANGE", value_parser = parse_sweep, conflicts_with = "tokens")]
+    sweep: Option<Sweep>,
+
+    /// Workload, or file:PATH; may be given more than once
+    ///
+    /// balanced, uniform, lognormal:SIGMA, zipf:ALPHA[,by-id], hot-experts:COUNT,FRACTION,
+    /// hot-rank:RATIO[,RANK], rotating:RATIO, uneven[:EMPTY], file:PATH (JSON lines or npy).
+    #[arg(short = 'r', long, value_name = "ROUTING", default_value = "balanced")]
+    routing: Vec<String>,
+
+    /// How tokens go, separated by commas: all-to-all, all-gather, deduplicated, capacity:FACTOR
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all-to-all", value_parser = parse_dispatcher)]
+    dispatcher: Vec<Dispatcher>,
+
+    /// What is sent of a token, separated by commas
+    #[arg(
+        short = 'd',
+        long = "dtype",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "bf16"
+    )]
+    payload: Vec<Payload>,
+
+    /// Timed steps of a line in each round [default: as --time allows, 5 to 100]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(STEPS_MAX)))]
+    steps: Option<u32>,
+
+    /// Steps before the timed ones, in each round
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    warmup: u32,
+
+    /// About how long the steps of a line may take in each round
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    time: Duration,
+
+    /// How often all lines are gone through; `compare` wants 10
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How bytes go between ranks of one host
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    transport: Transport,
+
+    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    launcher: Option<Contract>,
+
+    /// What moves the data
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+
+    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    deadline: Option<Duration>,
+
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Write the JSON document to this file too; an old one is replaced when the run is over
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Seed of routing [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON document, with samples
+    Json,
+    /// A table that grows while it runs
+    Table,
+}
+
+/// A list of sizes by its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sweep {
+    first: usize,
+    last: usize,
+}
+
+fn after_long_help() -> String {
+    let presets: Vec<String> = ModelPreset::all()
+        .iter()
+        .map(|preset| {
+            format!(
+                "  {:<20} hidden {:>5}, {:>3} experts, top-{}",
+                preset.name, preset.hidden, preset.experts, preset.top_k
+            )
+        })
+        .collect();
+    format!(
+        "Models:\n{}\n\nExamples:\n  \
+         muster moe --preset qwen3-30b-a3b --ep 4 --tp 2 --tokens 4096 --routing lognormal:1\n  \
+         muster moe --preset deepseek-v3 --ep 8 --sweep tokens=1..512 --dtype fp8    decode\n  \
+         muster moe --ep 4 --dispatcher all-to-all,deduplicated,all-gather         compare dispatchers\n  \
+         muster moe --ep 8 -r balanced -r zipf:1 -r hot-rank:3 -r uneven:2        compare workloads\n  \
+         muster moe --ep 4 --routing file:trace.jsonl                            replay a recording\n\n{}",
+        presets.join("\n"),
+        Exit::table()
+    )
+}
+
+fn parse_preset(name: &str) -> Result<&'static ModelPreset, String> {
+    ModelPreset::find(name).map_err(|error| {
+        let meant = ModelPreset::closest(name)
+            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        format!("{error}{meant}")
+    })
+}
+
+fn parse_dispatcher(name: &str) -> Result<Dispatcher, String> {
+    name.trim()
+        .parse()
+        .map_err(|error: crate::moe::dispatch::UnknownDispatcher| error.to_string())
+}
+
+fn parse_tokens(text: &str) -> Result<usize, String> {
+    let allowed = || "a number of tokens is a whole number from 0 on".to_owned();
+    text.trim().parse().map_err(|_| allowed())
+}
+
+fn parse_sweep(text: &str) -> Result<Sweep, String> {
+    let allowed = || {
+        "a sweep is tokens=FIRST..LAST with 1 <= FIRST <= LAST, such as tokens=1..8192".to_owned()
+    };
+    let ends = text.trim().strip_prefix("tokens=").ok_or_else(allowed)?;
+    let (first, last) = ends.split_once("..").ok_or_else(allowed)?;
+    let (first, last) = (
+        first.parse().map_err(|_| allowed())?,
+        last.parse().map_err(|_| allowed())?,
+    );
+    if first == 0 || first > last {
+        return Err(allowed());
+    }
+    Ok(Sweep { first, last })
+}
+
+impl Sweep {
+    /// The sizes: doubled from the first on, and the last.
+    fn sizes(self) -> Vec<usize> {
+        let mut sizes: Vec<usize> =
+            std::iter::successors(Some(self.first), |size| size.checked_mul(2))
+                .take_while(|size| *size < self.last)
+                .collect();
+        sizes.push(self.last);
+        sizes
+    }
+}
+
+/// Runs `muster moe`.
+///
+/// # Errors
+/// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
+pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
+    let environment = Environment::capture();
+    let identity = joined::identity(&environment, args.launcher)?;
+    let layout = args.layout(identity.as_ref())?;
+    let (job, model) = args.job(&environment, &layout)?;
+    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let speaks = identity
+        .as_ref()
+        .is_none_or(|identity| identity.rank.0 == 0);
+    if speaks {
+        if let Some(path) = &args.save {
+            out::can_save(path)?;
+        }
+        let warnings = environment.warnings();
+        let lines = line
+            .into_iter()
+            .chain(warnings.iter().map(ToString::to_string));
+        lines.for_each(|line| out::note(&line));
+    }
+    let dims = layout.dims();
+    let mut report = MoeReport::new(backend, false, job.seed, args.transport.name(), model);
+    report.layout = Parallel {
+        world_size: dims.world,
+        tp: dims.tp,
+        ep: dims.ep,
+        etp: dims.etp,
+    };
+    report.warm_ups = args.warmup;
+    report.rounds = args.rounds;
+    let mut run = go::Run::new(args, report);
+    match identity {
+        None => run.locally(&job, &layout),
+        Some(identity) => run.joined(&job, &layout, &environment, &identity),
+    }
+}
+
+impl MoeArgs {
+    fn layout(&self, identity: Option<&Identity>) -> Result<Layout, Failure> {
+        let etp = self.etp.map_or_else(String::new, |etp| format!("etp{etp}"));
+        let ranks = match (identity, self.ranks) {
+            (Some(identity), Some(ranks)) if ranks != identity.world_size => {
+                return Err(Failure::usage(format!(
+                    "{} started {} ranks, so --ranks {ranks} cannot be had",
+                    identity.source.contract, identity.world_size
+                )));
+            }
+            (Some(identity), _) => Some(identity.world_size),
+            (None, ranks) => ranks,
+        };
+        let world = ranks.map_or_else(String::new, |ranks| format!("@{ranks}"));
+        let name = format!("tp{}ep{}{etp}{world}", self.tp, self.ep);
+        let illegal = |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
+        let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
+        let layout = matrix.layout().map_err(|error| illegal(&error))?;
+        let ranks = layout.dims().world;
+        if ranks > WORLD_SIZE_MAX {
+            return Err(Failure::usage(format!(
+                "{ranks} ranks are asked for, and moe starts a process on this host for each: at most {WORLD_SIZE_MAX}"
+            )));
+        }
+        Ok(layout)
+    }
+
+    fn model(&self) -> Result<Model, Failure> {
+        if let (Some(hidden), Some(experts), Some(top_k)) = (self.hidden, self.experts, self.top_k)
+        {
+            return Ok(Model {
+                name: "custom".to_owned(),
+                hidden,
+                experts,
+                top_k,
+                source: "--hidden, --experts, --top-k".to_owned(),
+            });
+        }
+        let named = self
+            .preset
+            .map_or_else(|| ModelPreset::find(PRESET_DEFAULT), Ok);
+        let named = named.map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(named.model())
+    }
+
+    fn sources(&self) -> Result<Vec<Source>, Failure> {
+        let parse = |text: &String| match text.strip_prefix("file:") {
+            Some(path) => Recorded::read(path.as_ref())
+                .map(Source::File)
+                .map_err(|error| Failure::usage(error.to_string())),
+            None => text.trim().parse().map(Source::Made).map_err(
+                |error: crate::moe::workload::WorkloadError| {
+                    Failure::usage(error.to_string())
+                        .with_help("or file:PATH to replay a recording")
+                },
+            ),
+        };
+        self.routing.iter().map(parse).collect()
+    }
+
+    fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
+        let unreadable =
+            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
+        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
+        let seed = environment.read(&SEED).map_err(unreadable)?;
+        let deadline = self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT);
+        let model = self.model()?;
+        let plan = Plan {
+            hidden: model.hidden,
+            experts: model.experts,
+            top_k: model.top_k,
+            tokens: self.sweep.map_or_else(|| self.tokens.clone(), Sweep::sizes),
+            sources: self.sources()?,
+            dispatchers: self.dispatcher.clone(),
+            payloads: self.payload.clone(),
+            steps: self.steps,
+            time_ms: u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX),
+            warm_ups: self.warmup,
+            rounds: self.rounds,
+        };
+        plan.check(layout)
+            .map_err(|what| Failure::usage(format!("{}: {what}", model.name)))?;
+        let dims = layout.dims();
+        let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
+        let job = Job {
+            matrix: MatrixSpec::of(name, layout),
+            dtypes: Vec::new(),
+            counts: Vec::new(),
+            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            transport: self.transport,
+            inject: Vec::new(),
+            seed: self.seed.or(seed).unwrap_or(SEED_DEFAULT),
+            bench: None,
+            moe: Some(plan),
+        };
+        Ok((job, model))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_double_and_end_where_they_were_asked_to() {
+        let sizes = |text| parse_sweep(text).map(Sweep::sizes);
+        assert_eq!(sizes("tokens=1..8"), Ok(vec![1, 2, 4, 8]));
+        assert_eq!(sizes("tokens=3..20"), Ok(vec![3, 6, 12, 20]));
+        assert_eq!(sizes("tokens=5..5"), Ok(vec![5]));
+        for wrong in [
+            "1..8",
+            "tokens=0..8",
+            "tokens=9..8",
+            "tokens=1",
+            "tokens=a..b",
+        ] {
+            assert!(
+                sizes(wrong)
+                    .expect_err(wrong)
+                    .contains("tokens=FIRST..LAST")
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_models_and_dispatchers_are_answered_with_what_there_is() {
+        assert!(
+            parse_preset("qwen3-30b")
+                .expect_err("unknown")
+                .contains("did you mean qwen3-30b-a3b?")
+        );
+        assert!(
+            parse_dispatcher("flex")
+                .expect_err("unknown")
+                .contains("all-to-all")
+        );
+        assert!(
+            parse_dispatcher("capacity:0").is_err() && parse_dispatcher("capacity:1.25").is_ok()
+        );
+    }
+}

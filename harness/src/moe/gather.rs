@@ -1,0 +1,336 @@
+//! The launcher's side: what all ranks told of a cell, merged into a record.
+//!
+//! The time of a step is that of the slowest rank. A wait is the time from when a rank came to a
+//! phase to when the last member of its group did.
+
+use muster_comm::layout::{GroupKind, Layout};
+
+use super::dispatch::Phase;
+use super::measured::{Measured, Step};
+use super::plan::{Cell, Plan, Source};
+use super::report::{
+    Imbalance, Loads, PhaseTime, RankRow, Record, SAMPLES_KEPT_MAX, Timing, Volume,
+};
+use super::skew::Skew;
+use crate::bench::gather::latency;
+use crate::bench::model::Skew as StartSkew;
+use crate::bench::stats;
+
+/// Merges what the ranks of one world tell.
+#[derive(Debug)]
+pub struct Gather {
+    plan: Plan,
+    layout: Layout,
+    seed: u64,
+    /// Whether the clocks of all ranks may be compared.
+    one_host: bool,
+    /// By cell, round and rank.
+    told: Vec<Vec<Vec<Option<Measured>>>>,
+}
+
+impl Gather {
+    /// For the cells of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, layout: &Layout, seed: u64, one_host: bool) -> Self {
+        let world = layout.dims().world as usize;
+        let round = vec![None; world];
+        Self {
+            told: vec![vec![round; plan.rounds as usize]; plan.cells().len()],
+            plan: plan.clone(),
+            layout: layout.clone(),
+            seed,
+            one_host,
+        }
+    }
+
+    /// What ranks have to tell in all.
+    #[must_use]
+    pub fn expected(&self) -> usize {
+        self.told.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// Takes in what a rank tells; gives back the record of a cell that is complete with it.
+    pub fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        let (number, round) = (measured.cell as usize, measured.round as usize);
+        let slot = self
+            .told
+            .get_mut(number)?
+            .get_mut(round)?
+            .get_mut(rank as usize)?;
+        *slot = Some(measured);
+        let is_complete = self.told[number].iter().flatten().all(Option::is_some);
+        is_complete.then(|| self.record(number))?
+    }
+
+    /// The record of a cell.
+    fn record(&self, number: usize) -> Option<Record> {
+        let cells = self.plan.cells();
+        let cell = cells.get(number)?;
+        let rounds: Vec<Vec<&Measured>> = self.told[number]
+            .iter()
+            .map(|ranks| ranks.iter().flatten().collect())
+            .collect();
+        let first = rounds.first()?;
+        let volume = self.volume(cell, first);
+        let back = volume_back(&volume, self.plan.hidden, cell);
+        let both = Volume {
+            busiest_bytes: volume.busiest_bytes + back.busiest_bytes,
+            received_bytes_mean: volume.received_bytes_mean + back.received_bytes_mean,
+            ..volume
+        };
+        let timing =
+            |wanted: &dyn Fn(Phase) -> bool, volume: &Volume| self.timing(&rounds, wanted, volume);
+        let cold = |ranks: &Vec<&Measured>| {
+            let slowest = ranks.iter().map(|told| told.cold.time_ns(|_| true)).max();
+            micros(slowest.unwrap_or(0))
+        };
+        Some(Record {
+            tokens: cell.tokens as u64,
+            routing: cell.source.name(),
+            dispatcher: cell.dispatcher.to_string(),
+            dtype: cell.payload.name().to_owned(),
+            imbalance: self.imbalance(cell, first),
+            volume,
+            dispatch: timing(&Phase::is_dispatch, &volume),
+            combine: timing(
+                &|phase| !phase.is_dispatch() && phase != Phase::Experts,
+                &back,
+            ),
+            round_trip: timing(&|_| true, &both),
+            cold_us: rounds.iter().map(cold).collect(),
+            start_skew_us: self.one_host.then(|| start_skew(&rounds)).flatten(),
+            phases_us: phases(&rounds),
+            ranks: self.ranks(&rounds),
+            wrong: rounds.iter().flatten().map(|told| told.wrong).sum(),
+            wrong_text: rounds
+                .iter()
+                .flatten()
+                .find_map(|told| told.wrong_text.clone()),
+        })
+    }
+
+    fn imbalance(&self, cell: &Cell<'_>, ranks: &[&Measured]) -> Imbalance {
+        let shape = self.plan.shape(&self.layout);
+        let mut by_expert = vec![0_u64; shape.experts];
+        for told in ranks {
+            for (sum, count) in by_expert.iter_mut().zip(&told.by_expert) {
+                *sum += count;
+            }
+        }
+        let by_rank: Vec<u64> = by_expert
+            .chunks(shape.local())
+            .map(|experts| experts.iter().sum())
+            .collect();
+        let tokens: Vec<u64> = ranks.iter().map(|told| told.tokens).collect();
+        let selections: u64 = by_expert.iter().sum();
+        let dropped: u64 = ranks.iter().map(|told| told.dropped).sum();
+        Imbalance {
+            asked: match cell.source {
+                Source::File(_) => None,
+                Source::Made(workload) => {
+                    let (experts, ranks) = workload.asked(shape, self.seed, 0);
+                    Some(Loads { experts, ranks })
+                }
+            },
+            achieved: Loads {
+                experts: Skew::of_counts(&by_expert),
+                ranks: Skew::of_counts(&by_rank),
+            },
+            sources: Skew::of_counts(&tokens),
+            dropped: dropped as f64 / selections.max(1) as f64,
+        }
+    }
+
+    fn volume(&self, cell: &Cell<'_>, ranks: &[&Measured]) -> Volume {
+        let row = cell.payload.dispatch_bytes(self.plan.hidden) as u64;
+        let rows: u64 = ranks.iter().map(|told| told.rows.0).sum();
+        let own: u64 = ranks.iter().map(|told| told.rows.2).sum();
+        let received: u64 = ranks.iter().map(|told| told.rows.1).sum();
+        let busiest = ranks.iter().map(|told| told.rows.0.max(told.rows.1)).max();
+        Volume {
+            rows,
+            row_bytes: row,
+            logical_bytes: rows * row,
+            off_rank_bytes: rows.saturating_sub(own) * row,
+            busiest_bytes: busiest.unwrap_or(0) * row,
+            received_bytes_mean: (received * row) as f64 / ranks.len().max(1) as f64,
+        }
+    }
+
+    fn timing(
+        &self,
+        rounds: &[Vec<&Measured>],
+        wanted: &dyn Fn(Phase) -> bool,
+        volume: &Volume,
+    ) -> Timing {
+        let by_round: Vec<Vec<f64>> = rounds
+            .iter()
+            .map(|ranks| slowest(ranks, |step| step.time_ns(wanted)))
+            .collect();
+        let mut all: Vec<f64> = by_round.concat();
+        stats::sort(&mut all);
+        let latency_us = latency(&all);
+        let rate = |bytes: f64| {
+            let is_known = bytes > 0.0 && latency_us.median > 0.0;
+            is_known.then(|| bytes / latency_us.median / 1e3)
+        };
+        let ranks = f64::from(self.layout.dims().ep);
+        let keep = (SAMPLES_KEPT_MAX / rounds.len().max(1)).max(1);
+        Timing {
+            latency_us,
+            algbw_gbytes_per_s: rate(volume.busiest_bytes as f64),
+            busbw_gbytes_per_s: rate(volume.busiest_bytes as f64 * (ranks - 1.0) / ranks),
+            deepep_gbytes_per_s: rate(volume.received_bytes_mean),
+            samples_us: by_round
+                .iter()
+                .map(|samples| stats::thinned(samples, keep))
+                .collect(),
+        }
+    }
+
+    fn ranks(&self, rounds: &[Vec<&Measured>]) -> Vec<RankRow> {
+        let world = self.layout.dims().world;
+        (0..world).map(|rank| self.rank(rank, rounds)).collect()
+    }
+
+    fn rank(&self, rank: u32, rounds: &[Vec<&Measured>]) -> RankRow {
+        let place = rank as usize;
+        let times = |wanted: &dyn Fn(Phase) -> bool| {
+            let steps = rounds.iter().filter_map(|ranks| ranks.get(place));
+            let steps = steps.flat_map(|told| &told.steps);
+            median(steps.map(|step| micros(step.time_ns(wanted))).collect())
+        };
+        let told = rounds.first().and_then(|ranks| ranks.get(place));
+        let rows = told.map_or((0, 0, 0), |told| told.rows);
+        let wait = |phase: Phase| {
+            let waits = self.waits(rank, phase, rounds);
+            (!waits.is_empty()).then(|| PhaseTime {
+                phase,
+                median: median(waits),
+            })
+        };
+        let collective = Phase::ALL.into_iter().filter(|phase| phase.is_collective());
+        RankRow {
+            rank,
+            tokens: told.map_or(0, |told| told.tokens),
+            rows_sent: rows.0,
+            rows_received: rows.1,
+            dispatch_us: times(&Phase::is_dispatch),
+            combine_us: times(&|phase| !phase.is_dispatch() && phase != Phase::Experts),
+            wait_us: if self.one_host {
+                collective.filter_map(wait).collect()
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    /// For each step the time that a rank waited in a phase for the last of its group.
+    fn waits(&self, rank: u32, phase: Phase, rounds: &[Vec<&Measured>]) -> Vec<f64> {
+        let kind = match phase {
+            Phase::EtpGather | Phase::EtpReduce => GroupKind::Etp,
+            Phase::Back
+            | Phase::Counts
+            | Phase::Experts
+            | Phase::Permute
+            | Phase::Probs
+            | Phase::Tokens
+            | Phase::Unpermute => GroupKind::EtpEp,
+        };
+        let group = self.layout.group_of(kind, muster_comm::types::Rank(rank));
+        let members: Vec<usize> = group
+            .unwrap_or_default()
+            .iter()
+            .map(|rank| rank.index())
+            .collect();
+        let mut waits = Vec::new();
+        for ranks in rounds {
+            let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
+            for number in 0..steps {
+                let came = |rank: usize| began(ranks.get(rank)?.steps.get(number)?, phase);
+                let last = members.iter().filter_map(|member| came(*member)).max();
+                if let (Some(last), Some(mine)) = (last, came(rank as usize)) {
+                    waits.push(micros(last.saturating_sub(mine)));
+                }
+            }
+        }
+        waits
+    }
+}
+
+/// When a step first came to a phase, on the clock of the host.
+fn began(step: &Step, phase: Phase) -> Option<u64> {
+    let spell = step
+        .spells
+        .iter()
+        .find(|spell| Phase::ALL.get(usize::from(spell.phase)) == Some(&phase))?;
+    Some(step.begun_ns + u64::from(spell.start_ns))
+}
+
+/// The way back has the rows of the way there, in the payload's type for it.
+fn volume_back(there: &Volume, hidden: usize, cell: &Cell<'_>) -> Volume {
+    let row = cell.payload.combine_bytes(hidden) as u64;
+    let factor = row as f64 / there.row_bytes.max(1) as f64;
+    Volume {
+        row_bytes: row,
+        logical_bytes: there.rows * row,
+        off_rank_bytes: there.off_rank_bytes / there.row_bytes.max(1) * row,
+        busiest_bytes: there.busiest_bytes / there.row_bytes.max(1) * row,
+        received_bytes_mean: there.received_bytes_mean * factor,
+        ..*there
+    }
+}
+
+/// The slowest rank's time of each step, in microseconds.
+fn slowest(ranks: &[&Measured], time: impl Fn(&Step) -> u64) -> Vec<f64> {
+    let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
+    (0..steps)
+        .map(|number| {
+            let times = ranks.iter().map(|told| time(&told.steps[number]));
+            micros(times.max().unwrap_or(0))
+        })
+        .collect()
+}
+
+fn phases(rounds: &[Vec<&Measured>]) -> Vec<PhaseTime> {
+    Phase::ALL
+        .into_iter()
+        .filter_map(|phase| {
+            let times: Vec<f64> = rounds
+                .iter()
+                .flat_map(|ranks| slowest(ranks, |step| step.time_ns(|other| other == phase)))
+                .collect();
+            let happened = times.iter().any(|time| *time > 0.0);
+            happened.then(|| PhaseTime {
+                phase,
+                median: median(times),
+            })
+        })
+        .collect()
+}
+
+fn start_skew(rounds: &[Vec<&Measured>]) -> Option<StartSkew> {
+    let mut skews: Vec<f64> = Vec::new();
+    for ranks in rounds {
+        let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
+        for number in 0..steps {
+            let begun = || ranks.iter().map(|told| told.steps[number].begun_ns);
+            skews.push(micros(begun().max()? - begun().min()?));
+        }
+    }
+    stats::sort(&mut skews);
+    (!skews.is_empty()).then(|| StartSkew {
+        median: stats::median(&skews),
+        p99: stats::quantile(&skews, 0.99),
+        max: stats::quantile(&skews, 1.0),
+    })
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    stats::sort(&mut times);
+    stats::median(&times)
+}
+
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}

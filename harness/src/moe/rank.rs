@@ -1,0 +1,177 @@
+//! One rank's way through the cells of `moe`: all ranks take the same steps at the same time.
+//!
+//! MOE-1: every step begins behind a barrier of all ranks.
+//! MOE-2: the first step of a cell and the last one of each round are checked in full; checking is
+//! outside of what is timed.
+
+use std::time::Duration;
+
+use muster_comm::collective::Communicator;
+use muster_comm::error::CommError;
+use muster_comm::layout::Layout;
+use muster_comm::sync::Clock;
+use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::world::World;
+
+use super::check::{self, Wrong};
+use super::dispatch::Watch;
+use super::layer::Layer;
+use super::measured::{Measured, Step};
+use super::plan::{Cell, Plan};
+use super::routing::Routing;
+use super::workload::Shape;
+
+/// A rank that measures.
+#[derive(Debug)]
+pub struct Moe<'a> {
+    plan: &'a Plan,
+    layer: Layer,
+    /// All ranks: starts of steps.
+    control: Communicator,
+    shape: Shape,
+    seed: u64,
+    rank: usize,
+    world: usize,
+}
+
+/// What one step took, moved and got wrong.
+struct Taken {
+    step: Step,
+    /// Rows sent, received, kept.
+    rows: (u64, u64, u64),
+    wrong: Wrong,
+}
+
+impl<'a> Moe<'a> {
+    /// Makes the groups of this rank.
+    ///
+    /// # Errors
+    /// If a group cannot be made.
+    pub fn new(
+        world: &World,
+        layout: &Layout,
+        plan: &'a Plan,
+        seed: u64,
+        deadline: Duration,
+    ) -> Result<Self, CommError> {
+        let shape = plan.shape(layout);
+        let everyone: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+        let control = world.group("moe", &everyone)?;
+        control.set_deadline(deadline);
+        let layer = Layer::new(world, layout, shape, plan.hidden)?;
+        for group in [&layer.ep, &layer.etp_ep].into_iter().chain(&layer.etp) {
+            group.set_deadline(deadline);
+        }
+        Ok(Self {
+            plan,
+            layer,
+            control,
+            shape,
+            seed,
+            rank: world.rank().index(),
+            world: world.size(),
+        })
+    }
+
+    /// The groups of this rank.
+    #[must_use]
+    pub fn layer(&self) -> &Layer {
+        &self.layer
+    }
+
+    /// Measures one cell in one round.
+    ///
+    /// # Errors
+    /// The first error of a call.
+    pub fn measure(&self, number: u32, round: u32, cell: &Cell<'_>) -> Result<Measured, CommError> {
+        let routings: Vec<Routing> = (0..cell.source.routings(self.shape))
+            .map(|step| self.routing(cell, step, self.rank))
+            .collect();
+        let mut measured = Measured {
+            cell: number,
+            round,
+            tokens: routings[0].tokens() as u64,
+            by_expert: routings[0].counts(self.shape.experts),
+            ..Measured::default()
+        };
+        if let Some(capacity) = cell.dispatcher.capacity(&self.layer, cell.tokens) {
+            let over = |count: &u64| count.saturating_sub(capacity as u64);
+            measured.dropped = measured.by_expert.iter().map(over).sum();
+        }
+        let cold = self.step(cell, &routings, 0, true)?;
+        note(cold.wrong, &mut measured);
+        measured.cold = cold.step;
+        measured.rows = cold.rows;
+        let mut slowest = [measured.cold.time_ns(|_| true)];
+        self.control
+            .all_reduce_in_place(&mut slowest, ReduceOp::Max)?;
+        let steps = self.plan.steps(slowest[0]);
+        for step in 0..self.plan.warm_ups {
+            self.step(cell, &routings, u64::from(step), false)?;
+        }
+        for step in 0..steps {
+            let is_last = step + 1 == steps;
+            let timed = self.step(cell, &routings, u64::from(step), is_last)?;
+            note(timed.wrong, &mut measured);
+            measured.steps.push(timed.step);
+        }
+        Ok(measured)
+    }
+
+    fn routing(&self, cell: &Cell<'_>, step: u64, rank: usize) -> Routing {
+        cell.source
+            .route(self.shape, self.seed, step, rank, self.world, cell.tokens)
+    }
+
+    /// One step: its times and its rows, and what is wrong with it if it is checked.
+    fn step(
+        &self,
+        cell: &Cell<'_>,
+        routings: &[Routing],
+        step: u64,
+        is_checked: bool,
+    ) -> Result<Taken, CommError> {
+        let step = step % routings.len() as u64;
+        let routing = &routings[usize::try_from(step).unwrap_or(0)];
+        let mut watch = Watch::default();
+        self.control.barrier()?;
+        let begun = Clock::nanos();
+        let (layer, dispatcher, payload) = (&self.layer, cell.dispatcher, cell.payload);
+        let outcome =
+            dispatcher.step(layer, payload, routing, cell.tokens, &mut watch, is_checked)?;
+        let spans = watch.take();
+        let mut wrong = Wrong::default();
+        if is_checked {
+            let routing_of = |rank: usize| self.routing(cell, step, rank);
+            let expected = check::rows_expected(layer, dispatcher, cell.tokens, &routing_of);
+            let received = outcome.received.unwrap_or_default();
+            wrong = check::received(layer, &expected, &received.tokens, &received.probs);
+            let combined = &outcome.combined;
+            wrong.add(check::combined(
+                layer,
+                dispatcher,
+                payload,
+                cell.tokens,
+                routing,
+                combined,
+            ));
+        }
+        let rows = (
+            outcome.rows_sent as u64,
+            outcome.rows_received as u64,
+            outcome.rows_own as u64,
+        );
+        Ok(Taken {
+            step: Step::of(begun, &spans),
+            rows,
+            wrong,
+        })
+    }
+}
+
+fn note(wrong: Wrong, measured: &mut Measured) {
+    measured.wrong += wrong.elements;
+    if measured.wrong_text.is_none() {
+        measured.wrong_text = wrong.first;
+    }
+}

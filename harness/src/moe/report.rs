@@ -1,0 +1,240 @@
+//! The report of `moe`: a record for each cell.
+//!
+//! Field names and their order are a contract with other programs; `schema_version` rises when one
+//! changes its meaning or goes away. `docs/moe.md` defines every figure.
+//!
+//! A record is made of what all ranks told or not at all; a report has passed only if it has no
+//! verdict, has every record that was planned, and found nothing wrong.
+
+use serde::{Deserialize, Serialize};
+
+use super::dispatch::Phase;
+use super::model::Model;
+use super::skew::Skew;
+use crate::bench::machine::Machine;
+use crate::bench::model::{Latency, Skew as StartSkew};
+use crate::exit::Exit;
+use crate::report::model::{TOOL, Verdict};
+
+/// Version of the report's fields.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Most samples of a figure that are kept in a record, all rounds together.
+pub const SAMPLES_KEPT_MAX: usize = 1000;
+
+/// The outcome of `moe`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoeReport {
+    /// Version of these fields: [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Program and version that wrote this.
+    pub tool: String,
+    /// `moe`.
+    pub command: String,
+    /// What moved the data: `host` or `hccl`.
+    pub backend: String,
+    /// Whether the device was an emulated one. Such figures say nothing about hardware.
+    pub emulated: bool,
+    /// Whether everything asked for was measured and right.
+    pub passed: bool,
+    /// Seed of routing.
+    pub seed: u64,
+    /// Wall time of the run in microseconds.
+    pub elapsed_us: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// How bytes were allowed to go: `auto`, `shm` or `tcp`.
+    pub transport: String,
+    /// The shape of the layer.
+    pub model: Model,
+    /// The groups.
+    pub layout: Parallel,
+    /// Steps before the timed ones, in each round.
+    pub warm_ups: u32,
+    /// Timed steps in each round.
+    pub steps: u32,
+    /// How often each cell was measured, at different times.
+    pub rounds: u32,
+    /// Cells that were planned.
+    pub cells_planned: u64,
+    /// The cells that were measured, in the order of the plan.
+    pub records: Vec<Record>,
+    /// The cause, when the run failed.
+    pub verdict: Option<Verdict>,
+}
+
+/// Sizes of the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parallel {
+    /// All ranks.
+    pub world_size: u32,
+    /// Tensor parallel size.
+    pub tp: u32,
+    /// Expert parallel size.
+    pub ep: u32,
+    /// Expert tensor parallel size.
+    pub etp: u32,
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Mean tokens of a rank.
+    pub tokens: u64,
+    /// The workload, or the file.
+    pub routing: String,
+    /// How tokens went.
+    pub dispatcher: String,
+    /// What was sent: `bf16`, `f32` or `fp8`.
+    pub dtype: String,
+    /// How uneven it was meant to be and was.
+    pub imbalance: Imbalance,
+    /// How much was sent, in one step.
+    pub volume: Volume,
+    /// To the experts, on the slowest rank.
+    pub dispatch: Timing,
+    /// Back, on the slowest rank.
+    pub combine: Timing,
+    /// There and back with the experts between, on the slowest rank.
+    pub round_trip: Timing,
+    /// The first step of each round, there and back, on the slowest rank.
+    pub cold_us: Vec<f64>,
+    /// How far apart the ranks began their steps.
+    pub start_skew_us: Option<StartSkew>,
+    /// Median time of each phase on the slowest rank.
+    pub phases_us: Vec<PhaseTime>,
+    /// Every rank of the world.
+    pub ranks: Vec<RankRow>,
+    /// Wrong elements that ranks found in checked steps.
+    pub wrong: u64,
+    /// What was wrong first, in words.
+    pub wrong_text: Option<String>,
+}
+
+/// How uneven loads were; of the first routing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Imbalance {
+    /// What the workload asks of experts and of ep ranks; none for a file.
+    pub asked: Option<Loads>,
+    /// What its tokens got.
+    pub achieved: Loads,
+    /// Tokens by source.
+    pub sources: Skew,
+    /// Selections that a capacity dropped, over all.
+    pub dropped: f64,
+}
+
+/// Loads by expert and by ep rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loads {
+    /// By expert.
+    pub experts: Skew,
+    /// By ep rank.
+    pub ranks: Skew,
+}
+
+/// Bytes of one dispatch, of the first routing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Rows that all ranks sent.
+    pub rows: u64,
+    /// Bytes of a row on its way to the expert, its scales included, its weight not.
+    pub row_bytes: u64,
+    /// Bytes of all rows.
+    pub logical_bytes: u64,
+    /// Of those, bytes that left their rank.
+    pub off_rank_bytes: u64,
+    /// The most that one rank sent or received, which is what nccl-tests counts for alltoallv.
+    pub busiest_bytes: u64,
+    /// The mean over ranks of what was received, which is what DeepEP counts.
+    pub received_bytes_mean: f64,
+}
+
+/// Times of a part of the step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Quantiles over steps of the slowest rank's time.
+    pub latency_us: Latency,
+    /// nccl-tests' rule: bytes of the busiest rank over the median time, in 1e9 bytes a second.
+    pub algbw_gbytes_per_s: Option<f64>,
+    /// The same times (n - 1) / n.
+    pub busbw_gbytes_per_s: Option<f64>,
+    /// DeepEP's rule: bytes received by a rank in the mean over the median time.
+    pub deepep_gbytes_per_s: Option<f64>,
+    /// Times of steps on the slowest rank, a list for each round.
+    pub samples_us: Vec<Vec<f64>>,
+}
+
+/// Time of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTime {
+    /// Which.
+    pub phase: Phase,
+    /// Median over steps of the slowest rank's time.
+    pub median: f64,
+}
+
+/// One rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankRow {
+    /// World rank.
+    pub rank: u32,
+    /// Its tokens.
+    pub tokens: u64,
+    /// Rows that it sent and received in a dispatch.
+    pub rows_sent: u64,
+    /// Rows that it received in a dispatch.
+    pub rows_received: u64,
+    /// Median time of dispatch on this rank.
+    pub dispatch_us: f64,
+    /// Median time of combine on this rank.
+    pub combine_us: f64,
+    /// In each collective phase the median time from when this rank came to when the last one did:
+    /// small for the rank that the others wait for.
+    pub wait_us: Vec<PhaseTime>,
+}
+
+impl MoeReport {
+    /// Decides whether everything passed.
+    pub fn close(&mut self) {
+        self.passed = self.exit() == Exit::Ok;
+    }
+
+    /// The class of the outcome.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        if let Some(verdict) = &self.verdict {
+            verdict.class
+        } else if self.records.iter().any(|record| record.wrong > 0) {
+            Exit::Data
+        } else if (self.records.len() as u64) < self.cells_planned {
+            Exit::Internal
+        } else {
+            Exit::Ok
+        }
+    }
+
+    /// A report without records.
+    #[must_use]
+    pub fn new(backend: &str, emulated: bool, seed: u64, transport: &str, model: Model) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool: TOOL.to_owned(),
+            command: "moe".to_owned(),
+            backend: backend.to_owned(),
+            emulated,
+            passed: false,
+            seed,
+            elapsed_us: 0,
+            machine: Machine::here(),
+            transport: transport.to_owned(),
+            model,
+            layout: Parallel::default(),
+            warm_ups: 0,
+            steps: 0,
+            rounds: 0,
+            cells_planned: 0,
+            records: Vec::new(),
+            verdict: None,
+        }
+    }
+}
