@@ -5,7 +5,9 @@
 #![expect(
     clippy::wildcard_enum_match_arm,
     clippy::cast_precision_loss,
-    reason = "a test: what it does not know fails it, and its numbers are small"
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test: what it does not know fails it, its numbers are small, and processes talk"
 )]
 
 use std::io::{BufRead, BufReader};
@@ -70,6 +72,11 @@ impl Orders {
 }
 
 /// A buffer of `COUNT` elements at a part of the memory that is its alone.
+#[expect(
+    clippy::mut_from_ref,
+    clippy::cast_ptr_alignment,
+    reason = "an allocator, whose memory begins at a page"
+)]
 fn part(memory: &SharedMemory, number: usize) -> &mut [f32] {
     let at = memory
         .as_ptr()

@@ -80,10 +80,13 @@ pub(super) struct Reach<'a> {
     n: usize,
     me: usize,
     way: Way,
-    /// Send buffers of all ranks; dangling where a rank has none or it is not needed.
+    /// Send buffers of all ranks; null where one cannot be reached and is not needed.
     sends: Vec<*mut u8>,
     recvs: Vec<*mut u8>,
     extents: Vec<Extent>,
+    /// Whether results go around the cache: there are many, and the call is not in place, so that their
+    /// lines are not there.
+    stream: bool,
 }
 
 /// Lengths of a member's buffers, in elements, and where the parts that concern this rank begin.
@@ -109,6 +112,7 @@ impl<'a> Reach<'a> {
         let mut sends = Vec::with_capacity(n);
         let mut recvs = Vec::with_capacity(n);
         let mut extents = Vec::with_capacity(n);
+        let mut results = 0_usize;
         for (peer, entry) in exchange.entries.iter().enumerate() {
             let extent = Extent::of(request, exchange, n, me, peer);
             let find = |place: u64, count: usize| {
@@ -119,19 +123,16 @@ impl<'a> Reach<'a> {
             };
             sends.push(find(entry.send_at, extent.send)?);
             recvs.push(find(entry.recv_at, extent.recv)?);
+            results = results.saturating_add(extent.recv);
             extents.push(extent);
         }
         let Some(way) = choose(request, &sends, &recvs) else {
             return Ok(None);
         };
-        let known = |list: Vec<Option<*mut u8>>| -> Vec<*mut u8> {
-            let address = |found: Option<*mut u8>| found.unwrap_or(std::ptr::dangling_mut());
-            list.into_iter().map(address).collect()
-        };
-        let (mut sends, mut recvs) = (known(sends), known(recvs));
         // Its own buffers a rank knows better.
         sends[me] = request.send.cast_mut();
         recvs[me] = request.recv;
+        let results = results.saturating_mul(request.dtype.size());
         Ok(Some(Self {
             request,
             n,
@@ -140,6 +141,7 @@ impl<'a> Reach<'a> {
             sends,
             recvs,
             extents,
+            stream: results >= STREAM_FROM && !request.overlaps(n, me),
         }))
     }
 
@@ -218,6 +220,11 @@ impl<'a> Reach<'a> {
             return;
         }
         let bytes = len * self.request.dtype.size();
+        if self.stream {
+            // SAFETY: as below.
+            unsafe { kernel::copy_streaming(to, from.cast_const(), bytes) };
+            return;
+        }
         // SAFETY: both ranges lie in buffers that hold them: this rank's own (checked by the collective
         // layer) or peers' (REACH-1), which stay mapped while the island does and are in this call
         // (SLOT-5). They are apart: in place, equal ranges were left out above (REACH-2).
@@ -253,11 +260,11 @@ impl<'a> Reach<'a> {
             .iter()
             .map(|send| self.at(*send, start).cast_const())
             .collect();
-        let results = len * request.dtype.size() * dsts.len();
-        // In place the lines that are overwritten have just been read.
-        let stream =
-            results.saturating_mul(self.n) >= STREAM_FROM && !request.overlaps(self.n, self.me);
-        let (dsts, streamed): (&[_], &[_]) = if stream { (&[], dsts) } else { (dsts, &[]) };
+        let (dsts, streamed): (&[_], &[_]) = if self.stream {
+            (&[], dsts)
+        } else {
+            (dsts, &[])
+        };
         let divisor = u32::try_from(self.n).unwrap_or(u32::MAX);
         let (dtype, op) = (request.dtype, request.op);
         // SAFETY: every source holds `start + len` elements and every destination has room for them
@@ -401,21 +408,21 @@ impl Extent {
     }
 }
 
-/// Address of a buffer of `count` elements at a place that a peer named; `None` where it named none.
+/// Address of a buffer of `count` elements at a place that a peer named; null where it named none, and
+/// dangling where the buffer has no elements.
 fn find(
     request: &Request<'_>,
     spaces: &Spaces,
     place: u64,
     count: usize,
-) -> Result<Option<*mut u8>, String> {
+) -> Result<*mut u8, String> {
     let bytes = request.dtype.bytes(count);
     match (place, bytes) {
-        (_, Some(0)) => Ok(Some(std::ptr::dangling_mut())),
-        (0, _) => Ok(None),
+        (_, Some(0)) => Ok(std::ptr::dangling_mut()),
+        (0, _) => Ok(std::ptr::null_mut()),
         // REACH-1.
         (_, bytes) => bytes
             .and_then(|bytes| spaces.resolve(place, bytes))
-            .map(Some)
             .ok_or_else(|| {
                 format!(
                     "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
@@ -428,13 +435,10 @@ fn find(
     clippy::wildcard_enum_match_arm,
     reason = "the other collectives have no buffers"
 )]
-fn choose(
-    request: &Request<'_>,
-    sends: &[Option<*mut u8>],
-    recvs: &[Option<*mut u8>],
-) -> Option<Way> {
+fn choose(request: &Request<'_>, sends: &[*mut u8], recvs: &[*mut u8]) -> Option<Way> {
     use Collective as C;
-    let all = |list: &[Option<*mut u8>]| list.iter().all(Option::is_some);
+    let there = |buffer: &*mut u8| !buffer.is_null();
+    let all = |list: &[*mut u8]| list.iter().all(there);
     let (sent, got, root) = (all(sends), all(recvs), request.root);
     let first = |ways: [(bool, Way); 2]| {
         let fits = ways.into_iter().find(|(fits, _)| *fits);
@@ -443,13 +447,13 @@ fn choose(
     let never = (false, Way::Fetch);
     first(match request.collective {
         C::AllReduce => [(sent && got, Way::Slice), never],
-        C::Reduce => [(sent && recvs[root].is_some(), Way::Slice), never],
+        C::Reduce => [(sent && there(&recvs[root]), Way::Slice), never],
         C::ReduceScatter | C::ReduceScatterV => [(sent, Way::Fetch), never],
-        C::Broadcast => [(got, Way::Slice), (recvs[root].is_some(), Way::Fetch)],
+        C::Broadcast => [(got, Way::Slice), (there(&recvs[root]), Way::Fetch)],
         C::AllGather | C::AllGatherV => [(got, Way::Store), (sent, Way::Fetch)],
         C::AllToAll | C::AllToAllV => [(sent, Way::Fetch), (got, Way::Store)],
-        C::Gather | C::GatherV => [(recvs[root].is_some(), Way::Store), (sent, Way::Fetch)],
-        C::Scatter | C::ScatterV => [(sends[root].is_some(), Way::Fetch), never],
+        C::Gather | C::GatherV => [(there(&recvs[root]), Way::Store), (sent, Way::Fetch)],
+        C::Scatter | C::ScatterV => [(there(&sends[root]), Way::Fetch), never],
         _ => return None,
     })
 }

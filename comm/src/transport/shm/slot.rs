@@ -48,10 +48,11 @@ const HAS_FAR: u64 = 1 << 63;
 // Offsets within a slot.
 const KEY: usize = 0;
 const MEMBER_COUNT: usize = 8;
+/// In a line that peers read in every call and nobody writes.
+const REVOKED: usize = 16;
 const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
-const REVOKED: usize = 144;
 const ENTRIES: usize = 256;
 // Offsets within an entry. The far words have the first cache line to themselves. The near words and
 // the first payload bytes share that of the sequence number: a tiny message costs one transfer.
