@@ -24,6 +24,7 @@ use crate::fault::{Kind, Where};
 use crate::runtime::RuntimeError;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Charge;
+use crate::runtime::notice;
 
 /// A place in a world, given up when the last who needs it is gone (`COMM-1`).
 #[derive(Debug)]
@@ -87,9 +88,33 @@ pub(crate) struct Comm {
     state: Mutex<State>,
 }
 
+/// The groups of the host backend that a communicator works over.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    /// Operators.
+    pub(crate) main: Communicator,
+    /// Receivers tell senders that they are there; without messages it costs nothing.
+    pub(crate) receipts: Communicator,
+}
+
+impl Lines {
+    fn new(seat: &Seat, name: &str, members: &[Rank]) -> Answer<Self> {
+        Ok(Self {
+            main: seat.group(name, members)?,
+            receipts: seat.group(&format!("{name} receipts"), members)?,
+        })
+    }
+
+    /// How long an operator may wait for other ranks.
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        self.main.set_deadline(deadline);
+        self.receipts.set_deadline(deadline);
+    }
+}
+
 #[derive(Debug)]
 struct State {
-    line: Communicator,
+    lines: Lines,
     suspended: bool,
     async_error: HcclResult,
     broken: Option<RuntimeError>,
@@ -135,7 +160,7 @@ impl Seat {
 impl Comm {
     /// Makes a communicator and gives it its handle.
     pub(crate) fn create(library: &Library, parts: Parts) -> Answer<Arc<Self>> {
-        let line = parts.seat.group(&parts.name, &parts.members)?;
+        let lines = Lines::new(&parts.seat, &parts.name, &parts.members)?;
         let concerns = |place: &Where| match place {
             Where::All => true,
             Where::First => parts.is_first,
@@ -155,7 +180,7 @@ impl Comm {
             })
             .collect();
         let state = State {
-            line,
+            lines,
             suspended: false,
             async_error: HcclResult::HCCL_SUCCESS,
             broken: None,
@@ -182,6 +207,9 @@ impl Comm {
             })
         });
         library.give_name(comm.device.logical, &comm.name, comm.handle);
+        if comm.rank == 0 && !comm.is_sub {
+            notice::world(comm.size(), library.soc);
+        }
         comm.limit_memory();
         Ok(comm)
     }
@@ -190,9 +218,9 @@ impl Comm {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
-    /// The host communicator, as of now.
-    pub(crate) fn line(&self) -> Communicator {
-        self.state().line.clone()
+    /// The groups of the host backend, as of now.
+    pub(crate) fn lines(&self) -> Lines {
+        self.state().lines.clone()
     }
 
     /// How long an operator may wait for others.
@@ -269,12 +297,13 @@ impl Comm {
 
     /// Breaks the communicator on this rank, silently for the others (`COMM-2`).
     pub(crate) fn break_off(&self, error: &RuntimeError) {
-        let line = {
+        let lines = {
             let mut state = self.state();
             state.broken.get_or_insert_with(|| error.clone());
-            state.line.clone()
+            state.lines.clone()
         };
-        line.cancel(&error.text);
+        lines.main.cancel(&error.text);
+        lines.receipts.cancel(&error.text);
     }
 
     /// What `HcclGetCommAsyncError` answers.
@@ -310,9 +339,9 @@ impl Comm {
     /// Takes operators again, on fresh links: what went wrong before is forgotten. All ranks resume
     /// before any of them goes on.
     pub(crate) fn resume(&self) -> Answer {
-        let line = self.seat.group(&self.name, &self.members)?;
+        let lines = Lines::new(&self.seat, &self.name, &self.members)?;
         let mut state = self.state();
-        state.line = line;
+        state.lines = lines;
         state.suspended = false;
         state.broken = None;
         state.async_error = HcclResult::HCCL_SUCCESS;
