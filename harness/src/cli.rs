@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::{
-    bench, completions, doctor, emu, env, groups, moe, plan, rank, ranktable, verify,
+    bench, compare, completions, doctor, emu, env, groups, moe, plan, rank, ranktable, verify,
 };
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -36,6 +36,8 @@ enum Command {
     Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Compare two result files of bench or verify, and name what became worse
+    Compare(compare::CompareArgs),
     /// Dispatch and combine tokens as MoE layers do, and measure it
     Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
@@ -83,6 +85,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Env(args) => env::run(args),
         Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)

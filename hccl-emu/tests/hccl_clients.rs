@@ -50,7 +50,10 @@ fn devices_of_one_process_work_together_in_threads_however_they_met() {
     std::fs::write(&table, rank_table(4)).unwrap();
     for generation in [Generation::Old, Generation::New] {
         let program = bench.compile("cc", "threads", generation);
-        for way in ["all", "root", "table"] {
+        for way in ["all", "root", "table", "group"] {
+            if way == "group" && generation == Generation::Old {
+                continue;
+            }
             let arguments = ["4", way, table.to_str().unwrap()];
             bench
                 .run(&program, generation, &arguments, &[])
@@ -115,6 +118,8 @@ fn faults_on_purpose_look_like_the_vendors_on_every_rank() {
     let program = bench.compile("cc", "faults", Generation::New);
     for (scenario, fault) in [
         ("hang", "hang:rank=1,op=all_gather,k=2"),
+        ("hang_force", "hang:rank=1"),
+        ("hang_device", "hang:rank=1,comm=*"),
         ("slow", "slow:rank=2,ms=100"),
         ("async_error", "async_error:rank=0,op=all_reduce"),
         ("link_down", "link_down:rank=0,peer=1,after=1"),
@@ -158,6 +163,17 @@ fn sends_meet_their_receives_however_they_are_batched() {
         // Nobody may take for an NPU's what a client prints.
         let notices = ended.said.matches("no NPU takes part").count();
         assert_eq!(notices, usize::from(rank == 0), "{}", ended.said);
+    }
+}
+
+#[test]
+fn the_first_messages_may_go_round_a_ring() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::New);
+    for ranks in [3, 4, 7] {
+        for ended in bench.ranks(&program, Generation::New, ranks, &[], &[]) {
+            ended.assert_passed();
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! - `COMM-2`: an operator that ended in the middle breaks the communicator on this rank: later ones
 //!   fail at once, until it is resumed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -95,6 +95,8 @@ pub(crate) struct Lines {
     pub(crate) main: Communicator,
     /// Receivers tell senders that they are there; without messages it costs nothing.
     pub(crate) receipts: Communicator,
+    /// Members to which a link for receipts is there.
+    linked: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Lines {
@@ -102,7 +104,20 @@ impl Lines {
         Ok(Self {
             main: seat.group(name, members)?,
             receipts: seat.group(&format!("{name} receipts"), members)?,
+            linked: Arc::default(),
         })
+    }
+
+    /// Whether receipts can go to these members without waiting for them.
+    pub(crate) fn are_linked(&self, mut peers: impl Iterator<Item = usize>) -> bool {
+        let linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.all(|peer| linked.contains(&peer))
+    }
+
+    /// Receipts went to or came from these members.
+    pub(crate) fn set_linked(&self, peers: impl Iterator<Item = usize>) {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        linked.extend(peers);
     }
 
     /// How long an operator may wait for other ranks.

@@ -202,33 +202,42 @@ fn messages(list: &[Message], lines: &Lines, device: u32) -> Result<(), Trouble>
             PointToPoint::recv_view(view_mut(real, count, dtype), message.peer)
         });
     }
-    let receives = list.iter().filter(|message| !message.is_send).count();
-    if receives <= RECEIPTS_AHEAD_MAX {
-        receipts(list, lines, false)?;
+    let receives = || list.iter().filter(|message| !message.is_send);
+    let is_ahead = receives().count() <= RECEIPTS_AHEAD_MAX
+        && lines.are_linked(receives().map(|message| message.peer));
+    if is_ahead {
+        receipts(list, lines, |message| !message.is_send)?;
         lines.main.batch_send_recv(&posted)?;
-    } else {
-        // So many may fill the link before the peer, which takes them last, makes room.
-        std::thread::scope(|scope| {
-            let giving = scope.spawn(|| receipts(list, lines, false));
-            let moved = lines.main.batch_send_recv(&posted);
-            if let Err(error) = &moved {
-                lines.receipts.cancel(&error.to_string());
-            }
-            let given = giving.join().unwrap_or(Ok(()));
-            moved.map_err(Trouble::from).and(given)
-        })?;
+        return receipts(list, lines, |message| message.is_send);
     }
-    receipts(list, lines, true)
+    // The first receipt waits for the peer to come for it, and so does one after many. It may come
+    // when its data is through: receipts and data go on at once.
+    std::thread::scope(|scope| {
+        let receipts = scope.spawn(|| receipts(list, lines, |_| true));
+        let moved = lines.main.batch_send_recv(&posted);
+        if let Err(error) = &moved {
+            lines.receipts.cancel(&error.to_string());
+        }
+        let exchanged = receipts.join().unwrap_or(Ok(()));
+        moved.map_err(Trouble::from).and(exchanged)
+    })
 }
 
-/// Takes the receipts of what was sent, or gives those of what will be received.
-fn receipts(list: &[Message], lines: &Lines, of_sends: bool) -> Result<(), Trouble> {
+/// Takes the receipts of what is sent and gives those of what is received, for the messages that
+/// `concerns` chooses.
+fn receipts(
+    list: &[Message],
+    lines: &Lines,
+    concerns: impl Fn(&Message) -> bool,
+) -> Result<(), Trouble> {
     let me = lines.receipts.rank();
-    let receipts: Vec<PointToPoint<'_>> = list
-        .iter()
-        .filter(|message| message.is_send == of_sends && message.peer != me)
+    let chosen = || {
+        list.iter()
+            .filter(|message| message.peer != me && concerns(message))
+    };
+    let receipts: Vec<PointToPoint<'_>> = chosen()
         .map(|message| {
-            if of_sends {
+            if message.is_send {
                 PointToPoint::recv::<u8>(&mut [], message.peer)
             } else {
                 PointToPoint::send::<u8>(&[], message.peer)
@@ -238,7 +247,9 @@ fn receipts(list: &[Message], lines: &Lines, of_sends: bool) -> Result<(), Troub
     if receipts.is_empty() {
         return Ok(());
     }
-    Ok(lines.receipts.batch_send_recv(&receipts)?)
+    lines.receipts.batch_send_recv(&receipts)?;
+    lines.set_linked(chosen().map(|message| message.peer));
+    Ok(())
 }
 
 fn in_parts(element: Element, count: usize) -> (DType, usize) {

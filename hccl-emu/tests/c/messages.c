@@ -1,5 +1,5 @@
-/* Sends and receives meet: messages RANK RANKS ROOT-INFO-FILE [first]; two ranks.
-   With `first` both ranks send before they receive, and must find out. */
+/* Sends and receives meet: messages RANK RANKS ROOT-INFO-FILE [first]; two ranks, or more that only
+   send round a ring. With `first` all ranks send before they receive, and must find out. */
 #include "common.h"
 
 enum { MANY = 1500, LONG = 1 << 20 };
@@ -56,10 +56,23 @@ static void many(int seed) {
     arrived(MANY, seed);
 }
 
+/* The first messages of all: nothing is there yet between the ranks. */
+static void ring(uint32_t ranks) {
+    uint32_t before = ((uint32_t)my_rank + ranks - 1) % ranks;
+    HcclSendRecvItem items[] = {
+        {HCCL_SEND, out_device, 16, HCCL_DATA_TYPE_INT32, ((uint32_t)my_rank + 1) % ranks},
+        {HCCL_RECV, in_device, 16, HCCL_DATA_TYPE_INT32, before},
+    };
+    for (int turn = 0; turn < 3; turn++) {
+        OK(HcclBatchSendRecv(items, 2, comm, stream));
+        arrived(16, (int)before);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     my_rank = atoi(argv[1]);
-    other = 1 - (uint32_t)my_rank;
+    other = (uint32_t)my_rank ^ 1;
     OK(aclInit(NULL));
     OK(aclrtSetDevice(my_rank));
     HcclRootInfo info;
@@ -77,6 +90,8 @@ int main(int argc, char **argv) {
         OK(recv_one(1));
         WANT(aclrtSynchronizeStream(stream), 507048);
         TEXT("EI0002", "emulated", "HcclSend", "not there: rank ");
+    } else if (atoi(argv[2]) > 2) {
+        ring((uint32_t)atoi(argv[2]));
     } else {
         batch_against_calls(1, (int)other);
         batch_against_calls(LONG, (int)other);

@@ -1,6 +1,7 @@
 //! The tool as its users meet it: real processes, real signals, real launchers.
 
 mod bench;
+mod compare;
 mod faults;
 mod inject;
 mod joined;
