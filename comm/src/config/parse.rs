@@ -152,6 +152,14 @@ pub(super) fn seed(text: &str) -> Option<u64> {
     }
 }
 
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// By the NO_COLOR convention any text but the empty one means yes.
 pub(super) fn present(_: &str) -> Option<bool> {
     Some(true)

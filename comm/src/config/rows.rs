@@ -112,6 +112,9 @@ table! {
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
         default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";
+    PIN: bool = "MUSTER_PIN", parse::switch,
+        default "off", allowed "on or off",
+        "Whether each rank keeps to its share of the processors of its host.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
