@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::{
-    bench, completions, doctor, dump, emu, env, groups, moe, plan, rank, ranktable, run, verify,
+    bench, compare, completions, doctor, dump, emu, env, groups, moe, plan, rank, ranktable, run,
+    verify,
 };
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -36,6 +37,8 @@ enum Command {
     Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Compare two result files of bench or verify, and name what became worse
+    Compare(compare::CompareArgs),
     /// Dispatch and combine tokens as MoE layers do, and measure it
     Moe(Box<moe::MoeArgs>),
     /// Start any program as the ranks of a world, watch it, and say who failed
@@ -92,6 +95,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Env(args) => env::run(args),
         Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)

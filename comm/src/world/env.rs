@@ -154,6 +154,7 @@ impl JoinOptions {
             region_bytes: region,
             watched: true,
             memory: None,
+            pin: environment.read(&config::PIN)?.unwrap_or(false),
         })
     }
 

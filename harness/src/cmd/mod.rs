@@ -4,6 +4,7 @@
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
 pub mod bench;
+pub mod compare;
 pub mod completions;
 pub mod doctor;
 pub mod dump;

@@ -3,5 +3,6 @@
 
 mod broken;
 mod command;
+mod docs;
 mod host;
 mod toolkits;
