@@ -22,6 +22,7 @@ use crate::check::message::{CaseResult, Failed, RankMessage, Refusal, Wrong};
 use crate::check::numbers::{self, Numbers};
 use crate::check::subject::Subject;
 use crate::check::{flight, lifecycle, membership, objects};
+use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::{self, rank::Moe};
 use crate::run::applicable::{applicable, objects_after};
