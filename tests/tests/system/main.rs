@@ -4,5 +4,6 @@ mod bench;
 mod faults;
 mod inject;
 mod joined;
+mod moe;
 mod usage;
 mod verify;
