@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_comm::config::{Ancestor, Environment};
-use muster_comm::launch::{Contract, Detected, Identity, LaunchError, PerNode, detect};
+use muster_comm::launch::{
+    Contract, Detected, Field, Identity, LaunchError, PerNode, detect, survey,
+};
 
 /// A fixture, read.
 struct Fixture {
@@ -266,4 +268,72 @@ fn the_source_of_an_identity_fits_a_hello_and_names_the_variables() {
         panic!("an identity");
     };
     assert!(identity.source.to_string().len() <= 256);
+}
+
+/// The numbers of an answer, each with what it is about.
+fn numbers(identity: &Identity) -> Vec<(Field, u32)> {
+    let known = [
+        (Field::Rank, Some(identity.rank.0)),
+        (Field::WorldSize, Some(identity.world_size)),
+        (Field::LocalRank, identity.local_rank),
+        (Field::LocalWorldSize, identity.local_world_size),
+        (Field::NodeRank, identity.node_rank),
+        (Field::Nnodes, identity.nnodes),
+    ];
+    let given = |(field, number): (Field, Option<u32>)| Some((field, number?));
+    known.into_iter().filter_map(given).collect()
+}
+
+#[test]
+fn every_number_of_an_answer_can_be_traced_to_a_variable() {
+    for fixture in fixtures("contracts") {
+        let environment = fixture.environment();
+        let heard = survey(&environment);
+        let traced = |contracts: &[Contract], field: Field| {
+            let mut speakers = heard
+                .iter()
+                .filter(|heard| contracts.contains(&heard.contract));
+            speakers.any(|heard| !heard.sources(field).is_empty())
+        };
+        match detect(&environment, None) {
+            Ok(Detected::Identity(identity)) => {
+                let mut contracts = vec![identity.source.contract];
+                contracts.extend(&identity.source.agreeing);
+                for (field, number) in numbers(&identity) {
+                    assert!(
+                        traced(&contracts, field),
+                        "{}: {field:?} {number}",
+                        fixture.name
+                    );
+                }
+            }
+            Ok(Detected::PerNode(node)) => {
+                let contracts = [node.source.contract];
+                assert!(traced(&contracts, Field::NodeRank), "{}", fixture.name);
+                if node.procs_per_node.is_some() {
+                    assert!(
+                        traced(&contracts, Field::LocalWorldSize),
+                        "{}",
+                        fixture.name
+                    );
+                }
+            }
+            Ok(Detected::Standalone { .. }) | Err(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_survey_hears_both_of_two_that_disagree() {
+    let disagree = fixtures("traps")
+        .into_iter()
+        .find(|trap| trap.name == "disagree");
+    let environment = disagree.expect("the trap").environment();
+    let heard = survey(&environment);
+    let whole: Vec<Contract> = heard
+        .iter()
+        .filter(|heard| heard.whole)
+        .map(|heard| heard.contract)
+        .collect();
+    assert!(whole.len() >= 2, "{heard:#?}");
 }

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::cmd::{bench, completions, doctor, emu, groups, moe, plan, rank, verify};
+use crate::cmd::{
+    bench, compare, completions, doctor, emu, env, groups, moe, plan, rank, ranktable, verify,
+};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -30,14 +32,20 @@ enum Command {
     Verify(Box<verify::VerifyArgs>),
     /// Look at this host and say what will make a job fail
     Doctor(doctor::DoctorArgs),
+    /// Tell who this process is by its environment, and how that is known
+    Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Compare two result files of bench or verify, and name what became worse
+    Compare(compare::CompareArgs),
     /// Dispatch and combine tokens as MoE layers do, and measure it
     Moe(Box<moe::MoeArgs>),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
     Plan(plan::PlanArgs),
+    /// Check a rank table of HCCL, or write one
+    Ranktable(ranktable::RankTableArgs),
     /// Install and explain the emulator of HCCL
     Emu(emu::EmuArgs),
     /// Print a completion script for a shell
@@ -74,7 +82,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     let outcome = match &cli.command {
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Env(args) => env::run(args),
+        Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)

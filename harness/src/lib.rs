@@ -9,6 +9,7 @@ pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod cmd;
+pub mod compare;
 pub mod doctor;
 pub mod exit;
 pub mod fail;

@@ -50,12 +50,56 @@ fn devices_of_one_process_work_together_in_threads_however_they_met() {
     std::fs::write(&table, rank_table(4)).unwrap();
     for generation in [Generation::Old, Generation::New] {
         let program = bench.compile("cc", "threads", generation);
-        for way in ["all", "root", "table"] {
+        for way in ["all", "root", "table", "group"] {
+            if way == "group" && generation == Generation::Old {
+                continue;
+            }
             let arguments = ["4", way, table.to_str().unwrap()];
             bench
                 .run(&program, generation, &arguments, &[])
                 .assert_passed();
         }
+    }
+}
+
+#[test]
+fn processes_meet_by_a_rank_table_without_being_told_a_port() {
+    let bench = Bench::new();
+    let table = bench.path("ranktable.json");
+    std::fs::write(&table, rank_table(4)).unwrap();
+    let program = bench.compile("cc", "processes", Generation::Old);
+    let more = [table.to_str().unwrap()];
+    for ended in bench.ranks(&program, Generation::Old, 4, &[], &more) {
+        ended.assert_passed();
+    }
+}
+
+#[test]
+fn sixteen_devices_of_one_process_work_together() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "threads", Generation::New);
+    let arguments = ["16", "all", ""];
+    bench
+        .run(&program, Generation::New, &arguments, &[])
+        .assert_passed();
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_its_owner_under_the_code_of_the_generation() {
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let variables = [("HCCL_HOST_SOCKET_PORT_RANGE", port.as_str())];
+    for (generation, code) in [(Generation::Old, "EJ0003"), (Generation::New, "EI0019")] {
+        let program = bench.compile("cc", "processes", generation);
+        let ended = bench
+            .ranks(&program, generation, 1, &variables, &[])
+            .remove(0);
+        assert_eq!(ended.code, Some(1), "{}", ended.said);
+        assert!(ended.said.contains("gave 7, want 0"), "{}", ended.said);
+        assert!(ended.said.contains(code), "{}", ended.said);
+        let owner = format!("pid {}", std::process::id());
+        assert!(ended.said.contains(&owner), "{}", ended.said);
     }
 }
 
@@ -74,6 +118,8 @@ fn faults_on_purpose_look_like_the_vendors_on_every_rank() {
     let program = bench.compile("cc", "faults", Generation::New);
     for (scenario, fault) in [
         ("hang", "hang:rank=1,op=all_gather,k=2"),
+        ("hang_force", "hang:rank=1"),
+        ("hang_device", "hang:rank=1,comm=*"),
         ("slow", "slow:rank=2,ms=100"),
         ("async_error", "async_error:rank=0,op=all_reduce"),
         ("link_down", "link_down:rank=0,peer=1,after=1"),
@@ -101,6 +147,56 @@ fn faults_on_purpose_look_like_the_vendors_on_every_rank() {
             assert_eq!(ended.code, Some(0), "{scenario}: {}", ended.said);
             ended.assert_passed();
         }
+    }
+}
+
+#[test]
+fn sends_meet_their_receives_however_they_are_batched() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::Old);
+    for (rank, ended) in bench
+        .ranks(&program, Generation::Old, 2, &[], &[])
+        .into_iter()
+        .enumerate()
+    {
+        ended.assert_passed();
+        // Nobody may take for an NPU's what a client prints.
+        let notices = ended.said.matches("no NPU takes part").count();
+        assert_eq!(notices, usize::from(rank == 0), "{}", ended.said);
+    }
+}
+
+#[test]
+fn the_first_messages_may_go_round_a_ring() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::New);
+    for ranks in [3, 4, 7] {
+        for ended in bench.ranks(&program, Generation::New, ranks, &[], &[]) {
+            ended.assert_passed();
+        }
+    }
+}
+
+#[test]
+fn ranks_that_all_send_first_wait_for_each_other_until_the_deadline() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::Old);
+    let variables = [("MUSTER_EMU_EXEC_TIMEOUT_MS", "400")];
+    for ended in bench.ranks(&program, Generation::Old, 2, &variables, &["first"]) {
+        ended.assert_passed();
+    }
+}
+
+#[test]
+fn texts_of_failed_calls_are_printed_where_the_vendors_log_would_be() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "misuse", Generation::New);
+    for (value, is_printed) in [("1", true), ("0", false)] {
+        let variables = [("ASCEND_SLOG_PRINT_TO_STDOUT", value)];
+        let ended = bench.run(&program, Generation::New, &[], &variables);
+        ended.assert_passed();
+        let found = ended.said.contains("[ERROR] muster-emu: [PID");
+        assert_eq!(found, is_printed, "{}", ended.said);
     }
 }
 

@@ -235,6 +235,40 @@ fn imports_go_down_the_house() {
     );
 }
 
+/// Rooms of `harness` that a check of the doctor must not know: it judges what it is shown.
+const DOCTOR_MUST_NOT: &[&str] = &[
+    "backend", "check", "cmd", "exit", "fail", "out", "report", "run", "world",
+];
+
+#[test]
+fn the_doctor_judges_and_does_nothing_else() {
+    let mut offences = Vec::new();
+    for (name, text) in sources() {
+        if !name.starts_with("harness/src/doctor/") {
+            continue;
+        }
+        let words = words(&text);
+        for room in DOCTOR_MUST_NOT {
+            if words.contains(&format!("crate::{room}")) {
+                offences.push(format!("{name}: crate::{room}"));
+            }
+        }
+        for deed in [
+            "Command::new",
+            "fs::write",
+            "File::create",
+            "remove_file",
+            "TcpListener",
+            "TcpStream",
+        ] {
+            if words.contains(deed) {
+                offences.push(format!("{name}: {deed}"));
+            }
+        }
+    }
+    complain("a check only looks (DOCTOR-1, DOCTOR-2)", &offences);
+}
+
 #[test]
 fn nothing_is_left_open_and_no_test_is_switched_off() {
     let marks = [

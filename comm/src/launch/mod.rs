@@ -23,12 +23,14 @@ pub mod rank_table;
 mod reader;
 pub mod secret;
 mod slurm;
+mod survey;
 
 pub use contract::Contract;
 pub use devices::VisibleDevices;
 pub use endpoint::{PORT_COUNT, PORT_FIRST, derive_port};
 pub use error::{LaunchError, Statement};
 pub use identity::{Detected, EndpointHint, Identity, PerNode, Source};
+pub use survey::{Field, Heard, survey};
 
 use crate::config::Environment;
 

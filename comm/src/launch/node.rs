@@ -70,7 +70,11 @@ pub(super) fn forced(
     answer(&reader, claim, Vec::new())
 }
 
-fn read(reader: &mut Reader<'_>) -> Result<Claim, LaunchError> {
+/// What a contract says of this node, in full or in part.
+///
+/// # Errors
+/// If a variable of the contract is malformed, or two of them contradict each other.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Claim, LaunchError> {
     match reader.contract {
         Contract::AscendJobMindSpore => ascend::mindspore(reader),
         Contract::AscendJobPytorch => ascend::pytorch(reader),

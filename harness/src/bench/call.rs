@@ -4,13 +4,16 @@
     reason = "each match picks the few calls that it concerns"
 )]
 
+use std::ops::{Deref, DerefMut};
+
 use muster_comm::buffer::Element;
 use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, ReduceOp};
+use muster_comm::world::{AllocError, RegionBuffer};
 
 use crate::bench::data::{self, Data, Stretch};
-use crate::bench::plan::{Cell, carries_objects};
+use crate::bench::plan::{Cell, Memory, carries_objects};
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]
@@ -20,13 +23,50 @@ pub struct Call<'a, T> {
     op: ReduceOp,
     root: usize,
     in_place: bool,
-    send: Vec<T>,
-    recv: Vec<T>,
+    send: Store<T>,
+    recv: Store<T>,
     send_counts: Vec<usize>,
     recv_counts: Vec<usize>,
     object: Vec<u8>,
     objects: Vec<Vec<u8>>,
     data: Data,
+}
+
+/// A buffer, wherever it lies.
+#[derive(Debug)]
+enum Store<T> {
+    Private(Vec<T>),
+    Region(RegionBuffer<T>),
+}
+
+impl<T: Element> Store<T> {
+    /// Zeroed elements.
+    fn take(comm: &Communicator, memory: Memory, elements: usize) -> Result<Self, AllocError> {
+        Ok(match memory {
+            Memory::Private => Self::Private(vec![T::zeroed(); elements]),
+            Memory::Region => Self::Region(comm.alloc(elements)?),
+        })
+    }
+}
+
+impl<T: Element> Deref for Store<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Private(buffer) => buffer,
+            Self::Region(buffer) => buffer,
+        }
+    }
+}
+
+impl<T: Element> DerefMut for Store<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Private(buffer) => buffer,
+            Self::Region(buffer) => buffer,
+        }
+    }
 }
 
 /// What came of a check.
@@ -40,8 +80,15 @@ pub struct Checked {
 
 impl<'a, T: Element> Call<'a, T> {
     /// Takes the memory and writes the inputs.
-    #[must_use]
-    pub fn new(comm: &'a Communicator, cell: &Cell, collective: Collective, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// Where the region has no room.
+    pub fn new(
+        comm: &'a Communicator,
+        cell: &Cell,
+        collective: Collective,
+        seed: u64,
+    ) -> Result<Self, AllocError> {
         let (me, shape) = (comm.rank(), cell.shape);
         let data = Data {
             shape,
@@ -56,12 +103,12 @@ impl<'a, T: Element> Call<'a, T> {
         } else {
             (shape.send_elements(me), shape.recv_elements(me))
         };
-        let zeroed = |elements| vec![T::zeroed(); elements];
+        let take = |elements| Store::take(comm, cell.memory, elements);
         // In place the larger buffer serves as both.
         let (send, recv) = if cell.in_place {
-            (Vec::new(), zeroed(sends.max(recvs)))
+            (take(0)?, take(sends.max(recvs))?)
         } else {
-            (zeroed(sends), zeroed(recvs))
+            (take(sends)?, take(recvs)?)
         };
         let members = 0..shape.n;
         let (send_counts, recv_counts) = match collective {
@@ -99,7 +146,7 @@ impl<'a, T: Element> Call<'a, T> {
             data,
         };
         call.fill(true);
-        call
+        Ok(call)
     }
 
     /// Writes the inputs anew. For timed calls in place that reduce, values that do not change.

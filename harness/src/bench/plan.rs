@@ -118,6 +118,8 @@ pub enum Places {
 pub enum Memory {
     /// Ordinary memory of the process.
     Private,
+    /// The rank's shared region, which peers of the host reach without a copy.
+    Region,
 }
 
 impl Memory {
@@ -126,6 +128,7 @@ impl Memory {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Private => "private",
+            Self::Region => "region",
         }
     }
 }

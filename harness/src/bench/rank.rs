@@ -162,57 +162,35 @@ impl<'a> Bench<'a> {
         comm: &Communicator,
         measured: &mut Measured,
     ) -> Result<(), CommError> {
+        let of = (cell, collective, comm);
         match cell.dtype {
-            DType::Bf16 => self.run(
-                Call::<bf16>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::F16 => self.run(
-                Call::<f16>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::F32 => self.run(
-                Call::<f32>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::F64 => self.run(
-                Call::<f64>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::I8 => self.run(Call::<i8>::new(comm, cell, collective, self.seed), measured),
-            DType::I16 => self.run(
-                Call::<i16>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::I32 => self.run(
-                Call::<i32>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::I64 => self.run(
-                Call::<i64>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::U8 => self.run(Call::<u8>::new(comm, cell, collective, self.seed), measured),
-            DType::U16 => self.run(
-                Call::<u16>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::U32 => self.run(
-                Call::<u32>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
-            DType::U64 => self.run(
-                Call::<u64>::new(comm, cell, collective, self.seed),
-                measured,
-            ),
+            DType::Bf16 => self.run::<bf16>(of, measured),
+            DType::F16 => self.run::<f16>(of, measured),
+            DType::F32 => self.run::<f32>(of, measured),
+            DType::F64 => self.run::<f64>(of, measured),
+            DType::I8 => self.run::<i8>(of, measured),
+            DType::I16 => self.run::<i16>(of, measured),
+            DType::I32 => self.run::<i32>(of, measured),
+            DType::I64 => self.run::<i64>(of, measured),
+            DType::U8 => self.run::<u8>(of, measured),
+            DType::U16 => self.run::<u16>(of, measured),
+            DType::U32 => self.run::<u32>(of, measured),
+            DType::U64 => self.run::<u64>(of, measured),
         }
     }
 
     fn run<T: Element>(
         &self,
-        mut call: Call<'_, T>,
+        (cell, collective, comm): (&Cell, Collective, &Communicator),
         measured: &mut Measured,
     ) -> Result<(), CommError> {
+        let mut call = match Call::<T>::new(comm, cell, collective, self.seed) {
+            Ok(call) => call,
+            Err(error) => {
+                measured.unsupported = Some(error.to_string());
+                return self.samples(measured, &mut || Ok(()));
+            }
+        };
         self.samples(measured, &mut || call.make())?;
         if measured.unsupported.is_some() {
             return Ok(());
@@ -247,6 +225,9 @@ impl<'a> Bench<'a> {
         measured: &mut Measured,
         call: &mut dyn FnMut() -> Result<(), CommError>,
     ) -> Result<(), CommError> {
+        if self.is_unsupported(measured)? {
+            return Ok(());
+        }
         self.control.barrier()?;
         let start = Clock::nanos();
         if let Err(error) = call() {
@@ -257,13 +238,21 @@ impl<'a> Bench<'a> {
             measured.unsupported = Some(error.kind().to_string());
         }
         measured.cold_ns = Clock::nanos() - start;
-        if self.agree(u64::from(measured.unsupported.is_some()))? > 0 {
-            measured.unsupported.get_or_insert_default();
+        if self.is_unsupported(measured)? {
             return Ok(());
         }
         let pace = self.pace(call)?;
         measured.calls = u32::try_from(pace.calls).unwrap_or(u32::MAX);
         self.timed(pace, measured, call)
+    }
+
+    /// Whether a rank has said that it cannot carry the cell out; then none does.
+    fn is_unsupported(&self, measured: &mut Measured) -> Result<bool, CommError> {
+        let is_so = self.agree(u64::from(measured.unsupported.is_some()))? > 0;
+        if is_so {
+            measured.unsupported.get_or_insert_default();
+        }
+        Ok(is_so)
     }
 
     /// Warms up, and finds out how many calls a sample needs.

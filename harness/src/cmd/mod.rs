@@ -4,11 +4,14 @@
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
 pub mod bench;
+pub mod compare;
 pub mod completions;
 pub mod doctor;
 pub mod emu;
+pub mod env;
 pub mod groups;
 pub mod moe;
 pub mod plan;
 pub mod rank;
+pub mod ranktable;
 pub mod verify;

@@ -92,7 +92,7 @@ pub(crate) fn from_root_info(
         config,
     };
     let job_id = job_of(&info.secret);
-    establish(library, &request, || {
+    establish(library, &request, |device| {
         let joining = Joining {
             address: info.address,
             secret: &info.secret,
@@ -100,7 +100,7 @@ pub(crate) fn from_root_info(
             rank,
             world_size,
         };
-        let world = meeting::join(call, &joining, &library.settings)
+        let world = meeting::join(call, &joining, &library.settings, device)
             .inspect_err(|_| library.settle_served(&job_id))?;
         Ok((world, library.serves(&job_id)))
     })
@@ -122,7 +122,7 @@ pub(crate) fn check_rank(call: &str, rank: u32, world_size: u32) -> Answer {
 pub(crate) fn establish(
     library: &Library,
     request: &Request<'_>,
-    join: impl FnOnce() -> Answer<(World, bool)>,
+    join: impl FnOnce(&Device) -> Answer<(World, bool)>,
 ) -> Answer<Arc<Comm>> {
     let device = current_device(request.call)?;
     let Some(is_first) = library.take_name(device.logical, &request.name) else {
@@ -153,7 +153,7 @@ fn meet(
     request: &Request<'_>,
     device: &Arc<Device>,
     is_first: bool,
-    join: impl FnOnce() -> Answer<(World, bool)>,
+    join: impl FnOnce(&Device) -> Answer<(World, bool)>,
 ) -> Answer<Arc<Comm>> {
     let never_comes = |fault: &Fault| {
         fault.kind == Kind::InitTimeout
@@ -175,7 +175,7 @@ fn meet(
             ),
         ));
     }
-    let (world, serves) = join()?;
+    let (world, serves) = join(device)?;
     let peers = exchange(library, request, device, &world, serves)?;
     let seat = Seat::new(world, peers);
     one_device_each(library, request, &seat)?;

@@ -18,6 +18,7 @@ use muster_comm::world::{BringUpError, JoinOptions, ServedBy, World};
 
 use super::fail::{Answer, EI0006, EI0007, EI0008, EI0015, EI0019, EJ0003, Fail};
 use super::settings::{Ports, Settings};
+use crate::runtime::device::Device;
 
 /// Heap of each rank's shared region of one communicator: address space, some hundred
 /// sub-communicators' worth.
@@ -162,7 +163,15 @@ pub(crate) struct Joining<'a> {
 }
 
 /// Joins the others; returns when all are there.
-pub(crate) fn join(call: &str, joining: &Joining<'_>, settings: &Settings) -> Answer<World> {
+///
+/// The world may read and write the memory of `device` where it lies, so that operators on it copy
+/// nothing to and fro.
+pub(crate) fn join(
+    call: &str,
+    joining: &Joining<'_>,
+    settings: &Settings,
+    device: &Device,
+) -> Answer<World> {
     let (rank, size) = (i64::from(joining.rank), i64::from(joining.world_size));
     let endpoint = joining.address.into();
     let options = JoinOptions {
@@ -171,6 +180,12 @@ pub(crate) fn join(call: &str, joining: &Joining<'_>, settings: &Settings) -> An
         served_by: ServedBy::Member,
         bring_up: settings.connect_timeout,
         region_bytes: REGION_BYTES,
+        // A device without memory of its own has nothing to share either.
+        memory: device
+            .memory
+            .backing()
+            .ok()
+            .map(|backing| Arc::clone(backing.shared())),
         ..JoinOptions::new(endpoint, joining.secret.clone(), rank, size)
     };
     World::join(options).map_err(|error| match error {

@@ -7,7 +7,7 @@
 //! - [`comm`], [`life`], [`config`], [`states`]: what a communicator is, how it is configured and
 //!   ended, and who is told.
 //! - [`call`], [`limits`]: the checks of an operator. [`submit`]: to a stream or a group.
-//! - [`job`], [`task`]: what it does, and what its failure is called. [`fail`]: codes and texts.
+//! - [`job`], [`task`], [`float_mode`]: what it does, and what its failure is called. [`fail`]: codes and texts.
 //!
 //! It must not know how devices, memory and streams are made; it uses [`crate::runtime`] for them,
 //! and `muster-comm` for everything between ranks.
@@ -24,6 +24,7 @@ mod exports_config;
 mod exports_init;
 mod exports_life;
 mod fail;
+mod float_mode;
 mod init;
 mod job;
 mod library;

@@ -13,11 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hccl_sys::types::HcclResult;
-use muster_comm::launch::rank_table::{Look, look};
 use muster_comm::launch::secret::job_secret;
 use muster_comm::rendezvous::Secret;
 use muster_comm::sync::{AtomicBool, Clock, Deadline, Ordering};
-use muster_comm::types::Rank;
 use serde_json::Value;
 
 use super::comm::Comm;
@@ -73,8 +71,13 @@ pub(crate) fn parse(call: &str, text: &str) -> Answer<Table> {
     let version = value.get("version").and_then(Value::as_str);
     match version {
         Some("2.0") => ranks(call, &value),
+        Some("1.0" | "1.2") => servers(call, &value),
         None if value.get("group_list").is_some() => groups(call, &value),
-        _ => servers(call, text),
+        None => Err(wrong(call, "/version", "is missing or no text")),
+        Some(version) => {
+            let what = format!("is {version:?}; allowed: 1.0, 1.2, 2.0");
+            Err(wrong(call, "/version", &what))
+        }
     }
 }
 
@@ -85,39 +88,53 @@ fn wrong(call: &str, pointer: &str, what: &str) -> Fail {
     Fail::new(HcclResult::HCCL_E_PARA, label, text)
 }
 
-/// Versions 1.0 and 1.2.
-fn servers(call: &str, text: &str) -> Answer<Table> {
-    let table = match look(text) {
-        Ok(Look::Ready(table)) => table,
-        Ok(Look::NotReady(status)) => {
-            let what = format!("is {status:?}; the table is not complete yet");
-            return Err(wrong(call, "/status", &what));
+fn must_be_completed(call: &str, value: &Value, is_needed: bool) -> Answer {
+    match value.get("status").and_then(Value::as_str) {
+        Some("completed") => Ok(()),
+        None if !is_needed => Ok(()),
+        None => Err(wrong(call, "/status", "is missing or no text")),
+        Some(status) => {
+            let what = format!("is {status:?}; allowed: \"completed\"");
+            Err(wrong(call, "/status", &what))
         }
-        Err(findings) => {
-            let missing = findings
-                .iter()
-                .all(|finding| finding.what.starts_with("is missing"));
-            let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            return Err(Fail::new(
-                HcclResult::HCCL_E_PARA,
-                if missing { EI0017 } else { EI0014 },
-                format!("{call}: rank table: {}", list.join("; ")),
-            ));
+    }
+}
+
+/// Versions 1.0 and 1.2. Only what is used is asked for, so that no table is refused for what it
+/// says besides.
+fn servers(call: &str, value: &Value) -> Answer<Table> {
+    must_be_completed(call, value, true)?;
+    let servers = list_at(call, value, "", "server_list")?;
+    let count = number_at(call, value, "", "server_count")?;
+    if count as usize != servers.len() {
+        let what = format!("is {count} where {} servers are listed", servers.len());
+        return Err(wrong(call, "/server_count", &what));
+    }
+    let mut found = Vec::new();
+    let mut host = None;
+    for (index, server) in servers.iter().enumerate() {
+        let at = format!("/server_list/{index}");
+        let mut here = Vec::new();
+        for (position, device) in list_at(call, server, &at, "device")?.iter().enumerate() {
+            let at = format!("{at}/device/{position}");
+            let rank = number_at(call, device, &at, "rank_id")?;
+            let id = number_at(call, device, &at, "device_id")?;
+            if here.contains(&id) {
+                let what = format!("is {id}, and so is that of another rank of the server");
+                return Err(wrong(call, &format!("{at}/device_id"), &what));
+            }
+            here.push(id);
+            if rank == 0 {
+                let text = |key| server.get(key).and_then(Value::as_str);
+                host = text("host_ip").or_else(|| text("server_id"));
+            }
+            found.push((rank, id));
         }
-    };
-    let world_size = table.world_size();
-    let devices = (0..world_size)
-        .map(|rank| table.device_of(Rank(rank)).unwrap_or(0))
-        .collect();
-    let value: Value = serde_json::from_str(text).unwrap_or_default();
-    let several = value
-        .get("server_list")
-        .and_then(Value::as_array)
-        .is_some_and(|list| list.len() > 1);
-    let host = several.then(|| table.host_of(Rank(0)).unwrap_or_default().to_owned());
+    }
+    let devices = in_rank_order(call, "/server_list", found)?;
     Ok(Table {
-        world_size,
-        host,
+        world_size: u32::try_from(devices.len()).unwrap_or(u32::MAX),
+        host: (servers.len() > 1).then(|| host.unwrap_or_default().to_owned()),
         devices,
     })
 }
@@ -126,18 +143,14 @@ fn servers(call: &str, text: &str) -> Answer<Table> {
 fn ranks(call: &str, value: &Value) -> Answer<Table> {
     let list = list_at(call, value, "", "rank_list")?;
     let mut found = Vec::new();
-    let mut places = Vec::new();
     for (at, rank) in list.iter().enumerate() {
         let at = format!("/rank_list/{at}");
         found.push((
             number_at(call, rank, &at, "rank_id")?,
             number_at(call, rank, &at, "device_id")?,
         ));
-        let instance = |level: &Value| level.get("net_instance_id").map(ToString::to_string);
-        let levels = rank.get("level_list").and_then(Value::as_array);
-        places.push(levels.and_then(|levels| levels.first().and_then(instance)));
     }
-    let devices = in_rank_order(call, found)?;
+    let devices = in_rank_order(call, "/rank_list", found)?;
     let count = value
         .get("rank_count")
         .map(|_| number_at(call, value, "", "rank_count"));
@@ -157,10 +170,7 @@ fn ranks(call: &str, value: &Value) -> Answer<Table> {
 
 /// The form without version: one group of pods, ranks in the order in which devices are listed.
 fn groups(call: &str, value: &Value) -> Answer<Table> {
-    if value.get("status").and_then(Value::as_str) == Some("initializing") {
-        let what = "is \"initializing\"; the table is not complete yet";
-        return Err(wrong(call, "/status", what));
-    }
+    must_be_completed(call, value, false)?;
     let groups = list_at(call, value, "", "group_list")?;
     let group = groups
         .first()
@@ -205,7 +215,7 @@ fn number_at(call: &str, value: &Value, at: &str, key: &str) -> Answer<u32> {
     })
 }
 
-fn in_rank_order(call: &str, mut found: Vec<(u32, u32)>) -> Answer<Vec<u32>> {
+fn in_rank_order(call: &str, at: &str, mut found: Vec<(u32, u32)>) -> Answer<Vec<u32>> {
     found.sort_unstable();
     let gap = (0_u32..)
         .zip(&found)
@@ -215,7 +225,10 @@ fn in_rank_order(call: &str, mut found: Vec<(u32, u32)>) -> Answer<Vec<u32>> {
             "has {} ranks and no rank {wanted}, or one twice",
             found.len()
         );
-        return Err(wrong(call, "/rank_list", &what));
+        return Err(wrong(call, at, &what));
+    }
+    if found.is_empty() {
+        return Err(wrong(call, at, "has no rank"));
     }
     Ok(found.into_iter().map(|(_, device)| device).collect())
 }
@@ -246,7 +259,7 @@ pub(crate) fn from_table(
         name,
         config,
     };
-    init::establish(library, &request, || {
+    init::establish(library, &request, |device| {
         let job_id = job_of(&secret);
         let told = Arc::new(AtomicBool::new(false));
         let address = if rank == 0 {
@@ -266,7 +279,7 @@ pub(crate) fn from_table(
             rank,
             world_size: table.world_size,
         };
-        let world = meeting::join(call, &joining, &library.settings)
+        let world = meeting::join(call, &joining, &library.settings, device)
             .inspect_err(|_| library.settle_served(&job_id));
         // SYNC: pairs with the load in `tell`; nothing else is passed.
         told.store(true, Ordering::Release);
@@ -447,6 +460,12 @@ mod tests {
         for (text, code) in [
             ("{", "EI0004"),
             (r#"{"version":"3.0","status":"completed"}"#, "EI0014"),
+            (r#"{"status":"completed"}"#, "EI0017"),
+            (r#"{"version":"1.0","status":"initializing"}"#, "EI0014"),
+            (
+                r#"{"version":"1.0","status":"completed","server_count":"2","server_list":[]}"#,
+                "EI0014",
+            ),
             (r#"{"version":"2.0"}"#, "EI0017"),
             (r#"{"version":"2.0","rank_list":[{"rank_id":0}]}"#, "EI0017"),
             (

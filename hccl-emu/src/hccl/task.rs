@@ -15,6 +15,7 @@ use super::comm::{Comm, Ticket};
 use super::fail::{
     EI0002, EI0003, EI0005, EI0006, EI0007, EI0012, EI0013, RT_LINK_ERROR, task_error,
 };
+use super::float_mode::UsualMode;
 use super::job::{Job, Trouble};
 use super::meeting::FOR_EVER;
 use super::operator::Operator;
@@ -41,8 +42,8 @@ impl Task {
         for fault in &comm.faults {
             self.suffer(*fault, context)?;
         }
-        let line = comm.line();
-        line.set_deadline(match self.ticket.operator {
+        let lines = comm.lines();
+        lines.set_deadline(match self.ticket.operator {
             Operator::Barrier => FOR_EVER,
             _ => comm.patience(),
         });
@@ -50,7 +51,9 @@ impl Task {
         let hook = context.on_abort(Arc::new(move || {
             aborting.break_off(&aborted(&aborting));
         }));
-        let outcome = self.job.run(&line, comm.device.logical);
+        let mode = UsualMode::set();
+        let outcome = self.job.run(&lines, comm.device.logical);
+        drop(mode);
         drop(hook);
         match outcome {
             Ok(()) => Ok(()),

@@ -3,9 +3,10 @@
 //! - [`state()`]: the state, made at the first call and never taken down.
 //! - [`device`]: devices, contexts, and which of them is current in the calling thread.
 //! - [`memory`]: device memory that host code cannot touch, and that is checked at every use.
-//! - [`stream`]: ordered queues of tasks, each with a worker thread. - [`event`]: marks in them.
+//! - [`stream`]: ordered queues of tasks, each with a worker thread. - [`task`]: what runs in them, and
+//!   how it is told to end. - [`event`]: marks in them.
 //! - [`callback`]: functions of the host in streams. - [`installed`]: the tree of this library.
-//! - [`errors`]: codes, and the texts of `aclGetRecentErrMsg`.
+//! - [`errors`]: codes, and the texts of `aclGetRecentErrMsg`. - [`notice`]: what is printed.
 //!
 //! Invariants:
 //! - EMU-1: handles are numbers that are never used twice and never dereferenced, so a handle that
@@ -23,8 +24,10 @@ pub mod event;
 pub mod handles;
 pub mod installed;
 pub mod memory;
+pub mod notice;
 pub mod state;
 pub mod stream;
+pub mod task;
 
 pub use errors::{AclError, RuntimeError};
 pub use state::{State, state};

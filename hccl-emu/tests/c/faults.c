@@ -64,8 +64,31 @@ static void hang(void) {
     OK(synchronize());
 }
 
+/* Other ways to end a hung operator: the stream goes by force, or all tasks of the device do. */
+static void hang_otherwise(int by_force) {
+    OK(gather());
+    if (rank == 1) {
+        WANT(aclrtSynchronizeStreamWithTimeout(stream, 300), 507046);
+        if (by_force) {
+            OK(aclrtDestroyStreamForce(stream));
+        } else {
+            OK(aclrtDeviceTaskAbort(rank, 5000));
+            OK(aclrtDestroyStream(stream));
+        }
+        OK(aclrtCreateStream(&stream));
+        /* The communicator was left in the middle of an operator. */
+        OK(gather());
+        WANT(synchronize(), 107023);
+        TEXT("EI0006", "resume or destroy it");
+    } else {
+        timed_out("not there: rank 1.");
+    }
+}
+
 static void run(const char *scenario) {
     if (is(scenario, "hang")) hang();
+    if (is(scenario, "hang_force")) hang_otherwise(1);
+    if (is(scenario, "hang_device")) hang_otherwise(0);
     if (is(scenario, "slow")) {
         OK(gather());
         OK(synchronize());

@@ -1,4 +1,4 @@
-/* One rank of several processes: processes RANK RANKS ROOT-INFO-FILE */
+/* One rank of several processes: processes RANK RANKS ROOT-INFO-FILE [RANK-TABLE] */
 #include "collectives.h"
 
 /* Work on one stream feeds another by an event; results must be those of the whole chain. */
@@ -114,20 +114,49 @@ static void questions(Member *m) {
     WANT(HcclGetCommConfigCapability() >= 5, 1);
 }
 
+/* Several communicators at once, each made over the one before, and all of them alive. */
+static void many(Member *m) {
+    enum { COMMS = 6 };
+    HcclComm comms[COMMS];
+    void *device = on_device(HCCL_ROOT_INFO_BYTES);
+    for (int i = 0; i < COMMS; i++) {
+        HcclRootInfo info;
+        if (m->rank == 0) {
+            OK(HcclGetRootInfo(&info));
+            to_device(device, &info, sizeof info);
+        }
+        OK(HcclBroadcast(device, HCCL_ROOT_INFO_BYTES, HCCL_DATA_TYPE_UINT8, 0, m->comm, m->stream));
+        OK(aclrtSynchronizeStream(m->stream));
+        to_host(&info, device, sizeof info);
+        OK(HcclCommInitRootInfo((uint32_t)m->ranks, &info, (uint32_t)m->rank, &comms[i]));
+    }
+    for (int i = COMMS - 1; i >= 0; i--) {
+        Member other = {comms[i], m->stream, m->rank, m->ranks};
+        all_reduce(&other, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, 100 + i);
+        OK(HcclCommDestroy(comms[i]));
+    }
+    OK(aclrtFree(device));
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 4 && argc != 5) return 2;
     Member m = {NULL, NULL, atoi(argv[1]), atoi(argv[2])};
     my_rank = m.rank;
     uint32_t devices = 0;
     OK(aclrtGetDeviceCount(&devices));
     OK(aclInit(NULL));
     OK(aclrtSetDevice(m.rank % (int)devices));
-    HcclRootInfo info;
-    if (m.rank == 0) OK(HcclGetRootInfo(&info));
-    share(argv[3], m.rank, &info);
-    OK(HcclCommInitRootInfo((uint32_t)m.ranks, &info, (uint32_t)m.rank, &m.comm));
+    if (argc == 5) {
+        OK(HcclCommInitClusterInfo(argv[4], (uint32_t)m.rank, &m.comm));
+    } else {
+        HcclRootInfo info;
+        if (m.rank == 0) OK(HcclGetRootInfo(&info));
+        share(argv[3], m.rank, &info);
+        OK(HcclCommInitRootInfo((uint32_t)m.ranks, &info, (uint32_t)m.rank, &m.comm));
+    }
     OK(aclrtCreateStream(&m.stream));
     questions(&m);
+    if (m.ranks <= 3) many(&m);
     everything(&m, 1);
     everything(&m, 1003);
     all_reduce(&m, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, 700001);

@@ -1,4 +1,4 @@
-/* Several devices of one process, a thread for each: threads RANKS all|root|table FILE */
+/* Several devices of one process, a thread for each: threads RANKS all|root|table|group FILE */
 #include <pthread.h>
 
 #include "collectives.h"
@@ -48,6 +48,21 @@ int main(int argc, char **argv) {
         OK(aclrtSetDevice(0));
         OK(HcclCommInitAll((uint32_t)ranks, devices, comms));
     }
+#ifdef NEW_CANN
+    if (strcmp(way, "group") == 0) {
+        /* One thread makes all communicators: they come into being at the end of the group. */
+        OK(aclrtSetDevice(0));
+        OK(HcclGetRootInfo(&info));
+        OK(HcclGroupStart());
+        for (int i = 0; i < ranks; i++) {
+            OK(aclrtSetDevice(i));
+            OK(HcclCommInitRootInfo((uint32_t)ranks, &info, (uint32_t)i, &comms[i]));
+            WANT(comms[i] == NULL, 1);
+        }
+        OK(HcclGroupEnd());
+        WANT(comms[0] != NULL, 1);
+    }
+#endif
     pthread_t threads[64];
     for (long i = 0; i < ranks; i++) pthread_create(&threads[i], NULL, work, (void *)i);
     for (int i = 0; i < ranks; i++) pthread_join(threads[i], NULL);

@@ -111,6 +111,8 @@ fn everything_that_can_be_measured_is_measured_and_right() {
                 "f32,bf16,i8",
                 "-o",
                 "sum,prod,max",
+                "--memory",
+                "private,region",
             ],
             "3",
         ),

@@ -324,3 +324,35 @@ fn mpirun_passes_on_the_code_of_wrong_data() {
         assert!(ended.stdout.contains("\"blamed\":[1]"), "{}", ended.stdout);
     }
 }
+
+#[test]
+fn bench_measures_in_the_ranks_of_another_launcher() {
+    let args = [
+        "bench",
+        "all_reduce",
+        "barrier",
+        "-b",
+        "8",
+        "-e",
+        "1K",
+        "-n",
+        "20",
+        "--rounds",
+        "2",
+        "--format",
+        "json",
+    ];
+    let ranks = torchrun(3, &args, &job("bench"));
+    let ended: Vec<Ended> = ranks.into_iter().map(Running::wait).collect();
+    for (rank, ended) in ended.iter().enumerate() {
+        ended.expect_code(0);
+        assert!(rank == 0 || ended.stdout.is_empty(), "{}", ended.stdout);
+    }
+    let document = ended[0].json();
+    let records = document["records"].as_array().expect("records");
+    assert_eq!(records.len(), 4);
+    for record in records {
+        assert_eq!(record["ranks"], 3);
+        assert_eq!(record["samples_us"].as_array().expect("rounds").len(), 2);
+    }
+}

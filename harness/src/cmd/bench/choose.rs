@@ -87,7 +87,11 @@ pub(super) fn group(text: &str) -> Result<String, String> {
 pub(super) fn memory(text: &str) -> Result<Memory, String> {
     match text.trim() {
         "private" => Ok(Memory::Private),
-        _ => Err("there is private".to_owned()),
+        "region" => Ok(Memory::Region),
+        _ => Err(
+            "there is private, ordinary memory, and region, memory shared with local ranks"
+                .to_owned(),
+        ),
     }
 }
 
@@ -146,6 +150,7 @@ impl BenchArgs {
                 let cells = plan.cells(&layout);
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
                 let job = Job {
+                    hccl: None,
                     matrix: MatrixSpec::of(name, &layout),
                     dtypes: Vec::new(),
                     counts: Vec::new(),

@@ -1,0 +1,113 @@
+#!/bin/sh
+# muster beside the other collective libraries of this machine, in turns, on the same cells.
+#
+# usage: benches/peers/run.sh MUSTER [-g RANKS] [-r ROUNDS] [-t MILLISECONDS] [-p NAME=PROGRAM]... [CELL...]
+#   RANKS         numbers of ranks, separated by commas; 2,4,8 if not given
+#   ROUNDS        how often everything is measured, all programs in turns; 5 if not given
+#   MILLISECONDS  time for each cell in each round; 100 if not given
+#   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi or mpich, where the headers are not installed
+#   CELL          collective:bytes, such as all_reduce:65536
+#
+# Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
+# processor), MPICH, torch gloo. A peer that is not installed, does not compile or does not run is
+# named. f32, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
+# and how many times as long each peer took as muster: the median of the ratios of single rounds,
+# with the least and the greatest. A cell that a peer has not is shown as "-".
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+muster=$1
+shift
+ranks=2,4,8
+rounds=5
+time=100
+prebuilt=""
+while getopts g:r:t:p: option; do
+    case $option in
+    g) ranks=$OPTARG ;;
+    r) rounds=$OPTARG ;;
+    t) time=$OPTARG ;;
+    p) prebuilt="$prebuilt $OPTARG" ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+if [ $# -eq 0 ]; then
+    set -- barrier:0 all_reduce:8 all_reduce:1024 all_reduce:65536 all_reduce:1048576 all_reduce:16777216 \
+        all_gather:16777216 reduce_scatter:16777216 all_to_all:8192 all_to_all:1048576 all_to_all:16777216 \
+        all_to_all_v:16777216 broadcast:1024 broadcast:16777216
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT INT TERM
+cpus=$(nproc)
+root=""
+[ "$(id -u)" -eq 0 ] && root=--allow-run-as-root
+
+echo "machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $cpus processors, $(uname -sr), load $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "muster:  $("$muster" --version)"
+peers="private region"
+for mpi in openmpi mpich; do
+    given=""
+    for pair in $prebuilt; do
+        [ "${pair%%=*}" = "$mpi" ] && given=${pair#*=}
+    done
+    if ! command -v "mpirun.$mpi" >/dev/null; then
+        echo "missing: $mpi (no mpirun.$mpi)"
+    elif [ -n "$given" ] && ! cp "$given" "$folder/$mpi"; then
+        echo "missing: $mpi ($given cannot be copied)"
+    elif [ -z "$given" ] && ! command -v "mpicc.$mpi" >/dev/null; then
+        echo "missing: $mpi (no mpicc.$mpi)"
+    elif [ -z "$given" ] && ! "mpicc.$mpi" -O3 -march=native -o "$folder/$mpi" "$here/mpi.c" 2>"$folder/$mpi.err"; then
+        echo "missing: $mpi (does not compile: $(head -1 "$folder/$mpi.err"))"
+    else
+        echo "$mpi:  $("mpirun.$mpi" --version 2>&1 | grep -m1 -i 'version\|open mpi')"
+        peers="$peers $mpi"
+        [ "$mpi" = openmpi ] && peers="$peers openmpi-sm"
+    fi
+done
+if python3 -c 'import torch.distributed' 2>/dev/null; then
+    echo "gloo:    torch $(python3 -c 'import torch; print(torch.__version__)')"
+    peers="$peers gloo"
+else
+    echo "missing: gloo (python3 cannot import torch.distributed)"
+fi
+
+# Prints collective,bytes,median_us,min_us,wrong for each cell.
+of_muster() {
+    memory=$1
+    n=$2
+    shift 2
+    for cell in "$@"; do
+        bytes=${cell#*:}
+        [ "$memory" = region ] && [ "${cell%:*}" = barrier ] && continue
+        "$muster" bench "${cell%:*}" -g "$n" -b "$bytes" -e "$bytes" --place out --memory "$memory" --time "${time}ms" \
+            --confidence 0 --format csv 2>/dev/null |
+            awk -F, -v bytes="$bytes" 'NR > 1 {print $1 "," bytes "," $16 "," $15 "," ($24 == "" ? 0 : $24)}'
+    done
+}
+one() {
+    peer=$1
+    n=$2
+    shift 2
+    case $peer in
+    private | region) of_muster "$peer" "$n" "$@" ;;
+    openmpi) mpirun.openmpi $root --oversubscribe -n "$n" "$folder/openmpi" "$time" "$@" ;;
+    openmpi-sm)
+        [ "$n" -le "$cpus" ] || return 0
+        mpirun.openmpi $root --mca coll_sm_priority 100 -n "$n" "$folder/openmpi" "$time" "$@"
+        ;;
+    mpich) timeout 600 mpirun.mpich -n "$n" "$folder/mpich" "$time" "$@" ;;
+    gloo) python3 "$here/gloo.py" "$n" "$time" "$@" ;;
+    esac
+}
+for round in $(seq "$rounds"); do
+    for n in $(echo "$ranks" | tr , ' '); do
+        for peer in $peers; do
+            if ! one "$peer" "$n" "$@" >"$folder/out" 2>"$folder/err"; then
+                echo "failed:  $peer on $n ranks in round $round: $(tail -1 "$folder/err")"
+            fi
+            awk -F, -v p="$peer" -v n="$n" -v r="$round" 'NF == 5 {print p, n, r, $1 ":" $2, $3, $5}' "$folder/out" >>"$folder/all"
+        done
+    done
+done
+awk -v peers="$peers" -v rounds="$rounds" -v ranks="$ranks" -v cells="$*" -f "$here/ratios.awk" "$folder/all"
+echo "load at the end: $(cut -d' ' -f1-3 /proc/loadavg)"

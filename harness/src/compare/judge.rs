@@ -1,0 +1,512 @@
+//! From two sides' rows to what is different, what is worse, and an exit code.
+//!
+//! JUDGE-1: a row is a regression only if the rank test over rounds says so, corrected for the number
+//! of rows, and the effect is above the threshold, and neither what all rows have in common nor what
+//! the machine itself did explains it.
+//! JUDGE-2: what cannot be decided is said, and never counts as the same.
+//! JUDGE-3: wrong data outranks every time.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::bench::measured::Pulse;
+use crate::bench::stats;
+use crate::compare::rank_test::{self, Effect};
+use crate::compare::rows::Row;
+use crate::exit::Exit;
+
+/// Probability of any false alarm in a comparison, if nothing has changed and rounds are independent.
+pub const LEVEL: f64 = 0.05;
+/// Rows from which on what all have in common can be told from what one has.
+const COMMON_ROWS_MIN: usize = 8;
+/// Least change of the machine's own figures that is believed.
+const MACHINE_CHANGE_MIN: f64 = 1.1;
+
+/// What the caller wants to hear of.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    /// Least effect that counts, as a part: 0.05.
+    pub threshold: f64,
+    /// Whether rows that are not in the new file are no failure.
+    pub allow_missing: bool,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// The new data is wrong, the old was right.
+    WrongData,
+    /// Slower.
+    Regressed,
+    /// Passed before and does not now, for another reason than wrong data.
+    Failed,
+    /// Only in the base.
+    Missing,
+    /// Slower in these figures, but so was the machine.
+    MachineSlower,
+    /// Too few rounds, or nothing to compare.
+    Undecided,
+    /// Wrong or failed on both sides.
+    StillWrong,
+    /// Only in the new file.
+    New,
+    /// Was wrong or failed, and is right now.
+    Repaired,
+    /// Faster.
+    Improved,
+    /// No difference that counts.
+    Same,
+}
+
+/// One row of the comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// What it is about.
+    pub name: String,
+    /// What became of it.
+    pub fate: Fate,
+    /// Median of the rounds before, in microseconds.
+    pub base_us: Option<f64>,
+    /// Median of the rounds now.
+    pub new_us: Option<f64>,
+    /// Rounds before and now.
+    pub rounds: (usize, usize),
+    /// Median of all ratios of new rounds to old ones.
+    pub ratio: Option<f64>,
+    /// The 95 % interval of the ratio.
+    pub ratio_interval: Option<(f64, f64)>,
+    /// Probability of a difference like this by chance, corrected for all rows.
+    pub p: Option<f64>,
+    /// What is to be said, one sentence.
+    pub sentence: String,
+}
+
+/// The outcome of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The rows, worst first.
+    pub rows: Vec<Compared>,
+    /// Median ratio of all rows; 1 where there are too few to tell.
+    pub common_ratio: f64,
+    /// How many times slower the machine itself was, by its worst figure; 1 for no change.
+    pub machine_ratio: f64,
+    /// What is to be said about all rows together.
+    pub remarks: Vec<String>,
+    /// The class of the outcome.
+    pub class: Exit,
+    /// Its number.
+    pub exit_code: u8,
+}
+
+/// Compares two sides. `base_pulses` and `new_pulses` are looks at the machine during the runs.
+#[must_use]
+pub fn judge(
+    base: &[Row],
+    new: &[Row],
+    base_pulses: &[Pulse],
+    new_pulses: &[Pulse],
+    wishes: &Wishes,
+) -> Comparison {
+    let news: HashMap<&str, &Row> = new.iter().map(|row| (row.name.as_str(), row)).collect();
+    let known: HashSet<&str> = base.iter().map(|row| row.name.as_str()).collect();
+    let pairs: Vec<(&Row, Option<&Row>)> = base
+        .iter()
+        .map(|row| (row, news.get(row.name.as_str()).copied()))
+        .collect();
+    let measured: Vec<(&Row, &Row)> = pairs
+        .iter()
+        .filter_map(|(base, new)| Some((*base, (*new)?)))
+        .filter(|(base, new)| !base.rounds_us.is_empty() && !new.rounds_us.is_empty())
+        .collect();
+    let common = common_ratio(&measured);
+    let (machine, mut remarks) = machine_ratio(base_pulses, new_pulses);
+    let mut times = times(&measured, common, machine, wishes);
+    let mut rows: Vec<Compared> = pairs
+        .iter()
+        .map(|(base, new)| one(base, *new, times.remove(base.name.as_str())))
+        .collect();
+    rows.extend(
+        new.iter()
+            .filter(|row| !known.contains(row.name.as_str()))
+            .map(|row| bare(row, Fate::New, "only in the new file".to_owned())),
+    );
+    rows.sort_by(|a, b| {
+        let ratio = |row: &Compared| row.ratio.unwrap_or(1.0);
+        a.fate.cmp(&b.fate).then(ratio(b).total_cmp(&ratio(a)))
+    });
+    let is_common = common > (1.0 + 2.0 * wishes.threshold) * machine;
+    remarks.extend(common_remark(common, machine, is_common, measured.len()));
+    let class = class_of(&rows, is_common, measured.len(), wishes);
+    Comparison {
+        rows,
+        common_ratio: common,
+        machine_ratio: machine,
+        remarks,
+        class,
+        exit_code: class.code(),
+    }
+}
+
+/// The median ratio of all rows, where there are enough of them.
+fn common_ratio(measured: &[(&Row, &Row)]) -> f64 {
+    if measured.len() < COMMON_ROWS_MIN {
+        return 1.0;
+    }
+    let mut ratios: Vec<f64> = measured
+        .iter()
+        .filter_map(|(base, new)| Some(middle(&new.rounds_us)? / middle(&base.rounds_us)?))
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    stats::sort(&mut ratios);
+    if ratios.is_empty() {
+        1.0
+    } else {
+        stats::median(&ratios)
+    }
+}
+
+/// How many times slower the machine itself was, and what is to be said about that.
+fn machine_ratio(base: &[Pulse], new: &[Pulse]) -> (f64, Vec<String>) {
+    type Figure = fn(&Pulse) -> f64;
+    let figures: [(&str, Figure); 3] = [
+        ("an exchange of a cache line between two threads", |pulse| {
+            pulse.exchange_ns
+        }),
+        ("a copy of 4 MiB", |pulse| {
+            1.0 / pulse.copy_gbytes_per_s.max(1e-9)
+        }),
+        ("a thread that wants to run", |pulse| {
+            1.0 / pulse.processor_share.max(1e-3)
+        }),
+    ];
+    let (mut worst, mut remarks) = (1.0_f64, Vec::new());
+    for (what, figure) in figures {
+        let of = |pulses: &[Pulse]| -> Vec<f64> { pulses.iter().map(figure).collect() };
+        let Some(effect) = rank_test::compare(&of(base), &of(new)) else {
+            continue;
+        };
+        if effect.p_slower <= LEVEL && effect.ratio >= MACHINE_CHANGE_MIN {
+            worst = worst.max(effect.ratio);
+            remarks.push(format!(
+                "the machine was not the same: {what} took {:.2} times as long in the new run",
+                effect.ratio
+            ));
+        }
+    }
+    (worst, remarks)
+}
+
+/// Fate, effect and corrected p of every row that was timed on both sides.
+fn times<'a>(
+    measured: &[(&'a Row, &Row)],
+    common: f64,
+    machine: f64,
+    wishes: &Wishes,
+) -> HashMap<&'a str, (Fate, Effect, f64)> {
+    // What all rows have in common is no fault of one. A row that stayed while others got faster has
+    // not become slower.
+    let scale = common.max(1.0);
+    let effects: Vec<Option<Effect>> = measured
+        .iter()
+        .map(|(base, new)| {
+            let scaled: Vec<f64> = base.rounds_us.iter().map(|time| time * scale).collect();
+            rank_test::compare(&scaled, &new.rounds_us)
+        })
+        .collect();
+    let p_of = |p: fn(&Effect) -> f64| -> Vec<f64> {
+        let all: Vec<f64> = effects
+            .iter()
+            .map(|effect| effect.as_ref().map_or(1.0, p))
+            .collect();
+        rank_test::holm(&all)
+    };
+    let (slower, faster) = (
+        p_of(|effect| effect.p_slower),
+        p_of(|effect| effect.p_faster),
+    );
+    let limit = 1.0 + wishes.threshold;
+    let mut fates = HashMap::new();
+    for (index, (base, new)) in measured.iter().enumerate() {
+        let Some(effect) = effects[index] else {
+            continue;
+        };
+        let reachable = rank_test::least_p(base.rounds_us.len(), new.rounds_us.len());
+        let (fate, p) = if slower[index] <= LEVEL && effect.ratio >= limit {
+            let is_machine = effect.ratio * scale <= machine * limit;
+            let fate = if is_machine {
+                Fate::MachineSlower
+            } else {
+                Fate::Regressed
+            };
+            (fate, slower[index])
+        } else if faster[index] <= LEVEL && effect.ratio * scale <= 1.0 / limit {
+            (Fate::Improved, faster[index])
+        } else if reachable * measured.len() as f64 > LEVEL {
+            (Fate::Undecided, slower[index].min(faster[index]))
+        } else {
+            (Fate::Same, slower[index].min(faster[index]))
+        };
+        let absolute = Effect {
+            ratio: effect.ratio * scale,
+            low: effect.low * scale,
+            high: effect.high * scale,
+            ..effect
+        };
+        fates.insert(base.name.as_str(), (fate, absolute, p));
+    }
+    fates
+}
+
+fn one(base: &Row, new: Option<&Row>, time: Option<(Fate, Effect, f64)>) -> Compared {
+    let Some(new) = new else {
+        return bare(base, Fate::Missing, "not in the new file".to_owned());
+    };
+    let words = |row: &Row| {
+        let text = row.failed.as_ref().or(row.detail.as_ref());
+        text.map_or_else(String::new, |text| format!(": {text}"))
+    };
+    let (was_bad, is_bad) = (
+        base.wrong > 0 || base.failed.is_some(),
+        new.wrong > 0 || new.failed.is_some(),
+    );
+    let mut row = match (was_bad, is_bad) {
+        (_, true) if new.wrong > 0 && base.wrong == 0 => bare(
+            new,
+            Fate::WrongData,
+            format!("wrong data now, right before{}", words(new)),
+        ),
+        (true, true) => bare(
+            new,
+            Fate::StillWrong,
+            format!("as bad as before{}", words(new)),
+        ),
+        (false, true) => bare(new, Fate::Failed, format!("fails now{}", words(new))),
+        (true, false) => bare(new, Fate::Repaired, "right now, was not before".to_owned()),
+        (false, false) => bare(new, Fate::Same, "as before".to_owned()),
+    };
+    row.base_us = middle(&base.rounds_us);
+    row.new_us = middle(&new.rounds_us);
+    row.rounds = (base.rounds_us.len(), new.rounds_us.len());
+    if let Some((fate, effect, p)) = time {
+        row.ratio = Some(effect.ratio);
+        row.ratio_interval = effect.high.is_finite().then_some((effect.low, effect.high));
+        row.p = Some(p);
+        if row.fate == Fate::Same {
+            row.fate = fate;
+            row.sentence = in_words(&row, fate);
+        }
+    }
+    row
+}
+
+/// What the figures of a row say.
+fn in_words(row: &Compared, fate: Fate) -> String {
+    let time = |time: Option<f64>| crate::bench::table::short(time.unwrap_or(0.0));
+    let times = format!("{} us, was {} us", time(row.new_us), time(row.base_us));
+    let ratio = row.ratio.unwrap_or(1.0);
+    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    let interval = row.ratio_interval.map_or_else(String::new, |(low, high)| {
+        format!(" (95 %: {} to {})", percent(low), percent(high))
+    });
+    let p = row.p.map_or_else(String::new, |p| format!(", p {p:.2e}"));
+    match fate {
+        Fate::Undecided => format!(
+            "{times}: {} in {} against {} rounds, too few to tell",
+            percent(ratio),
+            row.rounds.1,
+            row.rounds.0
+        ),
+        Fate::MachineSlower => format!(
+            "{times}: {}{interval}, but so was the machine",
+            percent(ratio)
+        ),
+        Fate::Failed
+        | Fate::Improved
+        | Fate::Missing
+        | Fate::New
+        | Fate::Regressed
+        | Fate::Repaired
+        | Fate::Same
+        | Fate::StillWrong
+        | Fate::WrongData => format!("{times}: {}{interval}{p}", percent(ratio)),
+    }
+}
+
+fn bare(row: &Row, fate: Fate, sentence: String) -> Compared {
+    Compared {
+        name: row.name.clone(),
+        fate,
+        base_us: None,
+        new_us: None,
+        rounds: (0, 0),
+        ratio: None,
+        ratio_interval: None,
+        p: None,
+        sentence,
+    }
+}
+
+fn middle(rounds: &[f64]) -> Option<f64> {
+    let mut ascending = rounds.to_vec();
+    stats::sort(&mut ascending);
+    (!ascending.is_empty()).then(|| stats::median(&ascending))
+}
+
+fn common_remark(common: f64, machine: f64, is_common: bool, rows: usize) -> Option<String> {
+    let percent = (common - 1.0) * 100.0;
+    if is_common {
+        return Some(format!(
+            "everything became slower: {percent:+.1} % in the median of {rows} rows, and the machine does not explain it"
+        ));
+    }
+    (percent.abs() >= 3.0).then(|| {
+        format!(
+            "all {rows} rows together: {percent:+.1} % in the median, the machine itself {:+.1} %; rows are judged beside that",
+            (machine - 1.0) * 100.0
+        )
+    })
+}
+
+fn class_of(rows: &[Compared], is_common: bool, measured: usize, wishes: &Wishes) -> Exit {
+    let has = |fate: Fate| rows.iter().any(|row| row.fate == fate);
+    let undecided = rows
+        .iter()
+        .filter(|row| row.fate == Fate::Undecided)
+        .count();
+    if has(Fate::WrongData) {
+        Exit::Data
+    } else if has(Fate::Regressed) || is_common {
+        Exit::Slow
+    } else if has(Fate::Failed) {
+        Exit::FailedCell
+    } else if (has(Fate::Missing) && !wishes.allow_missing)
+        || rows.is_empty()
+        || (measured > 0 && undecided == measured)
+    {
+        Exit::Internal
+    } else {
+        Exit::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WISHES: Wishes = Wishes {
+        threshold: 0.05,
+        allow_missing: false,
+    };
+
+    /// Ten rounds with a spread of a few percent around `time`, different for each `salt`.
+    fn row(name: usize, time: f64, salt: usize) -> Row {
+        Row {
+            name: format!("row {name}"),
+            rounds_us: (0..10)
+                .map(|round| time * (1.0 + ((round * 7 + salt * 3 + name) % 10) as f64 / 250.0))
+                .collect(),
+            ..Row::default()
+        }
+    }
+
+    fn rows(salt: usize) -> Vec<Row> {
+        (0..40)
+            .map(|name| row(name, 10.0 + name as f64, salt))
+            .collect()
+    }
+
+    fn fates(comparison: &Comparison, fate: Fate) -> Vec<&str> {
+        let of = comparison.rows.iter().filter(|row| row.fate == fate);
+        of.map(|row| row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn one_row_that_is_a_tenth_slower_is_found_among_many_and_comes_first() {
+        let mut new = rows(1);
+        new[17].rounds_us.iter_mut().for_each(|time| *time *= 1.1);
+        let comparison = judge(&rows(0), &new, &[], &[], &WISHES);
+        assert_eq!(fates(&comparison, Fate::Regressed), ["row 17"]);
+        assert_eq!(comparison.rows[0].name, "row 17");
+        assert_eq!(comparison.class, Exit::Slow);
+        assert!(
+            comparison.rows[0].sentence.contains("+1"),
+            "{:?}",
+            comparison.rows[0]
+        );
+        let back = judge(&new, &rows(0), &[], &[], &WISHES);
+        assert_eq!(fates(&back, Fate::Improved), ["row 17"]);
+        assert_eq!(back.class, Exit::Ok);
+    }
+
+    #[test]
+    fn the_same_again_is_the_same() {
+        for salt in 0..10 {
+            let comparison = judge(&rows(0), &rows(salt), &[], &[], &WISHES);
+            assert_eq!(comparison.class, Exit::Ok, "{:?}", comparison.rows[0]);
+            assert_eq!(fates(&comparison, Fate::Same).len(), 40);
+        }
+    }
+
+    #[test]
+    fn a_slow_down_of_everything_is_told_from_a_slow_machine() {
+        let mut new = rows(1);
+        for row in &mut new {
+            row.rounds_us.iter_mut().for_each(|time| *time *= 1.3);
+        }
+        let comparison = judge(&rows(0), &new, &[], &[], &WISHES);
+        assert_eq!(comparison.class, Exit::Slow);
+        assert!(comparison.remarks[0].contains("everything became slower"));
+        let pulse = |exchange_ns: f64| -> Vec<Pulse> {
+            let pulse = |round| Pulse {
+                exchange_ns: exchange_ns + f64::from(round),
+                copy_gbytes_per_s: 10.0,
+                processor_share: 1.0,
+            };
+            (0..10).map(pulse).collect()
+        };
+        let comparison = judge(&rows(0), &new, &pulse(60.0), &pulse(270.0), &WISHES);
+        assert_eq!(comparison.class, Exit::Ok, "{:?}", comparison.remarks);
+        assert!(comparison.remarks[0].contains("not the same"));
+    }
+
+    #[test]
+    fn wrong_data_outranks_times_and_missing_rows_are_no_pass() {
+        let (base, mut new) = (rows(0), rows(1));
+        new[3].rounds_us.iter_mut().for_each(|time| *time *= 2.0);
+        new[5].wrong = 7;
+        let comparison = judge(&base, &new, &[], &[], &WISHES);
+        assert_eq!(comparison.class, Exit::Data);
+        assert_eq!(comparison.rows[0].fate, Fate::WrongData);
+        let fewer = rows(1)[1..].to_vec();
+        let comparison = judge(&base, &fewer, &[], &[], &WISHES);
+        assert_eq!(
+            (comparison.class, comparison.rows[0].fate),
+            (Exit::Internal, Fate::Missing)
+        );
+        let allowed = Wishes {
+            allow_missing: true,
+            ..WISHES
+        };
+        assert_eq!(judge(&base, &fewer, &[], &[], &allowed).class, Exit::Ok);
+        assert_eq!(
+            fates(&judge(&fewer, &base, &[], &[], &WISHES), Fate::New),
+            ["row 0"]
+        );
+    }
+
+    #[test]
+    fn a_single_round_decides_nothing_and_is_no_pass() {
+        let once = |salt| -> Vec<Row> {
+            let short = |row: Row| Row {
+                rounds_us: row.rounds_us[..1].to_vec(),
+                ..row
+            };
+            rows(salt).into_iter().map(short).collect()
+        };
+        let comparison = judge(&once(0), &once(1), &[], &[], &WISHES);
+        assert_eq!(fates(&comparison, Fate::Undecided).len(), 40);
+        assert_eq!(comparison.class, Exit::Internal);
+    }
+}

@@ -1,0 +1,177 @@
+//! `muster compare` on files that `bench` and `verify` wrote.
+
+use std::path::{Path, PathBuf};
+
+use muster_tests::{Ended, muster};
+use serde_json::Value;
+
+/// Writes a result file and gives back its path.
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn compare(base: &Path, new: &Path, options: &[&str]) -> Ended {
+    let files = [
+        base.to_str().expect("a path"),
+        new.to_str().expect("a path"),
+    ];
+    muster(&[&["compare"], &files[..], options].concat())
+}
+
+/// A file of `bench`: real, but with times that are written in here, so that nothing depends on how
+/// fast this machine is just now.
+fn measured(time: impl Fn(usize, usize) -> f64) -> Value {
+    let ended = muster(&[
+        "bench",
+        "all_reduce",
+        "-b",
+        "8",
+        "-e",
+        "8K",
+        "-f",
+        "2",
+        "-n",
+        "2",
+        "-w",
+        "0",
+        "--rounds",
+        "2",
+        "--format",
+        "json",
+    ]);
+    ended.expect_code(0);
+    let mut document = ended.json();
+    document["machine_states"] = serde_json::json!([]);
+    let records = document["records"].as_array_mut().expect("records");
+    assert_eq!(records.len(), 11);
+    for (row, record) in records.iter_mut().enumerate() {
+        let rounds = (0..10).map(|round| vec![time(row, round)]);
+        record["samples_us"] = rounds.collect::<Vec<_>>().into();
+    }
+    document
+}
+
+fn steady(row: usize, round: usize) -> f64 {
+    10.0 + row as f64 + ((round * 7 + row) % 10) as f64 / 20.0
+}
+
+#[test]
+fn a_slow_row_and_wrong_data_are_found_and_the_same_file_is_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = measured(steady);
+    let base = file(folder.path(), "base.json", &good.to_string());
+    let same = compare(&base, &base, &[]);
+    same.expect_code(0);
+    assert!(same.stdout.contains("no regression"), "{}", same.stdout);
+
+    let mut slow = good.clone();
+    for samples in slow["records"][4]["samples_us"]
+        .as_array_mut()
+        .expect("rounds")
+    {
+        let time = samples[0].as_f64().expect("a time");
+        samples[0] = (time * 1.1).into();
+    }
+    let new = file(folder.path(), "slow.json", &slow.to_string());
+    let ended = compare(&base, &new, &["--format", "json"]);
+    ended.expect_code(50);
+    let rows = ended.json()["rows"].clone();
+    assert_eq!(rows[0]["fate"], "regressed");
+    assert!(
+        rows[0]["name"].as_str().expect("a name").contains("128 B"),
+        "{}",
+        rows[0]
+    );
+    assert_eq!(rows[1]["fate"], "same");
+    let ended = compare(&base, &new, &["--markdown"]);
+    ended.expect_code(50);
+    assert!(
+        ended.stdout.starts_with("### muster compare: slower"),
+        "{}",
+        ended.stdout
+    );
+    compare(&base, &new, &["--threshold", "25"]).expect_code(0);
+    // The slow file as one of two runs of the base, and once more against itself.
+    let more = new.to_str().expect("a path");
+    compare(
+        &base,
+        &new,
+        &["--more-base", more, "--more-new", more, "--threshold", "20"],
+    )
+    .expect_code(0);
+
+    let mut wrong = slow;
+    wrong["records"][7]["wrong"] = 3.into();
+    let new = file(folder.path(), "wrong.json", &wrong.to_string());
+    let ended = compare(&base, &new, &[]);
+    ended.expect_code(40);
+    assert!(ended.stdout.starts_with("wrong data: "), "{}", ended.stdout);
+
+    let mut fewer = good.clone();
+    fewer["records"].as_array_mut().expect("records").pop();
+    let new = file(folder.path(), "fewer.json", &fewer.to_string());
+    compare(&base, &new, &[]).expect_code(70);
+    compare(&base, &new, &["--allow-missing"]).expect_code(0);
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = measured(steady);
+    let text = good.to_string();
+    let base = file(folder.path(), "base.json", &text);
+    let mut other = good.clone();
+    other["machine"]["cpu"] = "another one".into();
+    let mut newer = good;
+    newer["schema_version"] = 2.into();
+    let verify = muster(&[
+        "verify", "tp1", "--dtypes", "f32", "--sizes", "8", "--format", "json",
+    ]);
+    verify.expect_code(0);
+    for (name, text, part) in [
+        ("cut", &text[..text.len() - 9], "is cut off"),
+        ("other", &other.to_string(), "another one"),
+        ("newer", &newer.to_string(), "schema_version 2"),
+        (
+            "verify",
+            &verify.stdout,
+            "cannot be compared with one of verify",
+        ),
+        ("nothing", "", "is empty"),
+    ] {
+        let path = file(folder.path(), name, text);
+        let ended = compare(&base, &path, &[]);
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(part), "{name}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{name}: {}", ended.stdout);
+    }
+    let other = folder.path().join("other");
+    compare(&base, &other, &["--any-machine"]).expect_code(0);
+    compare(&base, &folder.path().join("absent"), &[]).expect_code(2);
+}
+
+#[test]
+fn a_check_of_verify_that_fails_now_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let verify = |inject: &[&str], code: i32| {
+        let words = [
+            "verify", "tp2", "--dtypes", "f32", "--sizes", "64", "--format", "json",
+        ];
+        let ended = muster(&[&words[..], inject].concat());
+        ended.expect_code(code);
+        ended.stdout
+    };
+    let base = file(folder.path(), "base.json", &verify(&[], 0));
+    let fault = ["--inject", "bitflip:rank=1,collective=all_reduce"];
+    let new = file(folder.path(), "new.json", &verify(&fault, 40));
+    compare(&base, &base, &[]).expect_code(0);
+    let ended = compare(&base, &new, &[]);
+    ended.expect_code(40);
+    assert!(ended.stdout.starts_with("wrong data: "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("all_reduce f32"), "{}", ended.stdout);
+    let back = compare(&new, &base, &[]);
+    back.expect_code(0);
+    assert!(back.stdout.contains("repaired"), "{}", back.stdout);
+}
