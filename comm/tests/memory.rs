@@ -97,6 +97,11 @@ fn a_rank_of_another_test() {
     for number in 0..orders.addresses.len() {
         let world = orders.join(number, &memory);
         let comm = world.everyone().expect("a group");
+        if orders.job == "idle" {
+            say_what_it_takes(&comm);
+            world.leave();
+            continue;
+        }
         mine.fill(orders.rank as f32 + 1.0);
         comm.all_reduce(mine, all, ReduceOp::Sum).expect("a sum");
         let sum = (orders.size * (orders.size + 1) / 2) as f32;
@@ -125,6 +130,20 @@ fn work_until_killed(comm: &Communicator, mine: &mut [f32], all: &mut [f32]) {
     Clock::pause(Duration::from_millis(20));
     assert!(mine.iter().all(|one| one.to_bits() == 1.5_f32.to_bits()));
     assert!(all.iter().all(|one| one.to_bits() == 2.5_f32.to_bits()));
+}
+
+/// Prints this process's share of the memory that all ranks take, in KiB, while all of them are there.
+fn say_what_it_takes(comm: &Communicator) {
+    let mut one = [1_u32];
+    comm.all_reduce_in_place(&mut one, ReduceOp::Sum)
+        .expect("a sum");
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("this process");
+    let share = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    println!(
+        "takes {}",
+        share.expect("a line").trim().trim_end_matches(" kB")
+    );
+    comm.barrier().expect("a barrier");
 }
 
 /// The rank that is gone, as the error or its cause on another rank has it.
@@ -201,4 +220,22 @@ fn a_peer_killed_at_work_on_shared_buffers_is_named() {
     for (rank, child) in children.iter_mut().enumerate() {
         assert!(ends_well(child), "rank {rank}");
     }
+}
+
+#[test]
+fn sixteen_idle_ranks_take_less_than_200_mib_together() {
+    let (_coordinators, mut children) = start("idle", 16, 1);
+    let mut together_kib = 0;
+    for (rank, child) in children.iter_mut().enumerate() {
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let lines = output.lines().map_while(Result::ok);
+        let said =
+            lines.filter_map(|line| line.split_once("takes ").map(|(_, kib)| kib.to_owned()));
+        let kib: Vec<u64> = said.map(|kib| kib.parse().expect("a number")).collect();
+        assert_eq!(kib.len(), 1, "rank {rank}");
+        together_kib += kib[0];
+        assert!(ends_well(child), "rank {rank}");
+    }
+    println!("{together_kib} KiB");
+    assert!(together_kib < 200 << 10, "{together_kib} KiB");
 }
