@@ -6,6 +6,7 @@ mod faults;
 mod hccl;
 mod inject;
 mod joined;
+mod moe;
 mod usage;
 mod verify;
 mod watched;
