@@ -6,7 +6,14 @@ use serde_json::Value;
 /// A short run of a small layer with a JSON document.
 fn moe(args: &[&str]) -> Ended {
     let small = ["moe", "--hidden", "128", "--experts", "16", "--top-k", "4"];
-    muster(&[&small, &["-n", "2", "-w", "0", "--format", "json"], args].concat())
+    muster(
+        &[
+            &small[..],
+            &["-n", "2", "-w", "0", "--format", "json"],
+            args,
+        ]
+        .concat(),
+    )
 }
 
 fn records(ended: &Ended) -> Vec<Value> {
@@ -15,9 +22,7 @@ fn records(ended: &Ended) -> Vec<Value> {
 }
 
 fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().expect("a number")
 }
 
 #[test]
