@@ -1,7 +1,8 @@
 //! Collectives over ordinary memory and over region memory, call by call.
 //!
 //! One line a cell: the median over calls of the slowest rank's time, with the least and the 90th
-//! percentile. Every call begins behind a barrier. Arguments (behind `--`) pick cells: `ranks=2,8`,
+//! percentile. Every call begins behind a barrier; ranks are
+//! threads, each kept to its share of the processors. Arguments (behind `--`) pick cells: `ranks=2,8`,
 //! `bytes=1MiB`, `only=all_reduce`, `memory=region`, `budget_ms=300`; without any, all cells are run. Made
 //! for runs that alternate with another program's, since only such ratios mean something on a machine
 //! that does other work too.
@@ -17,7 +18,7 @@ use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
 use muster_comm::types::ReduceOp;
-use muster_comm::world::{RegionBuffer, World};
+use muster_comm::world::{RegionBuffer, ThreadOptions, World};
 
 /// Calls that are not timed.
 const WARM_UPS: usize = 3;
@@ -154,7 +155,11 @@ fn times<T: Element>(
 
 fn cell(op: Op, name: &str, ranks: usize, bytes: usize, region: bool, budget: Duration) {
     let all = Mutex::new(vec![(Vec::new(), Duration::ZERO); ranks]);
-    World::threads(ranks, |world| {
+    let options = ThreadOptions {
+        pin: true,
+        ..ThreadOptions::default()
+    };
+    World::threads_with(ranks, &options, |world| {
         let times = if op == Op::AllReduceBf16 {
             times::<bf16>(&world, op, bytes, region, budget)
         } else {

@@ -1,65 +1,165 @@
 //! Which backend moves the data, and why.
 
-use clap::ValueEnum;
-use hccl_sys::search::{Places, Probe, probe};
-use muster_comm::config::{
-    ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, ConfigError, Environment, HCCL_SO_PATH, LD_LIBRARY_PATH,
-};
+use std::time::Duration;
 
+use clap::ValueEnum;
+use hccl_sys::search::Places;
+use hccl_sys::symbols::Api;
+use muster_comm::config::{ConfigError, Environment, HCCL_EXEC_TIMEOUT};
+use muster_comm::device::Backends;
+
+use crate::check::job::Hccl;
 use crate::fail::Failure;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// The best of this machine and version: so far the host, with a line that says why
+    /// HCCL where NPUs can be driven, else the host, with a line that says why; never an emulator
     Auto,
     /// The processors and memory of the host
+    #[value(alias = "cpu:host")]
     Host,
-    /// HCCL on Ascend NPUs: not in this version; says what was looked for
+    /// HCCL on Ascend NPUs, or on an emulated toolkit; objects still go over the host
+    #[value(alias = "cpu:host,npu:hccl")]
     Hccl,
 }
 
-/// The backend to use, as reports name it, and a line for the user where it was chosen for him.
+/// What moves the data of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What is used.
+    pub backends: Backends,
+    /// Devices that this process sees; zero on the host.
+    pub devices: u32,
+    /// Version of the emulator, where the devices are emulated ones.
+    pub emulated: Option<String>,
+    /// A line for the user, where it was chosen for him or needs a word.
+    pub line: Option<String>,
+}
+
+impl Choice {
+    fn host(line: Option<String>) -> Self {
+        Self {
+            backends: Backends::Host,
+            devices: 0,
+            emulated: None,
+            line,
+        }
+    }
+
+    /// The name that reports use.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        if self.backends.has_hccl() {
+            "hccl"
+        } else {
+            "host"
+        }
+    }
+}
+
+/// The backend to use.
 ///
 /// # Errors
 /// A failure of class RESOURCE, with what was looked for, where HCCL was asked for and cannot be
 /// had; one of class USAGE where a variable that leads to its libraries is malformed.
-pub fn choose(
+pub fn choose(asked: Backend, environment: &Environment) -> Result<Choice, Failure> {
+    if asked == Backend::Host {
+        return Ok(Choice::host(None));
+    }
+    let places = environment
+        .vendor_places()
+        .map_err(|error: ConfigError| Failure::usage(error.to_string()))?;
+    judge(asked, &places)
+}
+
+/// The backend of commands that know the host backend only, and a line for the user.
+///
+/// # Errors
+/// As [`choose`]; one of class RESOURCE where HCCL was asked for.
+pub fn host_only(
     asked: Backend,
     environment: &Environment,
 ) -> Result<(&'static str, Option<String>), Failure> {
-    if asked == Backend::Host {
-        return Ok(("host", None));
+    let choice = choose(asked, environment)?;
+    if !choice.backends.has_hccl() {
+        return Ok(("host", choice.line));
     }
-    let places = places(environment).map_err(|error| Failure::usage(error.to_string()))?;
-    judge(asked, &probe(&places))
-}
-
-fn judge(asked: Backend, probe: &Probe) -> Result<(&'static str, Option<String>), Failure> {
-    let obstacle = probe.obstacle();
     if asked == Backend::Hccl {
-        let help = format!(
-            "use --backend host; looked for:\n  {}",
-            probe.lines().join("\n  ")
+        return Err(
+            Failure::resource("this command measures the host backend only, so far")
+                .with_help("use --backend host; `muster verify --backend hccl` checks devices"),
         );
-        let message = obstacle.map_or_else(
-            || "the HCCL backend was asked for, and this version has none yet".to_owned(),
-            |obstacle| format!("the HCCL backend was asked for: {obstacle}"),
-        );
-        return Err(Failure::resource(message).with_help(help));
     }
-    let why = obstacle.unwrap_or_else(|| "this version drives no NPU yet".to_owned());
-    Ok(("host", Some(format!("using the host backend: {why}"))))
+    let line = "using the host backend: this command measures no devices yet";
+    Ok(("host", Some(line.to_owned())))
 }
 
-fn places(environment: &Environment) -> Result<Places, ConfigError> {
-    Ok(Places {
-        hccl_so_path: environment.read(&HCCL_SO_PATH)?,
-        ascend_home_path: environment.read(&ASCEND_HOME_PATH)?,
-        ascend_toolkit_home: environment.read(&ASCEND_TOOLKIT_HOME)?,
-        ld_library_path: environment.read(&LD_LIBRARY_PATH)?,
-        ..Places::default()
+/// How devices are checked: the vendor's own limit lies below the deadline of calls, so that its
+/// verdict is there first. The user's own limit stands.
+///
+/// # Errors
+/// A failure of class USAGE where that is malformed.
+pub fn hccl_job(deadline: Duration, environment: &Environment) -> Result<Hccl, Failure> {
+    let own = environment
+        .read(&HCCL_EXEC_TIMEOUT)
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    // Whole seconds, at least one.
+    let limit = Duration::from_secs((deadline.as_secs() * 2 / 3).max(1));
+    Ok(Hccl {
+        exec_timeout_ms: own
+            .is_none()
+            .then(|| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
     })
+}
+
+fn judge(asked: Backend, places: &Places) -> Result<Choice, Failure> {
+    let api = Api::load(places);
+    let emulated = api.emulated().map(str::to_owned);
+    match (asked, devices(&api, emulated.is_some())) {
+        (Backend::Hccl, Err(obstacle)) => {
+            let help = format!(
+                "use --backend host, or `muster emu install` for an emulated device; looked for:\n  {}",
+                api.probe().lines().join("\n  ")
+            );
+            let message = format!("the HCCL backend was asked for: {obstacle}");
+            Err(Failure::resource(message).with_help(help))
+        }
+        (_, Err(obstacle)) => Ok(Choice::host(Some(format!(
+            "using the host backend: {obstacle}"
+        )))),
+        (Backend::Hccl, Ok(devices)) => Ok(Choice {
+            backends: Backends::HostAndHccl,
+            devices,
+            line: emulated.as_ref().map(|version| {
+                format!("the devices are emulated ({version}): nothing here says anything about hardware")
+            }),
+            emulated,
+        }),
+        (_, Ok(devices)) => {
+            let backends = Backends::detected(devices > 0, emulated.is_some());
+            if !backends.has_hccl() {
+                let line = "using the host backend: the toolkit found is an emulated one; --backend hccl runs on it";
+                return Ok(Choice::host(Some(line.to_owned())));
+            }
+            Ok(Choice {
+                backends,
+                devices,
+                emulated,
+                line: Some(format!("using HCCL on {devices} devices")),
+            })
+        }
+    }
+}
+
+/// Number of devices, or what stands in the way of driving any.
+fn devices(api: &Api, is_emulated: bool) -> Result<u32, String> {
+    let obstacle = api.probe().obstacle();
+    // An emulator needs no device nodes; everything else does.
+    if let Some(obstacle) = obstacle.filter(|_| !is_emulated) {
+        return Err(obstacle);
+    }
+    muster_comm::device::count(api).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -75,11 +175,14 @@ mod tests {
             device_folder: folder.path().to_owned(),
             ..Places::default()
         };
-        let probe = probe(&places);
-        let (name, line) = judge(Backend::Auto, &probe).expect("the host is always there");
-        assert_eq!(name, "host");
-        assert!(line.is_some_and(|line| line.contains("no NPU") && line.lines().count() == 1));
-        let failure = judge(Backend::Hccl, &probe).expect_err("there is none");
+        let choice = judge(Backend::Auto, &places).expect("the host is always there");
+        assert_eq!(choice.name(), "host");
+        let line = choice.line.expect("a reason");
+        assert!(
+            line.contains("no NPU") && line.lines().count() == 1,
+            "{line}"
+        );
+        let failure = judge(Backend::Hccl, &places).expect_err("there is none");
         assert_eq!(failure.exit, Exit::Resource);
         let text = format!("{} {}", failure.message, failure.help.unwrap_or_default());
         for part in ["davinci", "libhccl.so", "libascendcl.so", "LD_LIBRARY_PATH"] {

@@ -151,6 +151,56 @@ fn faults_on_purpose_look_like_the_vendors_on_every_rank() {
 }
 
 #[test]
+fn sends_meet_their_receives_however_they_are_batched() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::Old);
+    for (rank, ended) in bench
+        .ranks(&program, Generation::Old, 2, &[], &[])
+        .into_iter()
+        .enumerate()
+    {
+        ended.assert_passed();
+        // Nobody may take for an NPU's what a client prints.
+        let notices = ended.said.matches("no NPU takes part").count();
+        assert_eq!(notices, usize::from(rank == 0), "{}", ended.said);
+    }
+}
+
+#[test]
+fn the_first_messages_may_go_round_a_ring() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::New);
+    for ranks in [3, 4, 7] {
+        for ended in bench.ranks(&program, Generation::New, ranks, &[], &[]) {
+            ended.assert_passed();
+        }
+    }
+}
+
+#[test]
+fn ranks_that_all_send_first_wait_for_each_other_until_the_deadline() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "messages", Generation::Old);
+    let variables = [("MUSTER_EMU_EXEC_TIMEOUT_MS", "400")];
+    for ended in bench.ranks(&program, Generation::Old, 2, &variables, &["first"]) {
+        ended.assert_passed();
+    }
+}
+
+#[test]
+fn texts_of_failed_calls_are_printed_where_the_vendors_log_would_be() {
+    let bench = Bench::new();
+    let program = bench.compile("cc", "misuse", Generation::New);
+    for (value, is_printed) in [("1", true), ("0", false)] {
+        let variables = [("ASCEND_SLOG_PRINT_TO_STDOUT", value)];
+        let ended = bench.run(&program, Generation::New, &[], &variables);
+        ended.assert_passed();
+        let found = ended.said.contains("[ERROR] muster-emu: [PID");
+        assert_eq!(found, is_printed, "{}", ended.said);
+    }
+}
+
+#[test]
 fn a_variable_that_cannot_be_used_fails_the_first_call_and_is_named_on_stderr() {
     let bench = Bench::new();
     let program = bench.compile("cc", "misuse", Generation::New);

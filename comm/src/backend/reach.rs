@@ -80,10 +80,13 @@ pub(super) struct Reach<'a> {
     n: usize,
     me: usize,
     way: Way,
-    /// Send buffers of all ranks; dangling where a rank has none or it is not needed.
+    /// Send buffers of all ranks; null where one cannot be reached and is not needed.
     sends: Vec<*mut u8>,
     recvs: Vec<*mut u8>,
     extents: Vec<Extent>,
+    /// Whether results go around the cache: there are many, and the call is not in place, so that their
+    /// lines are not there.
+    stream: bool,
 }
 
 /// Lengths of a member's buffers, in elements, and where the parts that concern this rank begin.
@@ -109,6 +112,7 @@ impl<'a> Reach<'a> {
         let mut sends = Vec::with_capacity(n);
         let mut recvs = Vec::with_capacity(n);
         let mut extents = Vec::with_capacity(n);
+        let mut results = 0_usize;
         for (peer, entry) in exchange.entries.iter().enumerate() {
             let extent = Extent::of(request, exchange, n, me, peer);
             let find = |place: u64, count: usize| {
@@ -119,19 +123,16 @@ impl<'a> Reach<'a> {
             };
             sends.push(find(entry.send_at, extent.send)?);
             recvs.push(find(entry.recv_at, extent.recv)?);
+            results = results.saturating_add(extent.recv);
             extents.push(extent);
         }
         let Some(way) = choose(request, &sends, &recvs) else {
             return Ok(None);
         };
-        let known = |list: Vec<Option<*mut u8>>| -> Vec<*mut u8> {
-            let address = |found: Option<*mut u8>| found.unwrap_or(std::ptr::dangling_mut());
-            list.into_iter().map(address).collect()
-        };
-        let (mut sends, mut recvs) = (known(sends), known(recvs));
         // Its own buffers a rank knows better.
         sends[me] = request.send.cast_mut();
         recvs[me] = request.recv;
+        let results = results.saturating_mul(request.dtype.size());
         Ok(Some(Self {
             request,
             n,
@@ -140,6 +141,7 @@ impl<'a> Reach<'a> {
             sends,
             recvs,
             extents,
+            stream: results >= STREAM_FROM && !request.overlaps(n, me),
         }))
     }
 
@@ -218,6 +220,11 @@ impl<'a> Reach<'a> {
             return;
         }
         let bytes = len * self.request.dtype.size();
+        if self.stream {
+            // SAFETY: as below.
+            unsafe { kernel::copy_streaming(to, from.cast_const(), bytes) };
+            return;
+        }
         // SAFETY: both ranges lie in buffers that hold them: this rank's own (checked by the collective
         // layer) or peers' (REACH-1), which stay mapped while the island does and are in this call
         // (SLOT-5). They are apart: in place, equal ranges were left out above (REACH-2).
@@ -253,11 +260,11 @@ impl<'a> Reach<'a> {
             .iter()
             .map(|send| self.at(*send, start).cast_const())
             .collect();
-        let results = len * request.dtype.size() * dsts.len();
-        // In place the lines that are overwritten have just been read.
-        let stream =
-            results.saturating_mul(self.n) >= STREAM_FROM && !request.overlaps(self.n, self.me);
-        let (dsts, streamed): (&[_], &[_]) = if stream { (&[], dsts) } else { (dsts, &[]) };
+        let (dsts, streamed): (&[_], &[_]) = if self.stream {
+            (&[], dsts)
+        } else {
+            (dsts, &[])
+        };
         let divisor = u32::try_from(self.n).unwrap_or(u32::MAX);
         let (dtype, op) = (request.dtype, request.op);
         // SAFETY: every source holds `start + len` elements and every destination has room for them
@@ -401,21 +408,21 @@ impl Extent {
     }
 }
 
-/// Address of a buffer of `count` elements at a place that a peer named; `None` where it named none.
+/// Address of a buffer of `count` elements at a place that a peer named; null where it named none, and
+/// dangling where the buffer has no elements.
 fn find(
     request: &Request<'_>,
     spaces: &Spaces,
     place: u64,
     count: usize,
-) -> Result<Option<*mut u8>, String> {
+) -> Result<*mut u8, String> {
     let bytes = request.dtype.bytes(count);
     match (place, bytes) {
-        (_, Some(0)) => Ok(Some(std::ptr::dangling_mut())),
-        (0, _) => Ok(None),
+        (_, Some(0)) => Ok(std::ptr::dangling_mut()),
+        (0, _) => Ok(std::ptr::null_mut()),
         // REACH-1.
         (_, bytes) => bytes
             .and_then(|bytes| spaces.resolve(place, bytes))
-            .map(Some)
             .ok_or_else(|| {
                 format!(
                     "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
@@ -428,13 +435,10 @@ fn find(
     clippy::wildcard_enum_match_arm,
     reason = "the other collectives have no buffers"
 )]
-fn choose(
-    request: &Request<'_>,
-    sends: &[Option<*mut u8>],
-    recvs: &[Option<*mut u8>],
-) -> Option<Way> {
+fn choose(request: &Request<'_>, sends: &[*mut u8], recvs: &[*mut u8]) -> Option<Way> {
     use Collective as C;
-    let all = |list: &[Option<*mut u8>]| list.iter().all(Option::is_some);
+    let there = |buffer: &*mut u8| !buffer.is_null();
+    let all = |list: &[*mut u8]| list.iter().all(there);
     let (sent, got, root) = (all(sends), all(recvs), request.root);
     let first = |ways: [(bool, Way); 2]| {
         let fits = ways.into_iter().find(|(fits, _)| *fits);
@@ -443,13 +447,13 @@ fn choose(
     let never = (false, Way::Fetch);
     first(match request.collective {
         C::AllReduce => [(sent && got, Way::Slice), never],
-        C::Reduce => [(sent && recvs[root].is_some(), Way::Slice), never],
+        C::Reduce => [(sent && there(&recvs[root]), Way::Slice), never],
         C::ReduceScatter | C::ReduceScatterV => [(sent, Way::Fetch), never],
-        C::Broadcast => [(got, Way::Slice), (recvs[root].is_some(), Way::Fetch)],
+        C::Broadcast => [(got, Way::Slice), (there(&recvs[root]), Way::Fetch)],
         C::AllGather | C::AllGatherV => [(got, Way::Store), (sent, Way::Fetch)],
         C::AllToAll | C::AllToAllV => [(sent, Way::Fetch), (got, Way::Store)],
-        C::Gather | C::GatherV => [(recvs[root].is_some(), Way::Store), (sent, Way::Fetch)],
-        C::Scatter | C::ScatterV => [(sends[root].is_some(), Way::Fetch), never],
+        C::Gather | C::GatherV => [(there(&recvs[root]), Way::Store), (sent, Way::Fetch)],
+        C::Scatter | C::ScatterV => [(there(&sends[root]), Way::Fetch), never],
         _ => return None,
     })
 }
@@ -477,12 +481,7 @@ mod tests {
             comm.all_gather(first, &mut rest[..COUNT / 2]).unwrap();
             comm.all_to_all(first, &mut rest[..COUNT / 4]).unwrap();
             comm.broadcast(&mut buffer, 1).unwrap();
-            let island = comm.world().island.as_ref().unwrap();
-            let stat = rustix::fs::fstat(island.arena.file()).unwrap();
-            most.fetch_max(
-                u64::try_from(stat.st_blocks).unwrap() * 512,
-                Ordering::Relaxed,
-            );
+            most.fetch_max(committed(comm.world()), Ordering::Relaxed);
         })
         .unwrap();
         let buffers = 2 * (COUNT * size_of::<f32>()) as u64;
@@ -491,5 +490,64 @@ mod tests {
             most >= buffers && most < buffers + (1 << 20),
             "{most} bytes"
         );
+    }
+
+    /// Bytes of the island's memory in use.
+    fn committed(world: &crate::world::WorldInner) -> u64 {
+        let island = world.island.as_ref().unwrap();
+        let stat = rustix::fs::fstat(island.arena.file()).unwrap();
+        u64::try_from(stat.st_blocks).unwrap() * 512
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_number_of_calls_and_groups() {
+        World::threads(3, |world| {
+            let everyone = world.everyone().unwrap();
+            let mut small = [1_u32; 4];
+            let mut ordinary = vec![1_u8; 100_000];
+            let mut placed = world.alloc::<u8>(100_000).unwrap();
+            let mut calls = |rounds: usize| {
+                for round in 0..rounds {
+                    everyone
+                        .all_reduce_in_place(&mut small, ReduceOp::Max)
+                        .unwrap();
+                    if round % 16 == 0 {
+                        let group = world.group("short", everyone.members()).unwrap();
+                        group
+                            .all_reduce_in_place(&mut ordinary, ReduceOp::Max)
+                            .unwrap();
+                        group
+                            .all_reduce_in_place(&mut placed, ReduceOp::Max)
+                            .unwrap();
+                        drop(world.alloc::<u64>(10_000 + round).unwrap());
+                        everyone.barrier().unwrap();
+                    }
+                }
+                // Nobody makes or frees anything while the others look.
+                everyone.barrier().unwrap();
+                let bytes = committed(everyone.world());
+                everyone.barrier().unwrap();
+                bytes
+            };
+            let before = calls(320);
+            let after = calls(6_400);
+            // Groups that are made while the last one's memory is still read lie further up.
+            assert!(after <= before + (1 << 20), "{before} bytes, then {after}");
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn sixteen_idle_ranks_take_few_pages() {
+        let most = AtomicU64::new(0);
+        World::threads(16, |world| {
+            let comm = world.everyone().unwrap();
+            comm.barrier().unwrap();
+            most.fetch_max(committed(comm.world()), Ordering::Relaxed);
+            comm.barrier().unwrap();
+        })
+        .unwrap();
+        // For each rank its slot's headers, its directory's page, and nothing of the staging.
+        assert!(most.into_inner() <= 16 * (64 << 10));
     }
 }

@@ -48,6 +48,27 @@ pub(super) fn positive(text: &str) -> Option<u32> {
     number(text).filter(|number| *number > 0)
 }
 
+/// Most devices of a host that a list may name.
+const DEVICES_MAX: u32 = 1024;
+
+/// Device ids, each once.
+pub(super) fn device_ids(text: &str) -> Option<Vec<u32>> {
+    let ids: Option<Vec<u32>> = text
+        .split(',')
+        .map(|item| number(item.trim()).filter(|id| *id < DEVICES_MAX))
+        .collect();
+    let ids = ids?;
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    (sorted.len() == ids.len()).then_some(ids)
+}
+
+/// Whole seconds, zero included.
+pub(super) fn whole_seconds(text: &str) -> Option<Duration> {
+    decimal(text).map(Duration::from_secs)
+}
+
 pub(super) fn world_size(text: &str) -> Option<u32> {
     positive(text).filter(|size| *size <= crate::types::MAX_WORLD_SIZE)
 }
@@ -128,6 +149,14 @@ pub(super) fn seed(text: &str) -> Option<u64> {
         }
         Some(_) => None,
         None => decimal(text),
+    }
+}
+
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 

@@ -112,6 +112,9 @@ table! {
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
         default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";
+    PIN: bool = "MUSTER_PIN", parse::switch,
+        default "off", allowed "on or off",
+        "Whether each rank keeps to its share of the processors of its host.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
@@ -154,6 +157,12 @@ table! {
     ASCEND_TOOLKIT_HOME: PathBuf = "ASCEND_TOOLKIT_HOME", parse::path,
         default "none", allowed "a path",
         "Root of the Ascend toolkit; its lib64 is searched after ASCEND_HOME_PATH.";
+    DEVICE_MAP: Vec<u32> = "MUSTER_DEVICE_MAP", parse::device_ids,
+        default "the device of the local rank's own number", allowed "logical device ids, each once, separated by commas",
+        "Which device each local rank drives: the id at the place of its number.";
+    HCCL_EXEC_TIMEOUT: Duration = "HCCL_EXEC_TIMEOUT", parse::whole_seconds,
+        default "the vendor's own (1836); verify sets one below its deadline", allowed "whole seconds from 0; 0 waits for ever",
+        "How long a device waits for its peers before HCCL reports an error.";
     LD_LIBRARY_PATH: String = "LD_LIBRARY_PATH", parse::text,
         default "none", allowed "any text",
         "Read by the loader, not by muster; shown when the vendor library is not found.";

@@ -132,7 +132,12 @@ impl Acl {
         let mut logical = 0;
         // SAFETY: writes one number.
         let code = unsafe { function(&raw mut logical) };
-        Ok((code.0 == 0).then_some(logical))
+        if code.0 != 0 {
+            // Its words would stand in those of a later error.
+            let _ = self.recent_words();
+            return Ok(None);
+        }
+        Ok(Some(logical))
     }
 
     pub(crate) fn soc_name(&self) -> Result<String, DeviceError> {

@@ -10,6 +10,14 @@ use super::error::DeviceError;
 use super::npu::Device;
 use super::soc::Soc;
 
+/// Number of devices that a process with these libraries sees, without initialising anything.
+///
+/// # Errors
+/// As the vendor says; among others where there is none.
+pub fn count(api: &Api) -> Result<u32, DeviceError> {
+    Acl::new(api.clone()).device_count()
+}
+
 /// HCCL and the runtime of this machine, or an emulator of both. Cheap to clone.
 ///
 /// Nothing is ever unloaded and ACL is never finalised: threads of the libraries stay alive, and

@@ -7,8 +7,9 @@
 
 use super::lane::{Bf16, F16};
 use super::select::family;
+use super::stream::BaseLines;
 
 family!(
     /// 128-bit vectors.
-    Neon, ["neon"], Bf16, F16
+    Neon, ["neon"], Bf16, F16, BaseLines
 );

@@ -17,7 +17,7 @@ use std::ptr;
 
 use super::lane::{Lane, read_at, write_at};
 use super::number::{Fold, Number};
-use super::stream;
+use super::stream::{self, Lines};
 
 /// Stored bytes of a block. So few that the stores to one destination come close behind those to the
 /// next: bursts of kilobytes take up to twice as long where memory is the limit. Whole cache lines.
@@ -64,7 +64,7 @@ impl<T: Copy> Block<T> {
 /// - Each destination is one of the sources or overlaps none.
 /// - The CPU has the instructions that the lane was made for.
 #[inline(always)]
-pub(super) unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
+pub(super) unsafe fn reduce<L: Lane, F: Fold, S: Lines>(task: &Task<'_>) {
     let mut rooms = [Block::<L::Wide>::new(), Block::new(), Block::new()];
     let [results, first, second] = &mut rooms;
     let rooms = [results.start(), first.start(), second.start()];
@@ -73,17 +73,17 @@ pub(super) unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>) {
     let mut start = lead::<L>(task);
     if start > 0 {
         // SAFETY: the caller's promise; the block is shorter than a whole one.
-        unsafe { reduce_block::<L, F>(task, 0, start, rooms) };
+        unsafe { reduce_block::<L, F, S>(task, 0, start, rooms) };
     }
     // A length that the compiler knows, in the loop where the time goes.
     while task.count - start >= block {
         // SAFETY: the caller's promise.
-        unsafe { reduce_block::<L, F>(task, start, block, rooms) };
+        unsafe { reduce_block::<L, F, S>(task, start, block, rooms) };
         start += block;
     }
     if start < task.count {
         // SAFETY: as above; what is left is shorter than a block.
-        unsafe { reduce_block::<L, F>(task, start, task.count - start, rooms) };
+        unsafe { reduce_block::<L, F, S>(task, start, task.count - start, rooms) };
     }
     if !task.streamed.is_empty() {
         stream::fence();
@@ -111,7 +111,7 @@ fn lead<L: Lane>(task: &Task<'_>) -> usize {
 /// - As [`reduce`], for those elements; `len` is at most the elements of a block.
 /// - `rooms` are distinct local blocks.
 #[inline(always)]
-unsafe fn reduce_block<L: Lane, F: Fold>(
+unsafe fn reduce_block<L: Lane, F: Fold, S: Lines>(
     task: &Task<'_>,
     start: usize,
     len: usize,
@@ -133,7 +133,7 @@ unsafe fn reduce_block<L: Lane, F: Fold>(
         unsafe { L::write(results, dst, len) };
     } else {
         // SAFETY: as above; `first` holds a block, which has been read by now.
-        unsafe { spread::<L>(results, first, task, offset, len) };
+        unsafe { spread::<L, S>(results, first, task, offset, len) };
     }
 }
 
@@ -144,7 +144,7 @@ unsafe fn reduce_block<L: Lane, F: Fold>(
 /// - Every destination is writable for `len` stored elements from byte `offset` on.
 /// - The CPU has the instructions that the lane was made for.
 #[inline(always)]
-unsafe fn spread<L: Lane>(
+unsafe fn spread<L: Lane, S: Lines>(
     results: *mut L::Wide,
     room: *mut L::Wide,
     task: &Task<'_>,
@@ -170,7 +170,7 @@ unsafe fn spread<L: Lane>(
         let dst = unsafe { dst.add(offset) };
         if dst.addr().is_multiple_of(LINE) && bytes.is_multiple_of(LINE) {
             // SAFETY: as above: whole lines.
-            unsafe { stream::copy_lines(dst, stored, bytes) };
+            unsafe { S::copy(dst, stored, bytes) };
         } else {
             // SAFETY: as above.
             unsafe { ptr::copy_nonoverlapping(stored, dst, bytes) };

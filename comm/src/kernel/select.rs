@@ -8,6 +8,7 @@ use super::body::Task;
 use super::isa::Isa;
 use super::lane::{Bf16, F16, Lane, Plain};
 use super::number::{Fold, Max, Min, Prod, Sum};
+use super::stream::BaseLines;
 use crate::types::{DType, ReduceOp};
 
 /// A reduction compiled for one type, operation and family of instructions.
@@ -33,6 +34,12 @@ pub(super) trait Family {
     /// As [`super::body::reduce`].
     unsafe fn reduce<L: Lane, F: Fold>(task: &Task<'_>);
 
+    /// [`super::stream::Lines::copy`] of this family.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize);
+
     /// [`super::body::widen`] compiled for this family.
     ///
     /// # Safety
@@ -48,7 +55,7 @@ pub(super) trait Family {
 
 /// A [`Family`]: its name, its instructions and its lanes for halves.
 macro_rules! family {
-    ($(#[doc = $doc:literal])* $family:ident, [$($feature:literal)?], $bf16:ty, $f16:ty) => {
+    ($(#[doc = $doc:literal])* $family:ident, [$($feature:literal)?], $bf16:ty, $f16:ty, $lines:ty) => {
         $(#[doc = $doc])*
         pub(super) struct $family;
 
@@ -63,7 +70,14 @@ macro_rules! family {
                 F: $crate::kernel::number::Fold,
             {
                 // SAFETY: the caller's promise is the same.
-                unsafe { $crate::kernel::body::reduce::<L, F>(task) }
+                unsafe { $crate::kernel::body::reduce::<L, F, $lines>(task) }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize) {
+                use $crate::kernel::stream::Lines;
+                // SAFETY: the caller's promise is the same.
+                unsafe { <$lines>::copy(dst, src, bytes) }
             }
 
             $(#[target_feature(enable = $feature)])?
@@ -91,7 +105,7 @@ pub(super) use family;
 
 family!(
     /// Whatever every CPU of the target has.
-    Scalar, [], Bf16, F16
+    Scalar, [], Bf16, F16, BaseLines
 );
 
 /// Calls a function with the type that stands for a family of this target. A family of another
@@ -119,6 +133,11 @@ macro_rules! by_family {
 /// The reduction for a type, an operation and a family of instructions.
 pub(super) fn reduction(isa: Isa, dtype: DType, op: ReduceOp) -> Reduce {
     by_family!(isa, by_op(dtype, op))
+}
+
+/// How this family copies whole lines around the cache.
+pub(super) fn lines(isa: Isa) -> Convert {
+    by_family!(isa, lines_of())
 }
 
 /// The conversion of halves to f32, or `None` for a type that is no half.
@@ -155,6 +174,14 @@ fn by_type<I: Family, F: Fold>(dtype: DType) -> Reduce {
         DType::U16 => I::reduce::<Plain<u16>, F>,
         DType::U32 => I::reduce::<Plain<u32>, F>,
         DType::U64 => I::reduce::<Plain<u64>, F>,
+    }
+}
+
+fn lines_of<I: Family>() -> Convert {
+    // Destination and source change places.
+    |src, dst, bytes| {
+        // SAFETY: the caller's promise is the same.
+        unsafe { I::copy_lines(dst, src, bytes) }
     }
 }
 

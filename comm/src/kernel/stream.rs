@@ -57,8 +57,10 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     let from = unsafe { src.add(head) };
     // SAFETY: as above.
     let to = unsafe { dst.add(head) };
-    // SAFETY: whole lines that lie in both ranges; `to` begins one, unless there is none.
-    unsafe { copy_lines(to, from, lines) };
+    let copy_lines = super::select::lines(super::Isa::best());
+    // SAFETY: whole lines that lie in both ranges; `to` begins one, unless there is none. The CPU has
+    // the best instructions that it has.
+    unsafe { copy_lines(from, to, lines) };
     // SAFETY: what is left lies in both ranges.
     let from = unsafe { from.add(lines) };
     // SAFETY: as above.
@@ -67,24 +69,43 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes - head - lines) };
 }
 
-/// The same for whole lines.
-///
-/// # Safety
-/// - As [`copy`]; `bytes` is a multiple of a line, and if there are any, `dst` begins one.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize) {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
-    const VECTOR: usize = 16;
-    for at in (0..bytes).step_by(VECTOR) {
-        // SAFETY: the caller promises both ranges.
-        let from = unsafe { src.add(at) };
-        // SAFETY: as above; the load needs no alignment.
-        let vector = unsafe { _mm_loadu_si128(from.cast()) };
-        // SAFETY: as above.
-        let to = unsafe { dst.add(at) };
-        // SAFETY: `to` is aligned, since `dst` begins a line.
-        unsafe { _mm_stream_si128(to.cast(), vector) };
+/// How whole lines go around the cache.
+pub(super) trait Lines {
+    /// Copies whole lines around the cache; to be followed by [`fence`] (STREAM-C1).
+    ///
+    /// # Safety
+    /// - As [`copy`]; `bytes` is a multiple of a line, and if there are any, `dst` begins one.
+    /// - The CPU has the instructions that this was made for.
+    unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize);
+}
+
+/// With what every CPU of the target has.
+pub(super) struct BaseLines;
+
+impl Lines for BaseLines {
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+        const VECTOR: usize = 16;
+        for at in (0..bytes).step_by(VECTOR) {
+            // SAFETY: the caller promises both ranges.
+            let from = unsafe { src.add(at) };
+            // SAFETY: as above; the load needs no alignment.
+            let vector = unsafe { _mm_loadu_si128(from.cast()) };
+            // SAFETY: as above.
+            let to = unsafe { dst.add(at) };
+            // SAFETY: `to` is aligned, since `dst` begins a line.
+            unsafe { _mm_stream_si128(to.cast(), vector) };
+        }
+    }
+
+    /// Other targets have no portable way around the cache.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+        // SAFETY: the caller promises both ranges and that they are apart.
+        unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
     }
 }
 
@@ -109,17 +130,6 @@ pub(super) fn has_fast_strings() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(super) unsafe fn string_copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the caller promises both ranges and that they are apart.
-    unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
-}
-
-/// An ordinary copy: other targets have no portable way around the cache.
-///
-/// # Safety
-/// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(super) unsafe fn copy_lines(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller promises both ranges and that they are apart.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
 }

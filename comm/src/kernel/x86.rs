@@ -11,25 +11,48 @@ use std::arch::x86_64::{
     __m256i, __m512bh, __m512i, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128,
     _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_storeu_ps,
     _mm256_storeu_si256, _mm512_cvtne2ps_pbh, _mm512_cvtph_ps, _mm512_cvtps_ph,
-    _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_storeu_si512,
+    _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_stream_si512,
 };
 
 use super::half_bits::{narrow_bf16, narrow_f16, widen_f16};
 use super::lane::{Bf16, Lane, read_at, write_at};
 use super::select::family;
+use super::stream::{BaseLines, Lines};
 
 family!(
     /// 256-bit vectors.
-    Avx2, ["avx2,f16c"], Bf16, F16Avx2
+    Avx2, ["avx2,f16c"], Bf16, F16Avx2, BaseLines
 );
 family!(
     /// 512-bit vectors.
-    Avx512, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"], Bf16, F16Avx512
+    Avx512, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"], Bf16, F16Avx512, WideLines
 );
 family!(
     /// 512-bit vectors with conversions to bf16.
-    Avx512Bf16, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"], Bf16Avx512, F16Avx512
+    Avx512Bf16, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"], Bf16Avx512, F16Avx512, WideLines
 );
+
+/// Whole lines, each with one load and one store.
+pub(super) struct WideLines;
+
+impl Lines for WideLines {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+        const LINE: usize = 64;
+        for at in (0..bytes).step_by(LINE) {
+            // SAFETY: the caller promises both ranges, in whole lines.
+            let from = unsafe { src.add(at) };
+            // SAFETY: as above; the load needs no alignment.
+            let line = unsafe { _mm512_loadu_si512(from.cast()) };
+            // SAFETY: as above.
+            let to = unsafe { dst.add(at) };
+            // SAFETY: `to` begins a line, as the caller promises of `dst`.
+            unsafe { _mm512_stream_si512(to.cast(), line) };
+        }
+    }
+}
 
 /// f16 converted eight at a time.
 pub(super) struct F16Avx2;

@@ -153,6 +153,7 @@ impl JoinOptions {
             checksum: false,
             region_bytes: region,
             memory: None,
+            pin: environment.read(&config::PIN)?.unwrap_or(false),
         })
     }
 

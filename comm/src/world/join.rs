@@ -24,6 +24,7 @@ use crate::rendezvous::{
 };
 use crate::sync::Deadline;
 use crate::transport::shm::arena::{ArenaError, HEAP_BYTES_DEFAULT};
+use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::transport::tcp::TcpError;
 use crate::types::Rank;
@@ -89,6 +90,9 @@ pub struct JoinOptions {
     /// Memory that is older than the world, from which buffers of calls will come; see
     /// [`SharedMemory`]. Peers on this host map it at bring-up.
     pub memory: Option<Arc<SharedMemory>>,
+    /// Whether the rank keeps to its share of the processors: the thread that joins, and those that it
+    /// makes later.
+    pub pin: bool,
 }
 
 impl JoinOptions {
@@ -112,6 +116,7 @@ impl JoinOptions {
             checksum: false,
             region_bytes: HEAP_BYTES_DEFAULT,
             memory: None,
+            pin: false,
         }
     }
 }
@@ -185,7 +190,17 @@ impl World {
             deadline,
         };
         let (island, net) = bring_up.meet(door.map(|(_, listener)| listener))?;
-        let mates = bring_up.candidates(session.rank()).len();
+        let mates = bring_up.candidates(session.rank());
+        let local = mates
+            .iter()
+            .position(|rank| *rank == session.rank().index());
+        let mates = mates.len();
+        // By the processors of all ranks, so before this one keeps to its own.
+        let pace = Pace::for_ranks(mates);
+        if options.pin {
+            // A rank that may not be placed runs all the same.
+            let _ = placement::pin(local.unwrap_or(0), mates);
+        }
         let size = session.roster().len();
         let inner = WorldInner {
             rank: session.rank(),
@@ -196,7 +211,7 @@ impl World {
             control: Box::new(session),
             status,
             deadline: options.deadline,
-            pace: Pace::for_ranks(mates),
+            pace,
             table: options.algo_table,
             checksum: options.checksum,
             made: Mutex::default(),

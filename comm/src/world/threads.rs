@@ -10,6 +10,7 @@ use super::{DEADLINE_DEFAULT, Island, SharedMemory, World, WorldInner};
 use crate::algo::Table;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
+use crate::transport::shm::placement;
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
@@ -27,6 +28,8 @@ pub struct ThreadOptions {
     pub region_bytes: usize,
     /// Memory that is older than the world; see [`SharedMemory`]. All ranks, being threads, share it.
     pub memory: Option<Arc<SharedMemory>>,
+    /// Whether each rank keeps to its share of the processors.
+    pub pin: bool,
 }
 
 impl Default for ThreadOptions {
@@ -37,6 +40,7 @@ impl Default for ThreadOptions {
             deadline: DEADLINE_DEFAULT,
             region_bytes: HEAP_BYTES_DEFAULT,
             memory: None,
+            pin: false,
         }
     }
 }
@@ -83,6 +87,10 @@ impl World {
                             hub,
                             rank: world.rank(),
                         };
+                        if options.pin {
+                            // A rank that may not be placed runs all the same.
+                            let _ = placement::pin(world.rank().index(), world_size);
+                        }
                         body(world)
                     })
                 })

@@ -16,10 +16,14 @@ use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ra
 type Call = fn(&Communicator) -> Result<(), CommError>;
 
 /// Calls that need all ranks, on every way a call can take.
-const CALLS: [Call; 5] = [
+const CALLS: [Call; 6] = [
     Communicator::barrier,
     |comm| comm.all_reduce_in_place(&mut [1_f32; 8], ReduceOp::Sum),
     |comm| comm.all_reduce_in_place(&mut vec![1_f32; 700_000], ReduceOp::Sum),
+    |comm| {
+        let mut buffer = comm.alloc::<f32>(300_000).unwrap();
+        comm.all_reduce_in_place(&mut buffer, ReduceOp::Sum)
+    },
     |comm| {
         let n = comm.size();
         comm.all_to_all_v(&vec![1_u8; n], &vec![1; n], &mut vec![0; n], &vec![1; n])
@@ -234,7 +238,7 @@ fn a_rank_that_returns_early_is_named_long_before_the_deadline() {
 }
 
 /// Calls whose data one rank gives and others may still read when that rank is through.
-const FAREWELLS: [Call; 4] = [
+const FAREWELLS: [Call; 5] = [
     |comm| {
         let mut data = vec![u64::from(comm.rank() == 0) * 7; 130_000];
         comm.broadcast(&mut data, 0)?;
@@ -263,6 +267,21 @@ const FAREWELLS: [Call; 4] = [
         let mut sum = vec![1_u32; 250_000];
         comm.all_reduce_in_place(&mut sum, ReduceOp::Sum)?;
         assert!(sum.iter().all(|number| *number == comm.size() as u32));
+        Ok(())
+    },
+    |comm| {
+        let mut mine = comm.alloc::<u32>(20_000).unwrap();
+        mine.fill(1 + comm.rank() as u32);
+        let mut all = comm.alloc(mine.len() * comm.size()).unwrap();
+        let given = vec![7_u32; all.len()];
+        comm.all_to_all(&given, &mut all)?;
+        comm.all_gather(&mine, &mut all)?;
+        // What is freed here may be the next buffer of this rank, or its next slot.
+        drop(mine);
+        for (rank, block) in all.chunks(20_000).enumerate() {
+            let whole = block.iter().all(|number| *number == 1 + rank as u32);
+            assert!(whole, "block {rank}");
+        }
         Ok(())
     },
 ];

@@ -86,6 +86,7 @@ pub(crate) fn ranks<T: Send + 'static>(
             deadline: setup.deadline,
             region_bytes: setup.region_bytes,
             memory: Some(brought()),
+            pin: false,
         };
         World::threads_with(n, &options, body).unwrap()
     })

@@ -7,9 +7,9 @@ use muster_comm::types::Collective;
 
 use crate::bench::measured::Measured;
 use crate::check::cases::Catalogue;
-use crate::check::message::{Failed, MessageError, RankMessage, Wrong};
+use crate::check::message::{Failed, MessageError, RankMessage, Refusal, Wrong};
 use crate::moe;
-use crate::report::model::{self, Detail, GroupCount, listed};
+use crate::report::model::{self, Detail, GroupCount, NotApplicable, listed};
 
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,28 @@ struct CaseState {
     elapsed_us: u64,
     wrong: Vec<(u32, Wrong)>,
     probes: Vec<Probe>,
+    /// What members said that their devices do not have.
+    refused: Vec<(u32, Refusal)>,
+}
+
+impl CaseState {
+    /// Why the case says nothing, if every member refused all of it.
+    fn not_applicable(&self, members: &[u32]) -> Option<&str> {
+        let whole = |rank: &u32| {
+            let of_rank =
+                |(other, refusal): &&(u32, Refusal)| other == rank && refusal.op.is_none();
+            self.refused.iter().find(of_rank)
+        };
+        let all = members.iter().all(|rank| whole(rank).is_some());
+        (all && self.wrong.is_empty())
+            .then(|| {
+                self.refused
+                    .iter()
+                    .find(|(_, refusal)| refusal.op.is_none())
+            })
+            .flatten()
+            .map(|(_, refusal)| refusal.why.as_str())
+    }
 }
 
 /// What came of a case when one member of the group stayed away.
@@ -153,6 +175,7 @@ impl Collector {
                 for result in results {
                     let (case, elapsed_us) = (result.case, result.elapsed_us);
                     self.answer(rank, case, elapsed_us, result.wrong);
+                    self.refuse(rank, case, result.refused);
                 }
             }
             Ok(RankMessage::Probe {
@@ -185,6 +208,46 @@ impl Collector {
         case.elapsed_us = case.elapsed_us.max(elapsed_us);
         case.wrong.extend(wrong.map(|wrong| (rank, wrong)));
         self.answers += 1;
+    }
+
+    fn refuse(&mut self, rank: u32, number: u32, refused: Vec<Refusal>) {
+        if self.is_member(rank, number)
+            && let Some(case) = self.cases.get_mut(number as usize)
+        {
+            let room = REFUSALS_MAX.saturating_sub(case.refused.len());
+            let refused = refused.into_iter().take(room);
+            case.refused.extend(refused.map(|refusal| (rank, refusal)));
+        }
+    }
+
+    /// What the devices do not have, a row a call, type and reduction, with the cases it concerns.
+    #[must_use]
+    pub fn not_applicable(&self) -> Vec<NotApplicable> {
+        let mut rows: Vec<NotApplicable> = Vec::new();
+        for (case, state) in self.catalogue.cases.iter().zip(&self.cases) {
+            let first = state.refused.iter().map(|(rank, _)| *rank).min();
+            for (_, refusal) in state
+                .refused
+                .iter()
+                .filter(|(rank, _)| Some(*rank) == first)
+            {
+                let row = NotApplicable {
+                    collective: case
+                        .question
+                        .collective()
+                        .map(|call| call.name().to_owned()),
+                    dtype: case.question.dtype().map(|dtype| dtype.name().to_owned()),
+                    op: refusal.op.map(|op| op.name().to_owned()),
+                    why: refusal.why.clone(),
+                    cases: 1,
+                };
+                match rows.iter_mut().find(|known| known.is_like(&row)) {
+                    Some(known) => known.cases += 1,
+                    None => rows.push(row),
+                }
+            }
+        }
+        rows
     }
 
     fn probed(&mut self, rank: u32, number: u32, absent: u32, wrong: bool) {
@@ -257,6 +320,7 @@ impl Collector {
             .cases
             .iter()
             .zip(&self.cases)
+            .filter(|(case, state)| state.not_applicable(self.catalogue.members(case)).is_none())
             .map(|(case, state)| {
                 let members = self.catalogue.members(case);
                 let question = &case.question;
@@ -318,8 +382,28 @@ fn garble(state: &mut RankState, error: &MessageError) {
     state.garbled = Some(error.to_string());
 }
 
+/// Most refusals of one case: every reduction on as many ranks as one host may have.
+const REFUSALS_MAX: usize = 8192;
+
 /// What was wrong with a case, or `None` if every member said that it was right.
 fn detail(members: &[u32], state: &CaseState) -> Option<Detail> {
+    // Some refused the case and others did not: that is no answer.
+    if let Some((rank, refusal)) = state
+        .refused
+        .iter()
+        .find(|(_, refusal)| refusal.op.is_none())
+    {
+        return Some(Detail {
+            blamed: Vec::new(),
+            seen_by: *rank,
+            seen_by_all: vec![*rank],
+            first_wrong: None,
+            expected: None,
+            got: None,
+            wrong: None,
+            text: format!("refused on some ranks only: {}", refusal.why),
+        });
+    }
     if let Some((rank, wrong)) = state.wrong.iter().min_by_key(|(rank, _)| *rank) {
         let mut seen_by_all: Vec<u32> = state.wrong.iter().map(|(rank, _)| *rank).collect();
         seen_by_all.sort_unstable();
@@ -406,6 +490,7 @@ mod tests {
                 case: u32::try_from(case).expect("few cases"),
                 elapsed_us: 10,
                 wrong,
+                refused: Vec::new(),
             })
             .collect();
         RankMessage::Results(results).encode().expect("encodes")

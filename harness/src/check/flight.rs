@@ -5,11 +5,11 @@
 
 use std::thread;
 
-use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
 use muster_comm::types::ReduceOp;
 
 use crate::check::message::Wrong;
+use crate::check::subject::Subject;
 
 /// Calls on each group.
 const CALLS: usize = 20;
@@ -20,7 +20,7 @@ const COUNT: usize = 3001;
 ///
 /// # Errors
 /// The first error of a call, in the order of the groups.
-pub fn check(comms: &[Communicator]) -> Result<Option<Wrong>, CommError> {
+pub fn check(comms: &[Subject]) -> Result<Option<Wrong>, CommError> {
     let outcomes: Vec<Result<Option<Wrong>, CommError>> = thread::scope(|scope| {
         let threads: Vec<_> = comms
             .iter()
@@ -40,7 +40,7 @@ pub fn check(comms: &[Communicator]) -> Result<Option<Wrong>, CommError> {
 }
 
 /// Sums and exchanges with numbers that no other group uses.
-fn work(comm: &Communicator, salt: usize) -> Result<Option<Wrong>, CommError> {
+fn work(comm: &Subject, salt: usize) -> Result<Option<Wrong>, CommError> {
     let (len, me) = (comm.size(), comm.rank());
     let mut wrong = None;
     for call in 0..CALLS {
@@ -60,7 +60,7 @@ fn work(comm: &Communicator, salt: usize) -> Result<Option<Wrong>, CommError> {
 }
 
 fn first_wrong(
-    comm: &Communicator,
+    comm: &Subject,
     call: &str,
     got: &[i64],
     expected: impl Fn(usize) -> i64,

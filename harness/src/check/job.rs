@@ -112,12 +112,23 @@ pub struct Job {
     pub inject: Vec<Inject>,
     /// Seed of the inputs.
     pub seed: u64,
+    /// Whether the groups are checked on their devices, and how.
+    #[serde(default)]
+    pub hccl: Option<Hccl>,
     /// What to measure instead of proving, if that is the job.
     #[serde(default)]
     pub bench: Option<Plan>,
     /// What tokens to dispatch instead, if that is the job.
     #[serde(default)]
     pub moe: Option<moe::plan::Plan>,
+}
+
+/// How groups are checked on their devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hccl {
+    /// How long a device waits for its peers before the vendor reports an error, in milliseconds;
+    /// `None` where the user's own HCCL_EXEC_TIMEOUT holds.
+    pub exec_timeout_ms: Option<u64>,
 }
 
 impl Job {

@@ -4,6 +4,7 @@
 //! which the rank has no part in, is a failure of that rank.
 
 use muster_comm::error::ErrorKind;
+use muster_comm::types::ReduceOp;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::measured::Measured;
@@ -62,6 +63,17 @@ pub struct CaseResult {
     pub elapsed_us: u64,
     /// What was wrong, if anything.
     pub wrong: Option<Wrong>,
+    /// What of the case this rank's device does not have; all of it, where one has no reduction.
+    pub refused: Vec<Refusal>,
+}
+
+/// A call that a product does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reduction, where only that is missing.
+    pub op: Option<ReduceOp>,
+    /// Why, with what there is.
+    pub why: String,
 }
 
 /// What a rank found wrong.
@@ -154,6 +166,7 @@ mod tests {
                     element: Some(4),
                     ..Wrong::default()
                 }),
+                refused: Vec::new(),
             }]),
         ];
         for message in messages {

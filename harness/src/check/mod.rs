@@ -15,3 +15,4 @@ pub mod message;
 pub mod numbers;
 pub mod objects;
 mod reductions;
+pub mod subject;

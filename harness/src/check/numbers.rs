@@ -12,11 +12,11 @@
 use half::{bf16, f16};
 use muster_comm::buffer::Element;
 use muster_comm::collective::reference::{self, Difference, distinct_inputs, first_difference};
-use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, DType, Rank};
+use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
 use crate::check::message::Wrong;
+use crate::check::subject::{Message, Subject};
 
 /// Byte that receive buffers are filled with.
 const PATTERN: u8 = 0xa5;
@@ -25,7 +25,7 @@ const PATTERN: u8 = 0xa5;
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers<'a> {
     /// The group.
-    pub comm: &'a Communicator,
+    pub comm: &'a Subject,
     /// The call.
     pub collective: Collective,
     /// Element type.
@@ -34,8 +34,8 @@ pub struct Numbers<'a> {
     pub count: usize,
     /// Seed of the inputs, the same on all members.
     pub seed: u64,
-    /// Whether every reduction is tried, rather than the sum only.
-    pub all_ops: bool,
+    /// The reductions to try, where the call reduces.
+    pub ops: &'a [ReduceOp],
 }
 
 /// Checks a collective. All members call it with equal arguments.
@@ -43,7 +43,7 @@ pub struct Numbers<'a> {
 /// # Errors
 /// The first error of a call; what comes out wrong is no error but the result.
 pub fn check(numbers: &Numbers<'_>) -> Result<Option<Wrong>, CommError> {
-    match numbers.dtype {
+    let wrong = match numbers.dtype {
         DType::Bf16 => numbers.typed::<bf16>(),
         DType::F16 => numbers.typed::<f16>(),
         DType::F32 => numbers.typed::<f32>(),
@@ -56,7 +56,13 @@ pub fn check(numbers: &Numbers<'_>) -> Result<Option<Wrong>, CommError> {
         DType::U16 => numbers.typed::<u16>(),
         DType::U32 => numbers.typed::<u32>(),
         DType::U64 => numbers.typed::<u64>(),
-    }
+    }?;
+    let spoilt = numbers.comm.take_spoilt().map(|call| Wrong {
+        text: format!("{call} changed its own send buffer on the device"),
+        blamed: vec![numbers.comm.members()[numbers.me()].0],
+        ..Wrong::default()
+    });
+    Ok(wrong.or(spoilt))
 }
 
 /// What one call got, what it should have got, and whose block each element is.
@@ -446,17 +452,14 @@ impl Numbers<'_> {
             blank::<T>(self.count),
         );
         // Forward the whole, backward the first half, and the whole to oneself.
-        let mut messages = vec![
-            PointToPoint::send(&send, me),
-            PointToPoint::recv(&mut own, me),
-        ];
+        let mut messages = vec![Message::Send(&send, me), Message::Recv(&mut own, me)];
         if len > 1 {
-            messages.push(PointToPoint::recv(&mut around, previous));
-            messages.push(PointToPoint::send(&send, next));
-            messages.push(PointToPoint::send(&send[..self.count / 2], previous));
-            messages.push(PointToPoint::recv(&mut back, next));
+            messages.push(Message::Recv(&mut around, previous));
+            messages.push(Message::Send(&send, next));
+            messages.push(Message::Send(&send[..self.count / 2], previous));
+            messages.push(Message::Recv(&mut back, next));
         }
-        self.comm.batch_send_recv(&messages)?;
+        self.comm.batch_send_recv(&mut messages)?;
         drop(messages);
         let mut attempts = vec![(me, sent.clone(), own)];
         if len > 1 {

@@ -14,13 +14,8 @@ use crate::check::numbers::{Attempt, Numbers, blank, elements};
 impl Numbers<'_> {
     /// Every reduction that was asked for; the first wrong one is told.
     pub(super) fn reductions<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let ops: &[ReduceOp] = if self.all_ops {
-            &ReduceOp::ALL
-        } else {
-            &[ReduceOp::Sum]
-        };
         let mut wrong = None;
-        for op in ops {
+        for op in self.ops {
             let found = if self.collective == Collective::AllReduce {
                 self.all_reduce::<T>(*op)?
             } else if self.collective == Collective::Reduce {

@@ -209,7 +209,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
     let identity = joined::identity(&environment, args.launcher)?;
     let jobs = args.jobs(&environment, identity.as_ref())?;
-    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let (backend, line) = backend::host_only(args.backend, &environment)?;
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);

@@ -180,9 +180,12 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
 
 /// Columns of the terminal that reads the result.
 fn columns() -> usize {
-    rustix::termios::tcgetwinsize(rustix::stdio::stdout())
-        .map_or(COLUMNS, |size| usize::from(size.ws_col))
-        .max(1)
+    let told = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    // A terminal that knows no width says zero.
+    told.ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(COLUMNS)
 }
 
 #[cfg(test)]

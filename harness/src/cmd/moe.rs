@@ -243,7 +243,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     let identity = joined::identity(&environment, args.launcher)?;
     let layout = args.layout(identity.as_ref())?;
     let (job, model) = args.job(&environment, &layout)?;
-    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let (backend, line) = backend::host_only(args.backend, &environment)?;
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
@@ -359,6 +359,7 @@ impl MoeArgs {
         let dims = layout.dims();
         let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
         let job = Job {
+            hccl: None,
             matrix: MatrixSpec::of(name, layout),
             dtypes: Vec::new(),
             counts: Vec::new(),

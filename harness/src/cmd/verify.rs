@@ -135,12 +135,30 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
     let identity = joined::identity(&environment, args.launcher)?;
     let jobs = args.jobs(&environment)?;
-    let (backend, line) = backend::choose(args.backend, &environment)?;
+    let choice = backend::choose(args.backend, &environment)?;
+    let mut jobs = jobs;
+    let mut too_large = Vec::new();
+    if choice.backends.has_hccl() {
+        args.refuse_host_options()?;
+        let first = jobs.first().map(|(job, _)| job.deadline());
+        let hccl = backend::hccl_job(first.unwrap_or(DEADLINE_DEFAULT), &environment)?;
+        for (job, _) in &mut jobs {
+            job.hccl = Some(hccl.clone());
+        }
+        if identity.is_none() {
+            // A rank a device: what needs more ranks than there are devices cannot run here.
+            (jobs, too_large) = jobs
+                .into_iter()
+                .partition(|(job, _)| job.matrix.world_size <= choice.devices);
+        }
+    }
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
     if speaks {
-        for line in line
+        for line in choice
+            .line
+            .clone()
             .into_iter()
             .chain(environment.warnings().iter().map(ToString::to_string))
         {
@@ -150,12 +168,26 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut run = Run {
         args,
         report: Report::new(
-            backend,
-            false,
+            choice.name(),
+            choice.emulated.is_some(),
             jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed),
         ),
         started: Clock::now(),
     };
+    if jobs.is_empty() {
+        return Err(Failure::resource(format!(
+            "every matrix chosen needs more than the {} devices of this host",
+            choice.devices
+        ))
+        .with_help("choose a smaller matrix, or make more devices visible"));
+    }
+    for (job, layout) in &too_large {
+        let reason = format!(
+            "needs {} devices, this host has {}",
+            job.matrix.world_size, choice.devices
+        );
+        run.report.matrices.push(run::skipped(job, layout, reason));
+    }
     match identity {
         None => run.locally(&jobs),
         Some(identity) => run.joined(&jobs, &environment, &identity),
@@ -274,6 +306,7 @@ impl Run<'_> {
         }
         self.report.matrices.push(finished.summary);
         self.report.cases.extend(finished.cases);
+        self.report.add_not_applicable(finished.not_applicable);
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
     }
 
@@ -319,6 +352,7 @@ impl VerifyArgs {
                 transport: self.transport,
                 inject: self.inject.clone(),
                 seed,
+                hccl: None,
                 bench: None,
                 moe: None,
             };
@@ -376,6 +410,17 @@ impl VerifyArgs {
             .layout()
             .map_err(|error| Failure::usage(format!("matrix {}: {error}", spec.name)))?;
         Ok((spec, layout))
+    }
+
+    /// Options that say something about the host backend only.
+    fn refuse_host_options(&self) -> Result<(), Failure> {
+        if self.inject.is_empty() {
+            return Ok(());
+        }
+        Err(
+            Failure::usage("--inject spoils data of the host backend, and devices have their own")
+                .with_help("use --backend host, or MUSTER_EMU_FAULT with an emulated device"),
+        )
     }
 
     /// A fault that can never strike would make a pass look like proof.

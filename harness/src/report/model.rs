@@ -39,8 +39,38 @@ pub struct Report {
     pub matrices: Vec<MatrixSummary>,
     /// Every case of every matrix.
     pub cases: Vec<Case>,
+    /// What the devices do not have: neither passed nor failed, and not among the cases. Empty on the
+    /// host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_applicable: Vec<NotApplicable>,
     /// The cause, when the run failed.
     pub verdict: Option<Verdict>,
+}
+
+/// A call, type or reduction that the devices do not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotApplicable {
+    /// The call.
+    pub collective: Option<String>,
+    /// Element type.
+    pub dtype: Option<String>,
+    /// The reduction, where only that is missing; the rest of such a case was checked.
+    pub op: Option<String>,
+    /// Why, with what there is.
+    pub why: String,
+    /// Number of cases that it concerns.
+    pub cases: u64,
+}
+
+impl NotApplicable {
+    /// Whether two rows say the same but for their numbers of cases.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.collective == other.collective
+            && self.dtype == other.dtype
+            && self.op == other.op
+            && self.why == other.why
+    }
 }
 
 /// Sizes and totals of one matrix.
@@ -211,7 +241,22 @@ impl Report {
             elapsed_us: 0,
             matrices: Vec::new(),
             cases: Vec::new(),
+            not_applicable: Vec::new(),
             verdict: None,
+        }
+    }
+
+    /// Adds rows of what devices do not have to those of other matrices.
+    pub fn add_not_applicable(&mut self, rows: Vec<NotApplicable>) {
+        for row in rows {
+            match self
+                .not_applicable
+                .iter_mut()
+                .find(|known| known.is_like(&row))
+            {
+                Some(known) => known.cases += row.cases,
+                None => self.not_applicable.push(row),
+            }
         }
     }
 

@@ -41,9 +41,40 @@ pub fn render(report: &Report) -> String {
         let names: Vec<&str> = names.collect();
         let _ = writeln!(text, "\nCollectives: {}", names.join(", "));
     }
+    not_applicable(report, &mut text);
     failures(report, &mut text);
     closing(report, &mut text);
     text
+}
+
+/// What the devices do not have, a line a type and reduction.
+fn not_applicable(report: &Report, text: &mut String) {
+    let mut lines: Vec<(String, Vec<&str>, u64)> = Vec::new();
+    for row in &report.not_applicable {
+        let what = match (&row.dtype, &row.op) {
+            (Some(dtype), Some(op)) => format!("{dtype} by {op}"),
+            (Some(dtype), None) => dtype.clone(),
+            (None, _) => "all types".to_owned(),
+        };
+        let call = row.collective.as_deref().unwrap_or_default();
+        match lines.iter_mut().find(|(known, ..)| *known == what) {
+            Some((_, calls, cases)) => {
+                calls.push(call);
+                *cases += row.cases;
+            }
+            None => lines.push((what, vec![call], row.cases)),
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nNot applicable on these devices, neither passed nor failed:"
+    );
+    for (what, calls, cases) in lines {
+        let _ = writeln!(text, "  {what}: {} ({cases} cases)", calls.join(", "));
+    }
 }
 
 fn matrices(report: &Report) -> Table {

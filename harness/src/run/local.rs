@@ -165,6 +165,13 @@ fn environment(job: &Job, job_id: &str, coordinator: &Coordinator) -> Vec<(Strin
             std::process::id().to_string(),
         ),
     ];
+    if let Some(limit_ms) = job.hccl.as_ref().and_then(|hccl| hccl.exec_timeout_ms) {
+        // For versions of CANN that take the limit from the environment only.
+        variables.push((
+            "HCCL_EXEC_TIMEOUT".to_owned(),
+            (limit_ms / 1000).to_string(),
+        ));
+    }
     if job.transport != Transport::Auto {
         variables.push((
             "MUSTER_TRANSPORT".to_owned(),
@@ -364,6 +371,9 @@ impl Driver {
             let kind = state.failed.as_ref()?.kind.as_ref()?;
             if let ErrorKind::Stalled { waiting_for, .. } = kind {
                 return Some(waiting_for.clone());
+            }
+            if let ErrorKind::DeviceStalled { blamed, .. } = kind {
+                return Some(blamed.clone());
             }
             None
         });

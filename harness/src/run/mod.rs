@@ -1,8 +1,11 @@
 //! Running one matrix: as the launcher of its ranks, as one of them, or as a guest of another
 //! launcher; and finding the one cause when it fails.
 
+mod applicable;
+mod class;
 pub mod joined;
 pub mod local;
+mod npu;
 pub mod procstate;
 pub mod pump;
 pub mod rank;
@@ -18,7 +21,7 @@ use crate::check::collect::Collector;
 use crate::check::job::Job;
 use crate::fail::Failure;
 use crate::moe;
-use crate::report::model::{Case, MatrixSummary, Outcome, Verdict};
+use crate::report::model::{Case, MatrixSummary, NotApplicable, Outcome, Verdict};
 use crate::run::verdict::{Facts, judge};
 
 /// How far a matrix has come.
@@ -41,6 +44,8 @@ pub struct Finished {
     pub summary: MatrixSummary,
     /// Its cases.
     pub cases: Vec<Case>,
+    /// What the devices do not have.
+    pub not_applicable: Vec<NotApplicable>,
     /// The cause, if it could not be run to its end.
     pub verdict: Option<Verdict>,
     /// What ranks printed, a line each with the rank before it.
@@ -82,6 +87,7 @@ impl Finished {
         Self {
             summary,
             cases,
+            not_applicable: collector.not_applicable(),
             verdict,
             output: Vec::new(),
         }
@@ -100,6 +106,7 @@ impl Finished {
         Self {
             summary,
             cases: Vec::new(),
+            not_applicable: Vec::new(),
             verdict: Some(verdict),
             output: Vec::new(),
         }

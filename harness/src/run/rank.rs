@@ -7,30 +7,32 @@
 use std::time::{Duration, Instant};
 
 use muster_comm::collective::Communicator;
-use muster_comm::error::{CommError, ErrorKind};
+use muster_comm::config::Environment;
+use muster_comm::error::CommError;
 use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::sync::Clock;
-use muster_comm::types::{Collective, Rank};
+use muster_comm::types::{Collective, Rank, ReduceOp};
 use muster_comm::world::World;
 
 use crate::bench::plan::Plan;
 use crate::bench::rank::Bench;
 use crate::check::cases::{Case, Catalogue, Question};
 use crate::check::job::Job;
-use crate::check::message::{CaseResult, Failed, RankMessage, Wrong};
+use crate::check::message::{CaseResult, Failed, RankMessage, Refusal, Wrong};
 use crate::check::numbers::{self, Numbers};
+use crate::check::subject::Subject;
 use crate::check::{flight, lifecycle, membership, objects};
-use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::{self, rank::Moe};
+use crate::run::applicable::{applicable, objects_after};
+use crate::run::class::exit_of;
+use crate::run::npu::Npu;
 use crate::run::{catalogue, micros};
 
 /// Results that wait for a message at most.
 const RESULTS_MAX: usize = 512;
 /// Longest time that a result waits for a message.
 const RESULTS_WAIT: Duration = Duration::from_millis(50);
-/// Most elements with which every reduction is tried; above, only the sum is.
-const ALL_OPS_COUNT_MAX: usize = 5000;
 /// What a member says that saw nothing wrong.
 const NOTHING_WRONG: u32 = u32::MAX;
 
@@ -50,6 +52,7 @@ pub fn run(
     let mut work = Work {
         world,
         job,
+        npu: None,
         catalogue: &catalogue,
         report,
         pending: Vec::new(),
@@ -57,7 +60,23 @@ pub fn run(
         current: None,
         wrong: false,
         reports_lost: None,
+        objects_after: String::new(),
     };
+    if let Some(hccl) = &job.hccl {
+        match Npu::open(&Environment::capture(), hccl) {
+            Ok(npu) => work.npu = Some(npu),
+            Err(failure) => {
+                work.tell(&RankMessage::Failed(Failed {
+                    case: None,
+                    kind: None,
+                    exit: failure.exit.code(),
+                    text: failure.message.clone(),
+                    help: failure.help.clone(),
+                }));
+                return Err(failure);
+            }
+        }
+    }
     let outcome = match (&job.bench, &job.moe) {
         (Some(plan), _) => work.bench(plan, layout, started),
         (None, Some(plan)) => work.moe(plan, layout, started),
@@ -70,7 +89,7 @@ pub fn run(
             case: work.current,
             kind: Some(error.kind().clone()),
             exit: exit.code(),
-            text: error.to_string(),
+            text: format!("{error}{}", work.objects_after),
             help: Some(error.help().to_owned()),
         }));
         return Err(Failure::new(exit, error.to_string()).with_help(error.help()));
@@ -84,24 +103,11 @@ pub fn run(
     }
 }
 
-/// The class of a rank's own error, for its exit code. The launcher judges by more than this.
-fn exit_of(kind: &ErrorKind) -> Exit {
-    match kind {
-        ErrorKind::Mismatch { .. } => Exit::Mismatch,
-        // The launcher, or rank 0 which serves the others, is gone.
-        ErrorKind::Orphaned { .. } | ErrorKind::PeerClosed { .. } => Exit::PeerDead,
-        ErrorKind::PeerAborted { cause, .. } => exit_of(cause),
-        ErrorKind::Resource { .. } => Exit::Resource,
-        ErrorKind::Stalled { .. } => Exit::NotJoined,
-        ErrorKind::Transport { .. } => Exit::Link,
-        ErrorKind::Malformed { .. } => Exit::Data,
-        ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => Exit::Internal,
-    }
-}
-
 struct Work<'a> {
     world: &'a World,
     job: &'a Job,
+    /// This rank's device, where groups are checked on their devices.
+    npu: Option<Npu>,
     catalogue: &'a Catalogue,
     /// The way to whoever runs the job.
     report: &'a mut dyn FnMut(&[u8]) -> Result<(), String>,
@@ -114,12 +120,14 @@ struct Work<'a> {
     wrong: bool,
     /// Why a report did not get through, if one did not.
     reports_lost: Option<String>,
+    /// Whether objects still went through after a device had failed; empty where none did.
+    objects_after: String,
 }
 
 /// A group that this rank is in, with the cases that came out wrong here and can be probed.
 struct Current {
     kind: usize,
-    comm: Communicator,
+    comm: Subject,
     suspect: u32,
 }
 
@@ -137,7 +145,7 @@ impl Work<'_> {
                 if let Some(group) = current.take() {
                     self.find_culprit(&group)?;
                 }
-                let comm = self.group(&self.name_of(&case), &self.members_of(&case))?;
+                let comm = self.subject(&self.name_of(&case), &self.members_of(&case))?;
                 current = Some(Current {
                     kind: case.kind,
                     comm,
@@ -149,7 +157,11 @@ impl Work<'_> {
             };
             self.current = Some(number);
             let begun = Clock::now();
-            let wrong = self.ask(&group.comm, &case.question)?;
+            let asked = self.ask(&group.comm, &case.question);
+            if asked.is_err() && self.npu.is_some() {
+                self.objects_after = objects_after(&group.comm);
+            }
+            let (wrong, refused) = asked?;
             let elapsed_us = micros(Clock::now().duration_since(begun));
             if wrong.is_some() && can_be_probed(&case.question) {
                 group.suspect = group.suspect.min(number);
@@ -159,6 +171,7 @@ impl Work<'_> {
                 case: number,
                 elapsed_us,
                 wrong,
+                refused,
             });
             if self.pending.len() >= RESULTS_MAX
                 || Clock::now().duration_since(self.sent) > RESULTS_WAIT
@@ -200,6 +213,7 @@ impl Work<'_> {
                         case,
                         elapsed_us,
                         wrong: None,
+                        refused: Vec::new(),
                     });
                     self.flush();
                 }
@@ -243,6 +257,7 @@ impl Work<'_> {
                         case,
                         elapsed_us: ns / 1000,
                         wrong: None,
+                        refused: Vec::new(),
                     });
                     self.flush();
                 }
@@ -262,6 +277,15 @@ impl Work<'_> {
         Ok(comm)
     }
 
+    /// A group as it is to be checked.
+    fn subject(&self, name: &str, members: &[Rank]) -> Result<Subject, CommError> {
+        let comm = self.group(name, members)?;
+        match &self.npu {
+            Some(npu) => npu.subject(&comm),
+            None => Ok(comm.into()),
+        }
+    }
+
     fn members_of(&self, case: &Case) -> Vec<Rank> {
         self.catalogue
             .members(case)
@@ -275,32 +299,44 @@ impl Work<'_> {
         format!("{}-{}", self.catalogue.kinds[case.kind].kind, case.group)
     }
 
-    fn ask(&self, comm: &Communicator, question: &Question) -> Result<Option<Wrong>, CommError> {
-        match *question {
+    fn ask(
+        &self,
+        comm: &Subject,
+        question: &Question,
+    ) -> Result<(Option<Wrong>, Vec<Refusal>), CommError> {
+        let mut refused = Vec::new();
+        let wrong = match *question {
             Question::Membership => {
                 let promised: Vec<u32> = comm.members().iter().map(|rank| rank.0).collect();
-                membership::check(comm, self.world.rank(), &promised)
+                membership::check(comm.host(), self.world.rank(), &promised)
             }
             Question::Collective {
                 collective,
                 dtype,
                 count,
-            } => self.tampered(comm, Some(collective), || {
-                numbers::check(&Numbers {
-                    comm,
-                    collective,
-                    dtype,
-                    count,
-                    seed: self.job.seed,
-                    all_ops: count <= ALL_OPS_COUNT_MAX,
+            } => {
+                let ops = applicable(comm, collective, dtype, count, &mut refused);
+                if refused.iter().any(|refusal| refusal.op.is_none()) {
+                    return Ok((None, refused));
+                }
+                self.tampered(comm.host(), Some(collective), || {
+                    numbers::check(&Numbers {
+                        comm,
+                        collective,
+                        dtype,
+                        count,
+                        seed: self.job.seed,
+                        ops: &ops,
+                    })
                 })
-            }),
+            }
             Question::Object { collective, shape } => {
-                objects::check(comm, collective, shape, self.job.seed)
+                objects::check(comm.host(), collective, shape, self.job.seed)
             }
             Question::InFlight => flight::check(&self.groups_in_flight()?),
-            Question::Lifecycle => lifecycle::check(self.world, &self.all_groups()),
-        }
+            Question::Lifecycle => lifecycle::check(self, &self.all_groups()),
+        }?;
+        Ok((wrong, refused))
     }
 
     /// Runs a call with the faults planted that were asked for on this rank.
@@ -328,7 +364,7 @@ impl Work<'_> {
     fn find_culprit(&mut self, group: &Current) -> Result<(), CommError> {
         let comm = &group.comm;
         let mut suspects = vec![NOTHING_WRONG; comm.size()];
-        comm.all_gather(&[group.suspect], &mut suspects)?;
+        comm.host().all_gather(&[group.suspect], &mut suspects)?;
         let suspect = suspects.into_iter().min().unwrap_or(NOTHING_WRONG);
         let case = usize::try_from(suspect)
             .ok()
@@ -356,15 +392,15 @@ impl Work<'_> {
             if absent == comm.rank() || rest.is_empty() {
                 continue;
             }
-            let probe = self.group(&format!("{}-without-{rank}", comm.name()), &rest)?;
-            let wrong = self.tampered(&probe, Some(collective), || {
+            let probe = self.subject(&format!("{}-without-{rank}", comm.name()), &rest)?;
+            let wrong = self.tampered(probe.host(), Some(collective), || {
                 numbers::check(&Numbers {
                     comm: &probe,
                     collective,
                     dtype,
                     count,
                     seed: self.job.seed,
-                    all_ops: false,
+                    ops: &[ReduceOp::Sum],
                 })
             })?;
             self.tell(&RankMessage::Probe {
@@ -378,7 +414,7 @@ impl Work<'_> {
 
     /// The groups of this rank that work at the same time: one of each kind that a training step
     /// uses, as far as they have members.
-    fn groups_in_flight(&self) -> Result<Vec<Communicator>, CommError> {
+    fn groups_in_flight(&self) -> Result<Vec<Subject>, CommError> {
         let mut comms = Vec::new();
         for (kind, groups) in self.catalogue.kinds.iter().enumerate() {
             if !matches!(groups.kind.as_str(), "tp" | "dp" | "ep" | "mp") {
@@ -395,7 +431,7 @@ impl Work<'_> {
                     question: Question::InFlight,
                 };
                 let name = format!("{}-in-flight", self.name_of(&case));
-                comms.push(self.group(&name, &self.members_of(&case))?);
+                comms.push(self.subject(&name, &self.members_of(&case))?);
             }
         }
         Ok(comms)
@@ -441,6 +477,16 @@ impl Work<'_> {
     }
 }
 
+impl lifecycle::Maker for Work<'_> {
+    fn make(&self, name: &str, members: &[Rank]) -> Result<Subject, CommError> {
+        self.subject(name, members)
+    }
+
+    fn device_free(&self) -> Option<u64> {
+        self.npu.as_ref().and_then(Npu::free)
+    }
+}
+
 /// Whether leaving members out can tell who is to blame: where an element is the work of all.
 fn can_be_probed(question: &Question) -> bool {
     matches!(question, Question::Collective { collective, .. } if collective.reduces())
@@ -476,6 +522,7 @@ mod tests {
                 .map(|text| text.parse().expect(text))
                 .collect(),
             seed: 7,
+            hccl: None,
             bench: None,
             moe: None,
         }

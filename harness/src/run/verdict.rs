@@ -9,6 +9,7 @@ use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::report::model::{Verdict, listed};
+use crate::run::class::exit_of_vendor;
 
 /// Ranks whose own words are kept as evidence.
 const WITNESSES_MAX: usize = 8;
@@ -198,6 +199,10 @@ fn class_of(rank: u32, kind: &ErrorKind) -> (Exit, Vec<u32>) {
         ),
         ErrorKind::Transport { peer, .. } => (Exit::Link, vec![rank, peer.0]),
         ErrorKind::Malformed { peer, .. } => (Exit::Data, vec![peer.0]),
+        ErrorKind::DeviceStalled { blamed, .. } => {
+            (Exit::NotJoined, blamed.iter().map(|rank| rank.0).collect())
+        }
+        ErrorKind::Vendor { code, detail, .. } => (exit_of_vendor(*code, detail), vec![rank]),
         ErrorKind::Orphaned { .. } => (Exit::Interrupted, Vec::new()),
         // The harness made the call, so wrong arguments are its own bug; a kind that is newer than
         // this table cannot be classified, which must not look like success either.

@@ -7,7 +7,7 @@ use super::abi::{Out, Text, exports, null};
 use super::guard::guard;
 use crate::options::cann_version;
 use crate::runtime::errors::{self, AclError, RuntimeError};
-use crate::runtime::{state, state::State};
+use crate::runtime::{notice, state, state::State};
 
 /// Sizes of the fields of `aclCANNPackageVersion`.
 const VERSION_BYTES: usize = 128;
@@ -15,10 +15,12 @@ const PART_BYTES: usize = 64;
 /// The version of the ACL interface that `aclrtGetVersion` gives.
 const ACL_VERSION: (i32, i32, i32) = (1, 16, 0);
 
-/// `muster-emu VERSION, emulating CANN VERSION`: a symbol that only the emulator has.
+/// `muster-emu VERSION, emulating CANN VERSION`: a symbol that only the emulator has. Who asks needs
+/// no notice any more.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn muster_emu_version() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
+    notice::is_known();
     let text = TEXT.get_or_init(|| {
         let own = env!("CARGO_PKG_VERSION");
         let text = format!("muster-emu {own}, emulating CANN {}", state().cann());
@@ -58,8 +60,7 @@ fn last_error(call: &'static str, level: c_int, clear: bool) -> i32 {
     .0
 }
 
-/// Nothing is logged: the emulator's texts are read with `aclGetRecentErrMsg`. In C it takes
-/// further arguments, which a callee may ignore.
+/// A client's own lines are not logged. In C it takes further arguments, which a callee may ignore.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn aclAppLog(
     _level: c_int,

@@ -138,9 +138,8 @@ impl Call {
         match Element::of(data_type) {
             Some(element) if movable(self.library.product, data_type) => Ok(element),
             Some(_) => Err(Fail::unsupported(format!(
-                "{}: dataType {} ({data_type:?}) is not supported on {:?}",
+                "{}: dataType {data_type:?} is not supported on {:?}",
                 self.name(),
-                data_type.0,
                 self.library.product
             ))),
             None => Err(Fail::unsupported(format!(
@@ -175,9 +174,8 @@ impl Call {
         }
         let names: Vec<&str> = allowed.iter().map(|dtype| dtype.name()).collect();
         Err(Fail::unsupported(format!(
-            "{}: dataType {} ({data_type:?}) with {reduction} is not supported on {:?}; allowed: {}",
+            "{}: dataType {data_type:?} with {reduction} is not supported on {:?}; allowed: {}",
             self.name(),
-            data_type.0,
             self.library.product,
             names.join(", ")
         )))

@@ -5,7 +5,7 @@
 //! - `COMM-2`: an operator that ended in the middle breaks the communicator on this rank: later ones
 //!   fail at once, until it is resumed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use crate::fault::{Kind, Where};
 use crate::runtime::RuntimeError;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Charge;
+use crate::runtime::notice;
 
 /// A place in a world, given up when the last who needs it is gone (`COMM-1`).
 #[derive(Debug)]
@@ -87,9 +88,48 @@ pub(crate) struct Comm {
     state: Mutex<State>,
 }
 
+/// The groups of the host backend that a communicator works over.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    /// Operators.
+    pub(crate) main: Communicator,
+    /// Receivers tell senders that they are there; without messages it costs nothing.
+    pub(crate) receipts: Communicator,
+    /// Members to which a link for receipts is there.
+    linked: Arc<Mutex<BTreeSet<usize>>>,
+}
+
+impl Lines {
+    fn new(seat: &Seat, name: &str, members: &[Rank]) -> Answer<Self> {
+        Ok(Self {
+            main: seat.group(name, members)?,
+            receipts: seat.group(&format!("{name} receipts"), members)?,
+            linked: Arc::default(),
+        })
+    }
+
+    /// Whether receipts can go to these members without waiting for them.
+    pub(crate) fn are_linked(&self, mut peers: impl Iterator<Item = usize>) -> bool {
+        let linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.all(|peer| linked.contains(&peer))
+    }
+
+    /// Receipts went to or came from these members.
+    pub(crate) fn set_linked(&self, peers: impl Iterator<Item = usize>) {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        linked.extend(peers);
+    }
+
+    /// How long an operator may wait for other ranks.
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        self.main.set_deadline(deadline);
+        self.receipts.set_deadline(deadline);
+    }
+}
+
 #[derive(Debug)]
 struct State {
-    line: Communicator,
+    lines: Lines,
     suspended: bool,
     async_error: HcclResult,
     broken: Option<RuntimeError>,
@@ -135,7 +175,7 @@ impl Seat {
 impl Comm {
     /// Makes a communicator and gives it its handle.
     pub(crate) fn create(library: &Library, parts: Parts) -> Answer<Arc<Self>> {
-        let line = parts.seat.group(&parts.name, &parts.members)?;
+        let lines = Lines::new(&parts.seat, &parts.name, &parts.members)?;
         let concerns = |place: &Where| match place {
             Where::All => true,
             Where::First => parts.is_first,
@@ -155,7 +195,7 @@ impl Comm {
             })
             .collect();
         let state = State {
-            line,
+            lines,
             suspended: false,
             async_error: HcclResult::HCCL_SUCCESS,
             broken: None,
@@ -182,6 +222,9 @@ impl Comm {
             })
         });
         library.give_name(comm.device.logical, &comm.name, comm.handle);
+        if comm.rank == 0 && !comm.is_sub {
+            notice::world(comm.size(), library.soc);
+        }
         comm.limit_memory();
         Ok(comm)
     }
@@ -190,9 +233,9 @@ impl Comm {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
-    /// The host communicator, as of now.
-    pub(crate) fn line(&self) -> Communicator {
-        self.state().line.clone()
+    /// The groups of the host backend, as of now.
+    pub(crate) fn lines(&self) -> Lines {
+        self.state().lines.clone()
     }
 
     /// How long an operator may wait for others.
@@ -269,12 +312,13 @@ impl Comm {
 
     /// Breaks the communicator on this rank, silently for the others (`COMM-2`).
     pub(crate) fn break_off(&self, error: &RuntimeError) {
-        let line = {
+        let lines = {
             let mut state = self.state();
             state.broken.get_or_insert_with(|| error.clone());
-            state.line.clone()
+            state.lines.clone()
         };
-        line.cancel(&error.text);
+        lines.main.cancel(&error.text);
+        lines.receipts.cancel(&error.text);
     }
 
     /// What `HcclGetCommAsyncError` answers.
@@ -310,9 +354,9 @@ impl Comm {
     /// Takes operators again, on fresh links: what went wrong before is forgotten. All ranks resume
     /// before any of them goes on.
     pub(crate) fn resume(&self) -> Answer {
-        let line = self.seat.group(&self.name, &self.members)?;
+        let lines = Lines::new(&self.seat, &self.name, &self.members)?;
         let mut state = self.state();
-        state.line = line;
+        state.lines = lines;
         state.suspended = false;
         state.broken = None;
         state.async_error = HcclResult::HCCL_SUCCESS;

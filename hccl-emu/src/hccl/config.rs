@@ -1,9 +1,9 @@
 //! `HcclCommConfig` as the library reads it: a head with size and version, then as many fields as
 //! the version promises.
 //!
-//! - `CONFIG-A`: no byte behind the stated size is read, and no field of a later version than the
+//! - `READING-1`: no byte behind the stated size is read, and no field of a later version than the
 //!   emulated library's.
-//! - `CONFIG-B`: a size that does not cover what the version promises is refused. The vendor's
+//! - `READING-2`: a size that does not cover what the version promises is refused. The vendor's
 //!   library takes garbage for the rest, except for the pair that a client is known to pass.
 
 use std::ffi::{c_char, c_void};

@@ -4,6 +4,8 @@
 //!   only after the proof that they are still allocated.
 //! - `JOB-2`: data that does not lie as the host backend wants it goes through a copy of its own,
 //!   and comes back only if the operator succeeded.
+//! - `JOB-3`: a send ends no earlier than its receive has begun, however short the message is:
+//!   ranks that all send first hang here as on hardware.
 
 use std::ffi::c_void;
 
@@ -12,9 +14,13 @@ use muster_comm::collective::{Communicator, PointToPoint, ViewCall, ViewCounts};
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, DType, ReduceOp};
 
+use super::comm::Lines;
 use super::limits::Element;
 use crate::runtime::errors::RuntimeError;
 use crate::runtime::memory::{Access, Misuse, resolve};
+
+/// Most receipts that are given before anything else of a batch is done; a link takes far more.
+const RECEIPTS_AHEAD_MAX: usize = 64;
 
 /// Device memory as the client gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,15 +175,18 @@ impl Job {
     }
 
     /// Carries it out, over memory of the device.
-    pub(crate) fn run(&self, line: &Communicator, device: u32) -> Result<(), Trouble> {
+    pub(crate) fn run(&self, lines: &Lines, device: u32) -> Result<(), Trouble> {
         match self {
-            Self::Collective(job) => job.run(line, device),
-            Self::Messages(list) => messages(list, line, device),
+            Self::Collective(job) => job.run(&lines.main, device),
+            Self::Messages(list) => messages(list, lines, device),
         }
     }
 }
 
-fn messages(list: &[Message], line: &Communicator, device: u32) -> Result<(), Trouble> {
+/// The host backend lets a short message go before anybody receives it, the vendor does not. So
+/// each receive first sends a receipt, and each send ends with taking one (`JOB-3`). The k-th
+/// receipt between two ranks is that of the k-th message, whichever batches they are in.
+fn messages(list: &[Message], lines: &Lines, device: u32) -> Result<(), Trouble> {
     let mut posted = Vec::with_capacity(list.len());
     for message in list {
         let (what, access) = if message.is_send {
@@ -193,7 +202,54 @@ fn messages(list: &[Message], line: &Communicator, device: u32) -> Result<(), Tr
             PointToPoint::recv_view(view_mut(real, count, dtype), message.peer)
         });
     }
-    Ok(line.batch_send_recv(&posted)?)
+    let receives = || list.iter().filter(|message| !message.is_send);
+    let is_ahead = receives().count() <= RECEIPTS_AHEAD_MAX
+        && lines.are_linked(receives().map(|message| message.peer));
+    if is_ahead {
+        receipts(list, lines, |message| !message.is_send)?;
+        lines.main.batch_send_recv(&posted)?;
+        return receipts(list, lines, |message| message.is_send);
+    }
+    // The first receipt waits for the peer to come for it, and so does one after many. It may come
+    // when its data is through: receipts and data go on at once.
+    std::thread::scope(|scope| {
+        let receipts = scope.spawn(|| receipts(list, lines, |_| true));
+        let moved = lines.main.batch_send_recv(&posted);
+        if let Err(error) = &moved {
+            lines.receipts.cancel(&error.to_string());
+        }
+        let exchanged = receipts.join().unwrap_or(Ok(()));
+        moved.map_err(Trouble::from).and(exchanged)
+    })
+}
+
+/// Takes the receipts of what is sent and gives those of what is received, for the messages that
+/// `concerns` chooses.
+fn receipts(
+    list: &[Message],
+    lines: &Lines,
+    concerns: impl Fn(&Message) -> bool,
+) -> Result<(), Trouble> {
+    let me = lines.receipts.rank();
+    let chosen = || {
+        list.iter()
+            .filter(|message| message.peer != me && concerns(message))
+    };
+    let receipts: Vec<PointToPoint<'_>> = chosen()
+        .map(|message| {
+            if message.is_send {
+                PointToPoint::recv::<u8>(&mut [], message.peer)
+            } else {
+                PointToPoint::send::<u8>(&[], message.peer)
+            }
+        })
+        .collect();
+    if receipts.is_empty() {
+        return Ok(());
+    }
+    lines.receipts.batch_send_recv(&receipts)?;
+    lines.set_linked(chosen().map(|message| message.peer));
+    Ok(())
 }
 
 fn in_parts(element: Element, count: usize) -> (DType, usize) {

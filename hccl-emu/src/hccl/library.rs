@@ -27,6 +27,8 @@ const NOT_SET: u64 = u64::MAX;
 pub(crate) struct Library {
     pub(crate) settings: Settings,
     pub(crate) product: Product,
+    /// The chip's name.
+    pub(crate) soc: &'static str,
     /// Major and minor number of the CANN version that is played: 805 for 8.5.
     pub(crate) cann: u32,
     pub(crate) faults: Vec<Fault>,
@@ -101,6 +103,7 @@ impl Library {
         Ok(Self {
             settings,
             product,
+            soc: options.soc.name,
             cann: major * 100 + minor.min(99),
             faults,
             comms: Handles::new(HANDLE_KIND),

@@ -42,8 +42,8 @@ impl Task {
         for fault in &comm.faults {
             self.suffer(*fault, context)?;
         }
-        let line = comm.line();
-        line.set_deadline(match self.ticket.operator {
+        let lines = comm.lines();
+        lines.set_deadline(match self.ticket.operator {
             Operator::Barrier => FOR_EVER,
             _ => comm.patience(),
         });
@@ -52,7 +52,7 @@ impl Task {
             aborting.break_off(&aborted(&aborting));
         }));
         let mode = UsualMode::set();
-        let outcome = self.job.run(&line, comm.device.logical);
+        let outcome = self.job.run(&lines, comm.device.logical);
         drop(mode);
         drop(hook);
         match outcome {

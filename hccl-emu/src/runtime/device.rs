@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use muster_comm::sync::{AtomicBool, AtomicU32, Ordering};
+use muster_comm::sync::{AtomicBool, AtomicU32, Deadline, Ordering};
 
 use super::errors::{AclError, RuntimeError};
 use super::handles::Found;
@@ -172,8 +172,10 @@ impl Context {
         let streams = state
             .streams
             .filter(|stream| stream.context.as_ptr() == std::ptr::from_ref(self));
+        // One grace for all of them: many streams that hang take no longer than one.
+        let deadline = Deadline::after(if force { Duration::ZERO } else { RESET_GRACE });
         for stream in streams {
-            let in_order = !force && stream.settle(Some(RESET_GRACE));
+            let in_order = stream.settle(Some(deadline.left()));
             if !in_order {
                 stream.abort(&RuntimeError::new(
                     AclError::RT_DEVICE_TASK_ABORT,
@@ -266,7 +268,10 @@ impl Device {
         for stream in &streams {
             stream.abort(error);
         }
-        streams.iter().all(|stream| stream.settle(limit))
+        let deadline = limit.map(Deadline::after);
+        streams
+            .iter()
+            .all(|stream| stream.settle(deadline.map(|deadline| deadline.left())))
     }
 
     /// The device fails for good: every task ends, every later call gets `error`.

@@ -195,6 +195,7 @@ pub fn report(label: Label, text: &str) {
         line.truncate(end.unwrap_or(0));
     }
     let line = line.replace('\0', " ");
+    super::notice::failed(&line);
     // A thread that is ending has nobody left to read it.
     let _ = RECENT.try_with(|recent| {
         let mut recent = recent.borrow_mut();

@@ -6,7 +6,7 @@
 //! - [`stream`]: ordered queues of tasks, each with a worker thread. - [`task`]: what runs in them, and
 //!   how it is told to end. - [`event`]: marks in them.
 //! - [`callback`]: functions of the host in streams. - [`installed`]: the tree of this library.
-//! - [`errors`]: codes, and the texts of `aclGetRecentErrMsg`.
+//! - [`errors`]: codes, and the texts of `aclGetRecentErrMsg`. - [`notice`]: what is printed.
 //!
 //! Invariants:
 //! - EMU-1: handles are numbers that are never used twice and never dereferenced, so a handle that
@@ -24,6 +24,7 @@ pub mod event;
 pub mod handles;
 pub mod installed;
 pub mod memory;
+pub mod notice;
 pub mod state;
 pub mod stream;
 pub mod task;

@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod faults;
+mod hccl;
 mod inject;
 mod joined;
 mod usage;

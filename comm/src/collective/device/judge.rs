@@ -37,7 +37,13 @@ impl Case<'_> {
         if let Some(verdict) = self.broken_device() {
             return verdict;
         }
-        let kind = match self.stuck() {
+        let stuck = self.stuck();
+        if stuck.is_none_or(|seq| self.mismatch(seq).is_none())
+            && let Some(verdict) = self.inconsistent()
+        {
+            return verdict;
+        }
+        let kind = match stuck {
             Some(seq) => self
                 .mismatch(seq)
                 .or_else(|| self.absent(seq))
@@ -64,6 +70,18 @@ impl Case<'_> {
         let (_, _, index, kind) = broken
             .into_iter()
             .min_by_key(|(rank, earlier, index, _)| (*rank, *earlier, *index))?;
+        Some(Verdict {
+            origin: Some(self.members[index]),
+            kind: kind.clone(),
+        })
+    }
+
+    /// Ranks whose calls differ in what testimonies do not hold, as the vendor noticed.
+    fn inconsistent(&self) -> Option<Verdict> {
+        let (index, kind) = self.spoken().find_map(|(index, words)| {
+            let (kind, _) = words.fault.as_ref()?;
+            is_inconsistency(kind).then_some((index, kind))
+        })?;
         Some(Verdict {
             origin: Some(self.members[index]),
             kind: kind.clone(),
@@ -374,6 +392,9 @@ fn kind_rank(kind: &ErrorKind) -> Option<u8> {
     let ErrorKind::Vendor { code, detail, .. } = kind else {
         return Some(0);
     };
+    if is_inconsistency(kind) {
+        return None;
+    }
     match vendor::fault_of(*code, detail) {
         Fault::DeviceLost => Some(1),
         Fault::Memory => Some(2),
@@ -382,6 +403,13 @@ fn kind_rank(kind: &ErrorKind) -> Option<u8> {
         Fault::Argument | Fault::Internal | Fault::Unsupported => Some(5),
         Fault::Timeout => None,
     }
+}
+
+/// Whether the vendor says that ranks made one call with different arguments: the testimonies say
+/// it better, with both sides.
+fn is_inconsistency(kind: &ErrorKind) -> bool {
+    kind.vendor_remark()
+        .is_some_and(|remark| remark.code == "EI0005")
 }
 
 /// In checked mode: what the calls of two ranks differ in, given every rank's call by index.
@@ -690,6 +718,29 @@ mod tests {
             Some(Rank(9)),
             "a lost device outranks a link"
         );
+    }
+
+    #[test]
+    fn what_the_vendor_noticed_is_told_with_both_sides_where_they_are_known() {
+        let noticed = |collective| {
+            let mut words = waits(collective, 10);
+            words.fault = Some((fault(4, "(EI0005): op differs"), 1));
+            Some(words)
+        };
+        let said = [
+            noticed(Collective::AllGather),
+            Some(waits(Collective::AllReduce, 10)),
+            Some(waits(Collective::AllGather, 10)),
+        ];
+        assert!(matches!(judge(&said).kind, ErrorKind::Mismatch { .. }));
+        let alike = [
+            noticed(Collective::AllToAllV),
+            Some(waits(Collective::AllToAllV, 11)),
+            Some(waits(Collective::AllToAllV, 12)),
+        ];
+        let verdict = judge(&alike);
+        assert_eq!(verdict.origin, Some(Rank(4)));
+        assert!(verdict.kind.to_string().contains("EI0005"));
     }
 
     #[test]

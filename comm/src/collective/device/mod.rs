@@ -189,6 +189,15 @@ impl DeviceCommunicator {
         lock(&self.inner.failed).clone()
     }
 
+    /// An error of this rank's device outside of a call, such as one of a copy, as an error of this
+    /// group about `collective`. The group stays usable.
+    #[must_use]
+    pub fn error_of(&self, collective: Collective, kind: ErrorKind) -> CommError {
+        let deadline = Deadline::after(self.deadline());
+        let call = super::Call::bare(collective);
+        self.inner.error(call, kind, 0, deadline, true)
+    }
+
     /// Whether this product takes a call with this type and reduction; the refusal names what it
     /// does take. Calls ask this themselves before they do anything.
     ///

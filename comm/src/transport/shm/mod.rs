@@ -7,7 +7,7 @@
 //!
 //! - `arena`: the mapping and its layout. - `directory`: how a peer finds what a rank published.
 //! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
-//! - `wait`: how a rank waits for memory to change.
+//! - `wait`: how a rank waits for memory to change. - `placement`: ranks on processors.
 //! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
 //! - `spaces`: what all ranks can reach, and how a place in it is named.
 //!
@@ -24,6 +24,7 @@ pub mod arena;
 pub mod directory;
 pub mod heap;
 pub mod memory;
+pub mod placement;
 pub mod region;
 pub mod slot;
 pub mod spaces;

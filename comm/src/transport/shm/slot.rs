@@ -48,10 +48,11 @@ const HAS_FAR: u64 = 1 << 63;
 // Offsets within a slot.
 const KEY: usize = 0;
 const MEMBER_COUNT: usize = 8;
+/// In a line that peers read in every call and nobody writes.
+const REVOKED: usize = 16;
 const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
-const REVOKED: usize = 144;
 const ENTRIES: usize = 256;
 // Offsets within an entry. The far words have the first cache line to themselves. The near words and
 // the first payload bytes share that of the sequence number: a tiny message costs one transfer.
@@ -421,6 +422,7 @@ fn entry_offset(slot: usize, seq: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::AtomicU64;
     use crate::transport::shm::arena::HEAP_BYTES_MIN;
 
     #[test]
@@ -488,5 +490,46 @@ mod tests {
             assert_eq!(PeerSlot::find(&arena, 0, 42), Err(BadSlot { offset }));
             directory::withdraw(&arena, 0, place);
         }
+    }
+
+    /// SLOT-5: either the rank that begins sees the revocation, or the rank that revokes sees that the
+    /// other has begun. Both at once would leave somebody at work on memory that its owner has back.
+    #[test]
+    fn a_call_is_never_begun_behind_the_back_of_who_revoked_it() {
+        const CALLS: u64 = 20_000;
+        let arena = Arc::new(Arena::create(2, HEAP_BYTES_MIN).unwrap());
+        let slots = [0, 1].map(|local| {
+            let heap = Arc::new(Heap::new(Arc::clone(&arena), local));
+            Slot::create(&heap, &arena, local, 9, 9, &[0, 1]).unwrap()
+        });
+        let peers = [0, 1].map(|local| PeerSlot::find(&arena, local, 9).unwrap().unwrap());
+        let begun = AtomicU64::new(0);
+        let turns = [AtomicU64::new(0), AtomicU64::new(0)];
+        let meet = |who: usize, turn: u64| {
+            turns[who].store(turn, Ordering::Release);
+            while turns[1 - who].load(Ordering::Acquire) < turn {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for call in 1..=CALLS {
+                    meet(0, 2 * call - 1);
+                    slots[0].touch(call);
+                    if peers[1].revoked(&arena) < call {
+                        begun.store(call, Ordering::Relaxed);
+                    }
+                    meet(0, 2 * call);
+                }
+            });
+            for call in 1..=CALLS {
+                meet(1, 2 * call - 1);
+                slots[1].revoke(call);
+                let at_work = peers[0].reached(&arena) == progress(call, TOUCH);
+                meet(1, 2 * call);
+                let begun = begun.load(Ordering::Relaxed) == call;
+                assert!(at_work || !begun, "call {call}");
+            }
+        });
     }
 }

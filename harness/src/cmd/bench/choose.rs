@@ -150,6 +150,7 @@ impl BenchArgs {
                 let cells = plan.cells(&layout);
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
                 let job = Job {
+                    hccl: None,
                     matrix: MatrixSpec::of(name, &layout),
                     dtypes: Vec::new(),
                     counts: Vec::new(),

@@ -2,6 +2,7 @@
 
 use muster_comm::launch::Detected;
 
+use super::super::network::used;
 use super::super::system::listed;
 use super::super::{Finding, Problem, Status, System};
 use super::{Check, Group};
@@ -28,7 +29,14 @@ fn judge(system: &System) -> Finding {
     };
     // One host alone needs no name that others understand.
     let status = if several_hosts(system) { Status::Fail } else { Status::Warn };
-    let remedy = format!("write the address of the interface between the hosts into /etc/hosts: ADDRESS {name}");
+    let own = used(system)
+        .into_iter()
+        .flat_map(|interface| interface.addresses)
+        .find(|address| address.is_ipv4() && !address.is_loopback())
+        .map_or_else(|| "ADDRESS".to_owned(), |address| address.to_string());
+    let remedy = format!(
+        "write the address of the interface between the hosts into /etc/hosts: {own} {name}"
+    );
     match system.senses().resolve(&name) {
         Err(error) => Problem::new(
             status,

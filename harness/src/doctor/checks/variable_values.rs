@@ -1,6 +1,6 @@
 //! Whether every variable of the vendor's stack holds what its reader takes.
 
-use super::super::{Finding, Owner, Problem, System, vendor_variables};
+use super::super::{Finding, Owner, Problem, System, Vendor, vendor_variables};
 use super::{Check, Group};
 
 pub(super) const CHECK: Check = Check {
@@ -34,7 +34,7 @@ fn judge(system: &System) -> Finding {
         problems.push(Problem::fail(
             format!("{} is {value:?}, which {} does not take{gap}{consequence}", row.name, row.owner.name()),
             format!("{}={value} ({})", row.name, row.meaning),
-            format!("export {}=VALUE with {}; default: {}", row.name, row.allowed, row.default),
+            remedy(row),
         ));
     }
     Finding::of(problems, || {
@@ -46,4 +46,16 @@ fn judge(system: &System) -> Finding {
             seen.join(" "),
         )
     })
+}
+
+/// A line to copy where the default is a value, else what may be written.
+fn remedy(row: &Vendor) -> String {
+    let name = row.name;
+    if (row.fits)(row.default) {
+        return format!(
+            "export {name}={}, the default, or another value allowed: {}",
+            row.default, row.allowed
+        );
+    }
+    format!("unset {name}, or set it to what is allowed: {}", row.allowed)
 }

@@ -8,7 +8,7 @@
 //! - MEM-1: a client pointer becomes an address only by [`Memory::resolve`], which proves that the
 //!   whole range lies in one live allocation, at the moment of use and not of the call.
 //! - MEM-2: the backing stays mapped until the process ends. A task that uses memory which is freed
-//!   meanwhile reads poison; it never faults.
+//!   meanwhile reads poison or zeros; it never faults.
 //! - MEM-3: what was never written reads as 0xFF bytes, a NaN in every floating-point type. It is
 //!   written when a page is first used, so that memory which is only reserved costs nothing.
 //! - MEM-4: addresses of freed memory are not given out again for a while (`Quarantine`), so that
