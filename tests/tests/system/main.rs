@@ -6,5 +6,6 @@ mod faults;
 mod hccl;
 mod inject;
 mod joined;
+mod moe;
 mod usage;
 mod verify;
