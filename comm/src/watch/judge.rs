@@ -6,7 +6,7 @@
 //!   other, unchanged, and each member has not entered the call that the one before it waits in. So
 //!   reports that were taken at different moments never make up a cycle. It must also be half a second
 //!   old: calls with shorter deadlines may be meant to end by them.
-//! - JUDGE-3: a rank is frozen only where it did not answer for [`FROZEN_AFTER_MS`], or until the time of
+//! - JUDGE-3: a rank is frozen only where it did not answer for `FROZEN_AFTER_MS`, or until the time of
 //!   a call was up, while somebody who does answer waits for it, and its process was seen not to run.
 
 mod graph;
