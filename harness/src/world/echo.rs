@@ -67,7 +67,7 @@ impl Echo {
     }
 }
 
-/// Prints what ranks print. Ends when every [`Echo`] is gone.
+/// Prints what ranks print. Ends when every `Echo` is gone.
 #[derive(Debug)]
 pub struct Printer {
     queue: Option<SyncSender<Chunk>>,
