@@ -167,6 +167,10 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     if graph.is_held_up_elsewhere(start) {
         return found(tell::held_up(scene, graph, start));
     }
+    let at_work = ranks_where(&leaves, |why| matches!(why, Why::AtWork));
+    if !at_work.is_empty() {
+        return found(tell::not_joined(scene, graph, &leaves, &at_work));
+    }
     found(tell::broken_link(scene, graph, start))
 }
 

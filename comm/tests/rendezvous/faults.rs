@@ -370,7 +370,8 @@ fn a_port_is_free_again_as_soon_as_its_coordinator_is_shut_down() {
 
 #[test]
 fn worlds_and_names_outside_their_limits_are_refused_before_anything_opens() {
-    for world_size in [0, 16_385, u32::MAX] {
+    // 0 is no limit that is broken: the first rank says how many there are.
+    for world_size in [16_385, u32::MAX] {
         let error = Coordinator::start(options(world_size)).unwrap_err();
         let max = 16_384;
         assert_eq!(

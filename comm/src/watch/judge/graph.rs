@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{CYCLE_AFTER_MS, Member, Scene};
 use crate::types::Collective;
-use crate::watch::report::{GroupState, InFlight, Report, Wait};
+use crate::watch::report::{CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
 use crate::watch::verdict::{CallId, Confidence};
 
 /// A call that waits.
@@ -40,6 +40,8 @@ pub(super) struct Leaf<'a> {
 /// What a rank does that others wait for and that waits for nobody.
 #[derive(Clone, Debug)]
 pub(super) enum Why<'a> {
+    /// Its thread is in another call that waits for nobody: the call goes on, or is about to end.
+    AtWork,
     /// It went without a goodbye.
     Down,
     /// Its process does not run.
@@ -130,6 +132,7 @@ impl<'a> Graph<'a> {
         let Some(group) = held_up_in(report, same) else {
             let namesake = |group: &&GroupState| group.name == waiter.group.name;
             let why = match (same, report.groups.iter().find(namesake)) {
+                (Some(group), _) if is_in_a_call(report, group.thread) => Why::AtWork,
                 (Some(_), _) => Why::Running,
                 (None, Some(group)) => Why::OtherGroup { group },
                 (None, None) => Why::NotMade,
@@ -312,6 +315,13 @@ fn is_in_the_call(waiter: &Waiter<'_>, theirs: &GroupState) -> bool {
         && !(one_way(call)
             && one_way(waiter.call)
             && call.call.collective() == waiter.call.call.collective())
+}
+
+/// Whether a thread of the rank has begun a call that has not ended, whatever the lines of its groups
+/// say: a call that fails waits for nobody while it asks why.
+fn is_in_a_call(report: &Report, thread: u32) -> bool {
+    let is_open = |call: &CallRecord| call.outcome == CallOutcome::Open && call.thread == thread;
+    report.calls.iter().any(is_open)
 }
 
 /// The group in whose call the thread is that would have to come, if it is in one.

@@ -252,7 +252,7 @@ pub(super) fn not_joined(
     blamed: &[u32],
 ) -> Verdict {
     let held = graph.missing_one(|leaf| {
-        blamed.contains(&leaf.rank) && matches!(leaf.why, Why::Running | Why::NotMade)
+        blamed.contains(&leaf.rank) && matches!(leaf.why, Why::AtWork | Why::NotMade | Why::Running)
     });
     let mut verdict = draft(
         scene,
