@@ -86,10 +86,11 @@ impl Facts {
 pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     let mut verdict = interrupted(facts, collector)
         .or_else(|| bring_up(facts))
+        .or_else(|| device(facts, collector))
         .or_else(|| found(facts, collector))
         .or_else(|| dead(facts, collector))
         .or_else(|| frozen(facts))
-        .or_else(|| failed(collector))
+        .or_else(|| failed(collector, |_| true))
         .or_else(|| silent(facts, collector))?;
     for (rank, said) in witnesses(collector) {
         let line = format!("rank {rank}: {said}");
@@ -123,11 +124,27 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
     Some(verdict)
 }
 
+/// A complaint of the vendor's. The arbiter sees calls on the host only: where a device fails, it sees
+/// no more than that its rank, or one that waits for the device, does not come.
+fn device(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+    let is_absence = |found: &watch::Verdict| found.class == watch::Class::NotJoined;
+    let is_of_device = |failed: &Failed| {
+        matches!(
+            failed.kind,
+            Some(ErrorKind::DeviceStalled { .. } | ErrorKind::Vendor { .. })
+        )
+    };
+    let found = facts.found.as_deref().filter(|found| is_absence(found))?;
+    let mut verdict = failed(collector, is_of_device)?;
+    verdict.evidence.push(found.line());
+    Some(verdict)
+}
+
 /// What the arbiter found: it saw all ranks, so it knows better than any of them.
 fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     let found = facts.found.as_ref().filter(|found| {
         // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
-        !found.ends.is_empty() || failed(collector).is_some()
+        !found.ends.is_empty() || collector.has_failure()
     })?;
     let exit = Exit::from_code(found.class.code().into()).unwrap_or(Exit::Internal);
     let during = match found.blamed.as_slice() {
@@ -200,10 +217,11 @@ fn frozen(facts: &Facts) -> Option<Verdict> {
 }
 
 /// The rank whose error explains the others: the first one that does not point at another rank's.
-fn failed(collector: &Collector) -> Option<Verdict> {
+fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Verdict> {
     let mut failures: Vec<(u32, &RankState, &Failed)> = (0..)
         .zip(collector.ranks())
         .filter_map(|(rank, state)| Some((rank, state, state.failed.as_ref()?)))
+        .filter(|(_, _, failed)| wanted(failed))
         .collect();
     failures.sort_by_key(|(_, state, failed)| (is_echo(failed), state.failed_order));
     let (rank, _, failed) = failures.first()?;
