@@ -1,16 +1,11 @@
-//! Latency of small calls, told so that a busy machine can measure it too.
-//!
-//! Criterion's means take in whatever else ran meanwhile. Here calls are timed in short batches:
-//! where nothing disturbs a batch it shows what the call costs, and the quantiles over many batches
-//! show how often that is so.
+//! Latency of small calls, told so that a busy machine can measure it too: in short batches.
 
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-use muster_comm::collective::Communicator;
-use muster_comm::error::CommError;
-use muster_comm::sync::Clock;
+use muster_benches::batches::{measure, quantile, time_asked};
+use muster_benches::crew::Call;
 use muster_comm::types::ReduceOp;
 use muster_comm::world::World;
 
@@ -24,17 +19,9 @@ const BATCH: u32 = 32;
 const TIME: Duration = Duration::from_millis(1500);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args
-        .iter()
-        .any(|arg| !arg.starts_with("--") && !"latency".contains(arg.as_str()))
-    {
-        // A filter that means other benchmarks.
+    let Some(time) = time_asked("latency", TIME) else {
         return Ok(());
-    }
-    // `cargo test --benches` only wants to see that it works.
-    let measures = args.iter().any(|arg| arg == "--bench");
-    let time = if measures { TIME } else { Duration::ZERO };
+    };
     let mut out = std::io::stdout();
     writeln!(out, "us a call, over batches of {BATCH} calls, of rank 0")?;
     writeln!(
@@ -68,8 +55,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-type Call = fn(&Communicator, &[f32], &mut [f32]) -> Result<(), CommError>;
-
 fn line(
     out: &mut impl Write,
     time: Duration,
@@ -78,13 +63,10 @@ fn line(
     bytes: usize,
     call: Call,
 ) -> Result<(), Box<dyn Error>> {
-    let all = World::threads(ranks, |world| measure(&world, time, bytes, call))?;
+    let all = World::threads(ranks, |world| measure(&world, time, bytes, BATCH, call))?;
     let mut batches = all.into_iter().next().ok_or("no ranks")??;
     batches.sort_unstable();
-    let at = |percent: usize| {
-        let batch = batches[(batches.len() - 1) * percent / 100];
-        batch.as_secs_f64() * 1e6 / f64::from(BATCH)
-    };
+    let at = |percent: usize| quantile(&batches, percent, BATCH) * 1e6;
     writeln!(
         out,
         "{name:<12} {ranks:>5} {bytes:>6} {:>9.3} {:>9.3} {:>9.3} {:>9}",
@@ -94,31 +76,4 @@ fn line(
         batches.len()
     )?;
     Ok(())
-}
-
-fn measure(
-    world: &World,
-    time: Duration,
-    bytes: usize,
-    call: Call,
-) -> Result<Vec<Duration>, CommError> {
-    let group = world.everyone()?;
-    let count = bytes / size_of::<f32>();
-    let sendbuf = vec![1.0_f32; count];
-    let mut recvbuf = vec![0.0_f32; count];
-    let mut batches = Vec::new();
-    let begin = Clock::now();
-    let mut more = [1_u8];
-    while more == [1] {
-        // Rank 0 says when it is enough, outside of what is timed.
-        more = [u8::from(begin.elapsed() < time)];
-        group.broadcast(&mut more, 0)?;
-        group.barrier()?;
-        let start = Clock::now();
-        for _ in 0..BATCH {
-            call(&group, &sendbuf, &mut recvbuf)?;
-        }
-        batches.push(start.elapsed());
-    }
-    Ok(batches)
 }

@@ -7,8 +7,7 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-use muster_comm::error::CommError;
-use muster_comm::sync::Clock;
+use muster_benches::batches::{measure, quantile, time_asked};
 use muster_comm::types::ReduceOp;
 use muster_comm::world::{ThreadOptions, World};
 
@@ -21,17 +20,9 @@ const TIME: Duration = Duration::from_secs(3);
 const TURNS: u32 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args
-        .iter()
-        .any(|arg| !arg.starts_with("--") && !"watch".contains(arg.as_str()))
-    {
-        // A filter that means other benchmarks.
+    let Some(time) = time_asked("watch", TIME) else {
         return Ok(());
-    }
-    // `cargo test --benches` only wants to see that it works.
-    let measures = args.iter().any(|arg| arg == "--bench");
-    let time = if measures { TIME } else { Duration::ZERO };
+    };
     let mut out = std::io::stdout();
     writeln!(
         out,
@@ -61,7 +52,9 @@ fn line(
     };
     let timed = |options: &ThreadOptions| -> Result<Vec<Duration>, Box<dyn Error>> {
         let all = World::threads_with(ranks, options, |world| {
-            measure(&world, time / TURNS, bytes, batch)
+            measure(&world, time / TURNS, bytes, batch, |group, give, get| {
+                group.all_reduce(give, get, ReduceOp::Sum)
+            })
         })?;
         Ok(all.into_iter().next().ok_or("no ranks")??)
     };
@@ -72,10 +65,7 @@ fn line(
     }
     without.sort_unstable();
     with.sort_unstable();
-    let at = |batches: &[Duration], percent: usize| {
-        let one = batches[(batches.len() - 1) * percent / 100];
-        one.as_secs_f64() * 1e9 / f64::from(batch)
-    };
+    let at = |batches: &[Duration], percent| quantile(batches, percent, batch) * 1e9;
     let (least, tenth) = (
         (at(&without, 0), at(&with, 0)),
         (at(&without, 10), at(&with, 10)),
@@ -92,32 +82,4 @@ fn line(
         with.len()
     )?;
     Ok(())
-}
-
-/// Times batches of calls.
-fn measure(
-    world: &World,
-    time: Duration,
-    bytes: usize,
-    batch: u32,
-) -> Result<Vec<Duration>, CommError> {
-    let group = world.everyone()?;
-    let count = bytes / size_of::<f32>();
-    let sendbuf = vec![1.0_f32; count];
-    let mut recvbuf = vec![0.0_f32; count];
-    let mut batches = Vec::new();
-    let begin = Clock::now();
-    let mut more = [1_u8];
-    while more == [1] {
-        // Rank 0 says when it is enough, outside of what is timed.
-        more = [u8::from(begin.elapsed() < time)];
-        group.broadcast(&mut more, 0)?;
-        group.barrier()?;
-        let start = Clock::now();
-        for _ in 0..batch {
-            group.all_reduce(&sendbuf, &mut recvbuf, ReduceOp::Sum)?;
-        }
-        batches.push(start.elapsed());
-    }
-    Ok(batches)
 }

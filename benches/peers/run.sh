@@ -5,12 +5,12 @@
 #   RANKS         numbers of ranks, separated by commas; 2,4,8 if not given
 #   ROUNDS        how often everything is measured, all programs in turns; 5 if not given
 #   MILLISECONDS  time for each cell in each round; 100 if not given
-#   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi or mpich, where the headers are not installed
+#   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi, mpich or intelmpi, where the headers are not installed
 #   CELL          collective:bytes, such as all_reduce:65536
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
-# processor), MPICH, torch gloo. A peer that is not installed, does not compile or does not run is
-# named. f32, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
+# processor), MPICH, Intel MPI (in I_MPI_ROOT), torch gloo (of PYTHON, python3 if that is not set). A
+# peer that is not installed, does not compile or does not run is named. f32, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
 # and how many times as long each peer took as muster: the median of the ratios of single rounds,
 # with the least and the greatest. A cell that a peer has not is shown as "-".
 set -eu
@@ -39,36 +39,52 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
 cpus=$(nproc)
+python=${PYTHON:-python3}
 root=""
 [ "$(id -u)" -eq 0 ] && root=--allow-run-as-root
 
 echo "machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $cpus processors, $(uname -sr), load $(cut -d' ' -f1-3 /proc/loadavg)"
 echo "muster:  $("$muster" --version)"
 peers="private region"
-for mpi in openmpi mpich; do
+# Where the programs of an MPI are: the launcher and the compiler.
+launcher_of() {
+    case $1 in
+    intelmpi) echo "${I_MPI_ROOT:-I_MPI_ROOT-is-not-set}/bin/mpiexec.hydra" ;;
+    *) echo "mpirun.$1" ;;
+    esac
+}
+compiler_of() {
+    case $1 in
+    intelmpi) echo "${I_MPI_ROOT:-}/bin/mpicc" ;;
+    *) echo "mpicc.$1" ;;
+    esac
+}
+for mpi in openmpi mpich intelmpi; do
     given=""
+    launcher=$(launcher_of "$mpi")
+    compiler=$(compiler_of "$mpi")
     for pair in $prebuilt; do
         [ "${pair%%=*}" = "$mpi" ] && given=${pair#*=}
     done
-    if ! command -v "mpirun.$mpi" >/dev/null; then
-        echo "missing: $mpi (no mpirun.$mpi)"
+    if ! command -v "$launcher" >/dev/null; then
+        echo "missing: $mpi (no $launcher)"
     elif [ -n "$given" ] && ! cp "$given" "$folder/$mpi"; then
         echo "missing: $mpi ($given cannot be copied)"
-    elif [ -z "$given" ] && ! command -v "mpicc.$mpi" >/dev/null; then
-        echo "missing: $mpi (no mpicc.$mpi)"
-    elif [ -z "$given" ] && ! "mpicc.$mpi" -O3 -march=native -o "$folder/$mpi" "$here/mpi.c" 2>"$folder/$mpi.err"; then
+    elif [ -z "$given" ] && ! command -v "$compiler" >/dev/null; then
+        echo "missing: $mpi (no $compiler)"
+    elif [ -z "$given" ] && ! "$compiler" -O3 -march=native -o "$folder/$mpi" "$here/mpi.c" 2>"$folder/$mpi.err"; then
         echo "missing: $mpi (does not compile: $(head -1 "$folder/$mpi.err"))"
     else
-        echo "$mpi:  $("mpirun.$mpi" --version 2>&1 | grep -m1 -i 'version\|open mpi')"
+        echo "$mpi:  $("$launcher" --version 2>&1 | grep -m1 '[0-9]\.[0-9]')"
         peers="$peers $mpi"
         [ "$mpi" = openmpi ] && peers="$peers openmpi-sm"
     fi
 done
-if python3 -c 'import torch.distributed' 2>/dev/null; then
-    echo "gloo:    torch $(python3 -c 'import torch; print(torch.__version__)')"
+if "$python" -c 'import torch.distributed' 2>/dev/null; then
+    echo "gloo:    torch $("$python" -c 'import torch; print(torch.__version__)')"
     peers="$peers gloo"
 else
-    echo "missing: gloo (python3 cannot import torch.distributed)"
+    echo "missing: gloo ($python cannot import torch.distributed)"
 fi
 
 # Prints collective,bytes,median_us,min_us,wrong for each cell.
@@ -81,7 +97,9 @@ of_muster() {
         [ "$memory" = region ] && [ "${cell%:*}" = barrier ] && continue
         "$muster" bench "${cell%:*}" -g "$n" -b "$bytes" -e "$bytes" --place out --memory "$memory" --time "${time}ms" \
             --confidence 0 --format csv 2>/dev/null |
-            awk -F, -v bytes="$bytes" 'NR > 1 {print $1 "," bytes "," $16 "," $15 "," ($24 == "" ? 0 : $24)}'
+            awk -F, -v bytes="$bytes" '
+                NR == 1 {for (at = 1; at <= NF; at++) column[$at] = at}
+                NR > 1 {print $column["collective"] "," bytes "," $column["median_us"] "," $column["min_us"] "," $column["wrong"] + 0}'
     done
 }
 one() {
@@ -95,8 +113,8 @@ one() {
         [ "$n" -le "$cpus" ] || return 0
         mpirun.openmpi $root --mca coll_sm_priority 100 -n "$n" "$folder/openmpi" "$time" "$@"
         ;;
-    mpich) timeout 600 mpirun.mpich -n "$n" "$folder/mpich" "$time" "$@" ;;
-    gloo) python3 "$here/gloo.py" "$n" "$time" "$@" ;;
+    mpich | intelmpi) timeout 600 "$(launcher_of "$peer")" -n "$n" "$folder/$peer" "$time" "$@" ;;
+    gloo) "$python" "$here/gloo.py" "$n" "$time" "$@" ;;
     esac
 }
 for round in $(seq "$rounds"); do

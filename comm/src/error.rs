@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::types::{Collective, DType, Rank};
-use crate::vendor::{self, Fault};
+use crate::vendor::{self, Fault, VendorCode};
 use crate::watch::verdict::Verdict;
 
 /// A failed call on a communicator.
@@ -67,8 +67,11 @@ pub struct OpContext {
 
 /// What two ranks disagreed about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
+    /// The algorithm: the ranks go by different selection tables.
+    Algorithm,
     /// The kind of call.
     Collective,
     /// The number of elements.
@@ -90,6 +93,7 @@ pub enum Field {
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Algorithm => "algorithm",
             Self::Collective => "collective",
             Self::Count => "count",
             Self::Dtype => "dtype",
@@ -104,6 +108,7 @@ impl fmt::Display for Field {
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -386,7 +391,7 @@ impl ErrorKind {
     /// The vendor's code of a text such as `EI0002`, with its meaning and remedy, where this is a
     /// vendor's error whose text carries one.
     #[must_use]
-    pub fn vendor_remark(&self) -> Option<&'static vendor::Remark> {
+    pub fn vendor_remark(&self) -> Option<&'static VendorCode> {
         if let Self::Vendor { detail, .. } = self {
             return vendor::remark_in(detail);
         }

@@ -104,6 +104,8 @@ pub mod kernel;
 pub mod launch;
 pub mod layout;
 pub mod rendezvous;
+mod sabotage;
+pub mod simulate;
 pub mod sync;
 pub mod transport;
 pub mod types;

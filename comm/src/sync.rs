@@ -1,7 +1,8 @@
-//! The one door to atomics and to time.
+//! The one door to atomics, to the kernel's futex on them, and to time.
 //!
 //! A test of the house rules keeps `std::sync::atomic` out of every other file, so that a model
-//! checker's atomics can stand in.
+//! checker's atomics can stand in: the package `models` compiles the files of the protocols over
+//! shared memory against a door of its own.
 //!
 //! Everything that waits takes a [`Deadline`], made once at the public call and passed by value.
 //! Time is read here and nowhere else; the simulator has a clock of its own and never calls this.
@@ -10,6 +11,30 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Sleeping on a word that other threads and processes share. Best effort: who wakes looks again,
+/// whatever the reason, and every sleep has an end.
+pub mod futex {
+    use std::time::Duration;
+
+    use rustix::thread::futex;
+    use rustix::time::Timespec;
+
+    use super::AtomicU32;
+
+    /// Sleeps if the word is still `seen`: until it is woken, for no reason, or after `at_most`.
+    pub fn wait(word: &AtomicU32, seen: u32, at_most: Duration) {
+        let timeout = Timespec::try_from(at_most).ok();
+        // Every outcome means the same: look again.
+        let _ = futex::wait(word, futex::Flags::empty(), seen, timeout.as_ref());
+    }
+
+    /// Wakes all that sleep on the word.
+    pub fn wake_all(word: &AtomicU32) {
+        // An error leaves the sleepers to their time-out.
+        let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
+    }
+}
 
 /// The monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +52,7 @@ impl Clock {
     /// different processes may be compared; those of different hosts must not.
     #[must_use]
     pub fn nanos() -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-        seconds * 1_000_000_000 + nanos
+        nanos(rustix::time::ClockId::Monotonic)
     }
 
     /// The same clock as of the last tick of the system, up to 4 ms behind: for a fifth of the cost.

@@ -15,6 +15,7 @@ compile_error!(
 
 /// A rank: the number of a process (or thread) within a world or, where said so, within a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Rank(pub u32);
 

@@ -1,8 +1,12 @@
-//! What the vendor's numbers and codes mean: names, classes, and what to do.
+//! What the vendor's numbers and codes mean to a run: what kind of trouble they are.
 //!
 //! Two ranges of numbers that never meet: HCCL's results (0 to 1041) and the runtime's errors (from
 //! 100000 on). Texts of the vendor carry codes such as `EI0002`, which say more than the number.
-//! Nothing here calls anything.
+//! Names, meanings and remedies stand in `hccl-sys`. Nothing here calls anything.
+
+use hccl_sys::codes;
+pub use hccl_sys::codes::VendorCode;
+use hccl_sys::types::{AclError, HcclResult};
 
 /// What kind of trouble a vendor's error is. It decides the exit code of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,319 +29,115 @@ pub enum Fault {
     Unsupported,
 }
 
-/// A number of the vendor.
-struct Number {
-    code: i32,
-    name: &'static str,
-    fault: Fault,
-}
-
-const fn number(code: i32, name: &'static str, fault: Fault) -> Number {
-    Number { code, name, fault }
-}
-
-/// The numbers that a client of collectives may meet.
-const NUMBERS: &[Number] = &[
-    number(1, "HCCL_E_PARA", Fault::Argument),
-    number(2, "HCCL_E_PTR", Fault::Argument),
-    number(3, "HCCL_E_MEMORY", Fault::Memory),
-    number(4, "HCCL_E_INTERNAL", Fault::Internal),
-    number(5, "HCCL_E_NOT_SUPPORT", Fault::Unsupported),
-    number(6, "HCCL_E_NOT_FOUND", Fault::Internal),
-    number(7, "HCCL_E_UNAVAIL", Fault::Resource),
-    number(8, "HCCL_E_SYSCALL", Fault::Internal),
-    number(9, "HCCL_E_TIMEOUT", Fault::Timeout),
-    number(10, "HCCL_E_OPEN_FILE_FAILURE", Fault::Resource),
-    number(11, "HCCL_E_TCP_CONNECT", Fault::Link),
-    number(12, "HCCL_E_ROCE_CONNECT", Fault::Link),
-    number(13, "HCCL_E_TCP_TRANSFER", Fault::Link),
-    number(14, "HCCL_E_ROCE_TRANSFER", Fault::Link),
-    number(15, "HCCL_E_RUNTIME", Fault::Internal),
-    number(16, "HCCL_E_DRV", Fault::Internal),
-    number(17, "HCCL_E_PROFILING", Fault::Internal),
-    number(18, "HCCL_E_CCE", Fault::Internal),
-    number(19, "HCCL_E_NETWORK", Fault::Link),
-    number(20, "HCCL_E_AGAIN", Fault::Argument),
-    number(21, "HCCL_E_REMOTE", Fault::Link),
-    number(22, "HCCL_E_SUSPENDING", Fault::Argument),
-    number(23, "HCCL_E_OPRETRY_FAIL", Fault::Link),
-    number(24, "HCCL_E_OOM", Fault::Memory),
-    number(1041, "HCCL_E_IN_STATUS", Fault::Internal),
-    number(100_000, "ACL_ERROR_INVALID_PARAM", Fault::Argument),
-    number(100_001, "ACL_ERROR_UNINITIALIZE", Fault::Argument),
-    number(100_002, "ACL_ERROR_REPEAT_INITIALIZE", Fault::Argument),
-    number(100_037, "ACL_ERROR_REPEAT_FINALIZE", Fault::Argument),
-    number(107_000, "ACL_ERROR_RT_PARAM_INVALID", Fault::Argument),
-    number(107_001, "ACL_ERROR_RT_INVALID_DEVICEID", Fault::Resource),
-    number(107_002, "ACL_ERROR_RT_CONTEXT_NULL", Fault::Argument),
-    number(107_003, "ACL_ERROR_RT_STREAM_CONTEXT", Fault::Argument),
-    number(107_019, "ACL_ERROR_RT_WAIT_TIMEOUT", Fault::Timeout),
-    number(107_020, "ACL_ERROR_RT_TASK_TIMEOUT", Fault::Timeout),
-    number(107_022, "ACL_ERROR_RT_DEVICE_TASK_ABORT", Fault::Internal),
-    number(107_023, "ACL_ERROR_RT_STREAM_ABORT", Fault::Internal),
-    number(200_000, "ACL_ERROR_BAD_ALLOC", Fault::Memory),
-    number(200_001, "ACL_ERROR_API_NOT_SUPPORT", Fault::Unsupported),
-    number(
-        207_000,
-        "ACL_ERROR_RT_FEATURE_NOT_SUPPORT",
-        Fault::Unsupported,
-    ),
-    number(207_001, "ACL_ERROR_RT_MEMORY_ALLOCATION", Fault::Memory),
-    number(207_004, "ACL_ERROR_RT_NO_DEVICE", Fault::Resource),
-    number(207_008, "ACL_ERROR_RT_NO_STREAM_RESOURCE", Fault::Resource),
-    number(207_018, "ACL_ERROR_RT_DEVICE_OOM", Fault::Memory),
-    number(500_000, "ACL_ERROR_INTERNAL_ERROR", Fault::Internal),
-    number(507_000, "ACL_ERROR_RT_INTERNAL_ERROR", Fault::Internal),
-    number(507_001, "ACL_ERROR_RT_TS_ERROR", Fault::Internal),
-    number(507_010, "ACL_ERROR_RT_LOST_HEARTBEAT", Fault::DeviceLost),
-    number(507_012, "ACL_ERROR_RT_REPORT_TIMEOUT", Fault::Timeout),
-    number(507_014, "ACL_ERROR_RT_AICORE_TIMEOUT", Fault::Timeout),
-    number(507_015, "ACL_ERROR_RT_AICORE_EXCEPTION", Fault::Internal),
-    number(507_017, "ACL_ERROR_RT_AICPU_TIMEOUT", Fault::Timeout),
-    number(507_018, "ACL_ERROR_RT_AICPU_EXCEPTION", Fault::Internal),
-    number(507_034, "ACL_ERROR_RT_VECTOR_CORE_TIMEOUT", Fault::Timeout),
-    number(
-        507_035,
-        "ACL_ERROR_RT_VECTOR_CORE_EXCEPTION",
-        Fault::Internal,
-    ),
-    number(507_046, "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT", Fault::Timeout),
-    number(507_047, "ACL_ERROR_RT_EVENT_SYNC_TIMEOUT", Fault::Timeout),
-    number(507_048, "ACL_ERROR_RT_FFTS_PLUS_TIMEOUT", Fault::Timeout),
-    number(507_053, "ACL_ERROR_RT_DEVICE_MEM_ERROR", Fault::DeviceLost),
-    number(
-        507_054,
-        "ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR",
-        Fault::DeviceLost,
-    ),
-    number(
-        507_055,
-        "ACL_ERROR_RT_SUSPECT_DEVICE_MEM_ERROR",
-        Fault::DeviceLost,
-    ),
-    number(507_056, "ACL_ERROR_RT_LINK_ERROR", Fault::Link),
-    number(507_057, "ACL_ERROR_RT_SUSPECT_REMOTE_ERROR", Fault::Link),
-    number(507_899, "ACL_ERROR_RT_DRV_INTERNAL_ERROR", Fault::Internal),
-    number(507_901, "ACL_ERROR_RT_SOCKET_CLOSE", Fault::DeviceLost),
-    number(507_904, "ACL_ERROR_RT_COMM_OP_RETRY_FAIL", Fault::Link),
-    number(507_915, "ACL_ERROR_RT_CCU_TIMEOUT", Fault::Timeout),
-    number(507_916, "ACL_ERROR_RT_CCU_EXCEPTION", Fault::Internal),
-];
-
-/// A code that stands in the vendor's texts.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Remark {
-    /// The code: `EI0002`.
-    pub code: &'static str,
-    /// What it says about the trouble.
-    pub fault: Fault,
-    /// What happened, as a sentence fragment.
-    pub meaning: &'static str,
-    /// What to do, as a sentence fragment.
-    pub remedy: &'static str,
-}
-
-const fn remark(
-    code: &'static str,
-    fault: Fault,
-    meaning: &'static str,
-    remedy: &'static str,
-) -> Remark {
-    Remark {
-        code,
-        fault,
-        meaning,
-        remedy,
-    }
-}
-
-/// The codes that collectives raise.
-pub const REMARKS: &[Remark] = &[
-    remark(
-        "EI0001",
-        Fault::Argument,
-        "a variable of the environment is out of range, or no network interface fits it",
-        "correct the variable that the text names; `muster doctor` checks all of them",
-    ),
-    remark(
-        "EI0002",
-        Fault::Timeout,
-        "a device waited for a peer until HCCL's execution timeout",
-        "look at the rank that does not report this: it is the cause; else compare call, count and type between ranks",
-    ),
-    remark(
-        "EI0003",
-        Fault::Argument,
-        "an argument of a collective call is not allowed",
-        "correct the call that is named",
-    ),
-    remark(
-        "EI0004",
-        Fault::Argument,
-        "the rank table cannot be read",
-        "check the file with `muster ranktable`",
-    ),
-    remark(
-        "EI0005",
-        Fault::Argument,
-        "ranks made one call with different arguments",
-        "compare the two call sites: every rank of a group makes the same calls in the same order",
-    ),
-    remark(
-        "EI0006",
-        Fault::Link,
-        "the link to a peer was not made in time",
-        "see whether that rank reached the call and lives; then its device network (hccn_tool), TLS settings and ports",
-    ),
-    remark(
-        "EI0007",
-        Fault::Resource,
-        "streams, notifies or queue pairs are used up",
-        "use fewer communicators at a time",
-    ),
-    remark(
-        "EI0008",
-        Fault::Unsupported,
-        "the ranks run different versions of HCCL",
-        "install one CANN version on all hosts",
-    ),
-    remark(
-        "EI0009",
-        Fault::Link,
-        "the device's network interface cannot be used",
-        "check it with hccn_tool -i N -link -g, -ip -g and -ping",
-    ),
-    remark(
-        "EI0010",
-        Fault::Link,
-        "devices of this server cannot reach each other directly",
-        "set HCCL_INTRA_ROCE_ENABLE=1, or repair the links inside the server",
-    ),
-    remark(
-        "EI0011",
-        Fault::Memory,
-        "device memory is used up",
-        "lower HCCL_BUFFSIZE, or use fewer communicators at a time",
-    ),
-    remark(
-        "EI0012",
-        Fault::Link,
-        "a copy between devices failed",
-        "see whether the peer died or freed its buffer too early, then the links",
-    ),
-    remark(
-        "EI0013",
-        Fault::Link,
-        "retransmission over RoCE was given up",
-        "see whether the peer exited, then the network between the hosts",
-    ),
-    remark(
-        "EI0014",
-        Fault::Argument,
-        "the rank table holds a wrong value",
-        "check the file with `muster ranktable`",
-    ),
-    remark(
-        "EI0015",
-        Fault::Timeout,
-        "some ranks did not come to the exchange of root information",
-        "start all ranks in time; check HCCL_SOCKET_IFNAME and HCCL_CONNECT_TIMEOUT",
-    ),
-    remark(
-        "EI0016",
-        Fault::Argument,
-        "a configuration value is not allowed, or TLS settings differ",
-        "correct the value that is named, the same on all hosts",
-    ),
-    remark(
-        "EI0017",
-        Fault::Argument,
-        "the rank table lacks a key",
-        "check the file with `muster ranktable`",
-    ),
-    remark(
-        "EI0018",
-        Fault::Link,
-        "retransmission over UB was given up",
-        "see whether the peer exited, then the links",
-    ),
-    remark(
-        "EI0019",
-        Fault::Resource,
-        "a host port is taken",
-        "set HCCL_IF_BASE_PORT or HCCL_HOST_SOCKET_PORT_RANGE to free ports",
-    ),
-    remark(
-        "EI0020",
-        Fault::Resource,
-        "a device port is taken",
-        "set HCCL_NPU_SOCKET_PORT_RANGE, the same on all ranks",
-    ),
-    remark(
-        "EJ0001",
-        Fault::Resource,
-        "the device is held by another process, or two ranks share it",
-        "end the old process, wait 10 s, and give each rank a device of its own",
-    ),
-    remark(
-        "EJ0002",
-        Fault::Link,
-        "the device's network port is down",
-        "check cable and port with hccn_tool",
-    ),
-    remark(
-        "EJ0003",
-        Fault::Resource,
-        "an address and port cannot be bound",
-        "choose other ports with HCCL_IF_BASE_PORT",
-    ),
-    remark(
-        "EJ0004",
-        Fault::Argument,
-        "the device's address does not pass the check",
-        "compare hccn.conf with the rank table",
-    ),
-    remark(
-        "EL0004",
-        Fault::Memory,
-        "device memory is used up",
-        "free device memory, or use smaller buffers",
-    ),
-];
-
 /// The vendor's name of a number: `HCCL_E_TIMEOUT`.
 #[must_use]
 pub fn name_of(code: i32) -> &'static str {
-    find(code).map_or("unknown", |number| number.name)
+    HcclResult(code)
+        .name()
+        .or_else(|| AclError(code).name())
+        .unwrap_or("unknown")
 }
 
-/// What the codes in a text of the vendor say; the first known one counts.
+/// What the codes in a text of the vendor say; the first one that tells a kind of trouble counts.
 #[must_use]
-pub fn remark_in(text: &str) -> Option<&'static Remark> {
-    REMARKS
-        .iter()
-        .filter_map(|remark| Some((text.find(remark.code)?, remark)))
-        .min_by_key(|(at, _)| *at)
-        .map(|(_, remark)| remark)
+pub fn remark_in(text: &str) -> Option<&'static VendorCode> {
+    let mut known = codes::find(text).into_iter();
+    known.find(|known| fault_of_remark(known).is_some())
 }
 
 /// What kind of trouble an error with this number and text is.
 #[must_use]
 pub fn fault_of(code: i32, text: &str) -> Fault {
-    let by_number = find(code).map_or(Fault::Internal, |number| number.fault);
+    let by_number = fault_of_result(HcclResult(code))
+        .or_else(|| fault_of_error(AclError(code)))
+        .unwrap_or(Fault::Internal);
     let vague = matches!(
         by_number,
         Fault::Internal | Fault::Resource | Fault::Timeout
     );
     // Inner errors and refused resources say why in their text only.
-    match remark_in(text) {
-        Some(remark) if vague => remark.fault,
+    match remark_in(text).and_then(fault_of_remark) {
+        Some(fault) if vague => fault,
         Some(_) | None => by_number,
     }
 }
 
-fn find(code: i32) -> Option<&'static Number> {
-    NUMBERS.iter().find(|number| number.code == code)
+/// The results of HCCL that are no inner errors.
+const fn fault_of_result(result: HcclResult) -> Option<Fault> {
+    Some(match result {
+        HcclResult::HCCL_E_PARA
+        | HcclResult::HCCL_E_PTR
+        | HcclResult::HCCL_E_AGAIN
+        | HcclResult::HCCL_E_SUSPENDING => Fault::Argument,
+        HcclResult::HCCL_E_TCP_CONNECT
+        | HcclResult::HCCL_E_ROCE_CONNECT
+        | HcclResult::HCCL_E_TCP_TRANSFER
+        | HcclResult::HCCL_E_ROCE_TRANSFER
+        | HcclResult::HCCL_E_NETWORK
+        | HcclResult::HCCL_E_REMOTE
+        | HcclResult::HCCL_E_OPRETRY_FAIL => Fault::Link,
+        HcclResult::HCCL_E_MEMORY | HcclResult::HCCL_E_OOM => Fault::Memory,
+        HcclResult::HCCL_E_UNAVAIL | HcclResult::HCCL_E_OPEN_FILE_FAILURE => Fault::Resource,
+        HcclResult::HCCL_E_TIMEOUT => Fault::Timeout,
+        HcclResult::HCCL_E_NOT_SUPPORT => Fault::Unsupported,
+        _ => return None,
+    })
+}
+
+/// The errors of the runtime that a client of collectives may meet and that are no inner ones.
+const fn fault_of_error(error: AclError) -> Option<Fault> {
+    Some(match error {
+        AclError::ACL_ERROR_INVALID_PARAM
+        | AclError::ACL_ERROR_UNINITIALIZE
+        | AclError::ACL_ERROR_REPEAT_INITIALIZE
+        | AclError::ACL_ERROR_REPEAT_FINALIZE
+        | AclError::ACL_ERROR_RT_PARAM_INVALID
+        | AclError::ACL_ERROR_RT_CONTEXT_NULL
+        | AclError::ACL_ERROR_RT_STREAM_CONTEXT => Fault::Argument,
+        AclError::ACL_ERROR_RT_LOST_HEARTBEAT
+        | AclError::ACL_ERROR_RT_DEVICE_MEM_ERROR
+        | AclError::ACL_ERROR_RT_HBM_MULTI_BIT_ECC_ERROR
+        | AclError::ACL_ERROR_RT_SUSPECT_DEVICE_MEM_ERROR
+        | AclError::ACL_ERROR_RT_SOCKET_CLOSE => Fault::DeviceLost,
+        AclError::ACL_ERROR_RT_LINK_ERROR
+        | AclError::ACL_ERROR_RT_SUSPECT_REMOTE_ERROR
+        | AclError::ACL_ERROR_RT_COMM_OP_RETRY_FAIL => Fault::Link,
+        AclError::ACL_ERROR_BAD_ALLOC
+        | AclError::ACL_ERROR_RT_MEMORY_ALLOCATION
+        | AclError::ACL_ERROR_RT_DEVICE_OOM => Fault::Memory,
+        AclError::ACL_ERROR_RT_INVALID_DEVICEID
+        | AclError::ACL_ERROR_RT_NO_DEVICE
+        | AclError::ACL_ERROR_RT_NO_STREAM_RESOURCE => Fault::Resource,
+        AclError::ACL_ERROR_RT_WAIT_TIMEOUT
+        | AclError::ACL_ERROR_RT_TASK_TIMEOUT
+        | AclError::ACL_ERROR_RT_REPORT_TIMEOUT
+        | AclError::ACL_ERROR_RT_AICORE_TIMEOUT
+        | AclError::ACL_ERROR_RT_AICPU_TIMEOUT
+        | AclError::ACL_ERROR_RT_VECTOR_CORE_TIMEOUT
+        | AclError::ACL_ERROR_RT_STREAM_SYNC_TIMEOUT
+        | AclError::ACL_ERROR_RT_EVENT_SYNC_TIMEOUT
+        | AclError::ACL_ERROR_RT_FFTS_PLUS_TIMEOUT
+        | AclError::ACL_ERROR_RT_CCU_TIMEOUT => Fault::Timeout,
+        AclError::ACL_ERROR_API_NOT_SUPPORT | AclError::ACL_ERROR_RT_FEATURE_NOT_SUPPORT => {
+            Fault::Unsupported
+        }
+        _ => return None,
+    })
+}
+
+/// The codes in texts that tell a kind of trouble: those of collectives, and of memory.
+fn fault_of_remark(remark: &VendorCode) -> Option<Fault> {
+    Some(match remark.code {
+        "EI0001" | "EI0003" | "EI0004" | "EI0005" | "EI0014" | "EI0016" | "EI0017" | "EJ0004" => {
+            Fault::Argument
+        }
+        "EI0006" | "EI0009" | "EI0010" | "EI0012" | "EI0013" | "EI0018" | "EJ0002" => Fault::Link,
+        "EI0011" | "EL0004" => Fault::Memory,
+        "EI0007" | "EI0019" | "EI0020" | "EJ0001" | "EJ0003" => Fault::Resource,
+        "EI0002" | "EI0015" => Fault::Timeout,
+        "EI0008" => Fault::Unsupported,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -345,14 +145,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_codes_are_unique() {
-        for (at, number) in NUMBERS.iter().enumerate() {
-            let twice = |other: &Number| other.code == number.code || other.name == number.name;
-            assert!(!NUMBERS[..at].iter().any(twice), "{}", number.name);
+    fn every_code_of_collectives_tells_a_kind_of_trouble() {
+        for known in codes::CODES {
+            let of_collectives = known.code.starts_with("EI") || known.code.starts_with("EJ");
+            let tells = fault_of_remark(known).is_some();
+            assert_eq!(tells, of_collectives || known.code == "EL0004", "{known:?}");
         }
-        for (at, remark) in REMARKS.iter().enumerate() {
-            assert!(!REMARKS[..at].iter().any(|other| other.code == remark.code));
-            assert!(!remark.meaning.ends_with('.') && !remark.remedy.ends_with('.'));
+    }
+
+    #[test]
+    fn no_result_of_hccl_is_an_error_of_the_runtime() {
+        for named in HcclResult::VALUES.iter().filter(|named| named.value != 0) {
+            assert!(
+                AclError::VALUES
+                    .iter()
+                    .all(|error| error.value != named.value)
+            );
         }
     }
 
@@ -366,6 +174,8 @@ mod tests {
         assert_eq!(fault_of(507_010, text), Fault::DeviceLost);
         assert_eq!(fault_of(99, ""), Fault::Internal);
         assert_eq!(name_of(9), "HCCL_E_TIMEOUT");
+        assert_eq!(fault_of(507_048, "EE9999, then EI0006"), Fault::Link);
+        assert_eq!(name_of(507_048), "ACL_ERROR_RT_FFTS_PLUS_TIMEOUT");
         assert_eq!(name_of(-5), "unknown");
     }
 
@@ -374,5 +184,6 @@ mod tests {
         let text = "EI0006: no socket; then EI0002";
         assert_eq!(remark_in(text).map(|remark| remark.code), Some("EI0006"));
         assert_eq!(remark_in("nothing"), None);
+        assert_eq!(remark_in("EE9999 alone"), None);
     }
 }

@@ -1,5 +1,8 @@
-//! Memory that is older than the world, between ranks that are processes: found by the peers, and
-//! whole when one of them is killed while it works on it.
+//! Memory of ranks that are processes: memory that is older than the world, found by the peers, and whole
+//! when one of them is killed while it works on it; how much a world takes, and that this does not grow.
+//!
+//! `cargo test --release -p muster-comm --test memory -- nothing_grows --nocapture calls=1000000` makes a
+//! million calls instead of the few of every day, and prints what was seen.
 
 #![expect(unsafe_code, reason = "buffers in memory that the ranks share")]
 #![expect(
@@ -16,12 +19,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_comm::collective::Communicator;
+use muster_comm::algo::Table;
+use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::world::{JoinOptions, SharedMemory, World};
+use muster_comm::world::{JoinOptions, SharedMemory, Transport, World};
 
 /// Elements of a buffer: more than rides in an entry, and long enough to be killed in.
 const COUNT: usize = 300_000;
@@ -30,6 +34,11 @@ const WORLDS: usize = 2;
 /// Calls that a rank makes before it must have met the death of its peer.
 const CALLS_MAX: usize = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(100);
+/// Calls between two looks at what a rank holds, unless `calls=N` says otherwise.
+const CALLS_WATCHED: usize = 20_000;
+/// What the memory of a rank may differ by, in KiB: an allocator keeps pages that it may use again. A leak of
+/// 32 bytes in each call would be more after few calls already.
+const GROWTH_KIB: u64 = 512;
 
 /// What a rank that is a process is told, as one argument that filters no test.
 struct Orders {
@@ -67,6 +76,9 @@ impl Orders {
         options.job_id.clone_from(&self.job);
         options.deadline = Duration::from_secs(60);
         options.memory = Some(Arc::clone(memory));
+        if self.job.ends_with("-tcp") {
+            options.transport = Transport::Tcp;
+        }
         World::join(options).expect("the ranks meet")
     }
 }
@@ -96,6 +108,12 @@ fn a_rank_of_another_test() {
     let (mine, all) = (part(&memory, 0), part(&memory, 5));
     for number in 0..orders.addresses.len() {
         let world = orders.join(number, &memory);
+        if let Some(calls) = orders.job.strip_prefix("growing-") {
+            let calls = calls.trim_end_matches("-tcp").parse();
+            call_and_look(&world, calls.expect("a number"), &memory);
+            world.leave();
+            continue;
+        }
         let comm = world.everyone().expect("a group");
         if orders.job == "idle" {
             say_what_it_takes(&comm);
@@ -130,6 +148,106 @@ fn work_until_killed(comm: &Communicator, mine: &mut [f32], all: &mut [f32]) {
     Clock::pause(Duration::from_millis(20));
     assert!(mine.iter().all(|one| one.to_bits() == 1.5_f32.to_bits()));
     assert!(all.iter().all(|one| one.to_bits() == 2.5_f32.to_bits()));
+}
+
+/// The groups that a rank calls on again and again, and its buffers.
+struct Caller<'a> {
+    world: &'a World,
+    everyone: Communicator,
+    /// The same ranks, whose calls go as messages.
+    ring: Communicator,
+    ranks: Vec<Rank>,
+    vector: Vec<f32>,
+    mine: &'a mut [f32],
+    all: &'a mut [f32],
+    /// Whether there is a region to take buffers from.
+    shares_memory: bool,
+}
+
+impl Caller<'_> {
+    /// Makes one call; every kind in turn, the dear ones seldom.
+    fn call(&mut self, number: usize) -> Result<(), CommError> {
+        let comm = &self.everyone;
+        let (n, me) = (comm.size(), comm.rank());
+        match number % 16 {
+            0 => comm.barrier(),
+            1 => comm.all_gather_object(&number).map(drop),
+            2 => self
+                .ring
+                .all_reduce_in_place(&mut self.vector[..8], ReduceOp::Sum),
+            3 => comm
+                .all_reduce_async(vec![1_u32; 8], ReduceOp::Max)
+                .wait()
+                .map(drop),
+            4 => comm.batch_send_recv(&[
+                PointToPoint::send(&self.vector[..16], (me + 1) % n),
+                PointToPoint::recv(&mut self.mine[..16], (me + n - 1) % n),
+            ]),
+            5 => {
+                let counts: Vec<usize> = (0..n).map(|member| member % 3).collect();
+                let sum = counts.iter().sum();
+                comm.all_gather_v(&self.vector[..counts[me]], &mut self.all[..sum], &counts)
+            }
+            // Through staging, and straight between the buffers.
+            6 if number.is_multiple_of(64) => comm.broadcast(&mut self.vector, number % n),
+            7 if number.is_multiple_of(3) => {
+                comm.all_reduce(&self.mine[..8192], &mut self.all[..8192], ReduceOp::Max)
+            }
+            8 if number.is_multiple_of(5) && self.shares_memory => {
+                let mut buffer = self.world.alloc::<f32>(8192).expect("room in the region");
+                comm.all_reduce_in_place(&mut buffer, ReduceOp::Max)
+            }
+            9 if number.is_multiple_of(7) => {
+                let again = self.world.group("again", &self.ranks)?;
+                again.all_reduce_in_place(&mut self.vector[..8], ReduceOp::Max)
+            }
+            _ => comm.all_reduce_in_place(&mut self.vector[..2], ReduceOp::Max),
+        }
+    }
+}
+
+/// What this process holds: anonymous memory and its share of what is shared, in KiB, and open descriptors.
+fn held() -> (u64, usize) {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("this process");
+    let kib = |key: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(key));
+        let number = line.map(|line| line.trim().trim_end_matches(" kB").parse::<u64>());
+        number.expect("a line").expect("a number")
+    };
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("this process");
+    (kib("Anonymous:") + kib("Pss_Shmem:"), descriptors.count())
+}
+
+/// Makes calls of every kind, looks what the process holds, makes many more, and looks again.
+fn call_and_look(world: &World, calls: usize, memory: &SharedMemory) {
+    let ranks: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+    let rules = Table::with_overrides("all_reduce -> ring").expect("a rule");
+    let mut caller = Caller {
+        world,
+        everyone: world.everyone().expect("a group"),
+        ring: world
+            .group_with_rules("ring", &ranks, rules)
+            .expect("a group"),
+        ranks,
+        vector: vec![1.0; 40_000],
+        mine: part(memory, 0),
+        all: part(memory, 5),
+        shares_memory: world.alloc::<u8>(1).is_ok(),
+    };
+    let mut make = |calls: std::ops::Range<usize>| {
+        for number in calls {
+            caller.call(number).expect("a call");
+        }
+        // Everybody is as far as this rank when it looks.
+        caller.everyone.barrier().expect("a barrier");
+        let held = held();
+        caller.everyone.barrier().expect("a barrier");
+        held
+    };
+    let warm = 8192;
+    let before = make(0..warm);
+    let after = make(warm..warm + calls);
+    println!("held {} {} {} {}", before.0, before.1, after.0, after.1);
 }
 
 /// Prints this process's share of the memory that all ranks take, in KiB, while all of them are there.
@@ -184,6 +302,15 @@ fn start(job: &str, size: i64, worlds: usize) -> (Vec<Coordinator>, Vec<Child>) 
     (coordinators, children)
 }
 
+/// The number that `calls=N` among the arguments asks for.
+fn calls_asked_for() -> usize {
+    let asked = std::env::args().find_map(|argument| {
+        let number = argument.strip_prefix("calls=").map(str::parse);
+        number.map(|number| number.expect("calls=N"))
+    });
+    asked.unwrap_or(CALLS_WATCHED)
+}
+
 /// Waits for a process; one that hangs is killed, and fails the test.
 fn ends_well(child: &mut Child) -> bool {
     let deadline = Deadline::after(PATIENCE);
@@ -219,6 +346,35 @@ fn a_peer_killed_at_work_on_shared_buffers_is_named() {
     victim.wait().expect("it ends");
     for (rank, child) in children.iter_mut().enumerate() {
         assert!(ends_well(child), "rank {rank}");
+    }
+}
+
+#[test]
+fn nothing_grows_with_the_number_of_calls() {
+    let calls = calls_asked_for();
+    for job in [format!("growing-{calls}"), format!("growing-{calls}-tcp")] {
+        let (_coordinators, mut children) = start(&job, 3, 1);
+        for (rank, child) in children.iter_mut().enumerate() {
+            let output = BufReader::new(child.stdout.take().expect("its output"));
+            let lines = output.lines().map_while(Result::ok);
+            let said: Vec<Vec<u64>> = lines
+                .filter_map(|line| line.split_once("held ").map(|(_, rest)| rest.to_owned()))
+                .map(|rest| {
+                    rest.split(' ')
+                        .map(|word| word.parse().expect("a number"))
+                        .collect()
+                })
+                .collect();
+            let [before_kib, before_open, after_kib, after_open] = said[..].concat()[..] else {
+                panic!("rank {rank} of {job} said {said:?}");
+            };
+            println!(
+                "{job}, rank {rank}: {before_kib} KiB and {before_open} descriptors before, {after_kib} and {after_open} after"
+            );
+            assert!(after_kib <= before_kib + GROWTH_KIB, "rank {rank} of {job}");
+            assert!(after_open <= before_open, "rank {rank} of {job}");
+            assert!(ends_well(child), "rank {rank} of {job}");
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use muster_comm::transport::sim::{
     Ending, Fate, Fault, Machine, SimConfig, SimLimits, SimNet, SimReport, Turn,
 };
 use muster_comm::types::{Collective, DType, ReduceOp};
-use transport_support::{How, Rank, Row, by_hand, job, scramble, seed};
+use transport_support::job::{How, Rank, by_hand, job};
+use transport_support::links::Row;
+use transport_support::{scramble, seed};
 
 const HOW: How = How {
     dtype: DType::F32,
@@ -173,6 +175,7 @@ fn ranks_that_wait_for_each_other_are_a_deadlock_with_the_position_of_each() {
         scratch: 0,
         in_place: true,
         links: Links::Message,
+        staged: false,
     };
     let net = SimNet::new(2, SimConfig::new(seed()));
     let mut ranks: Vec<Rank> = (0..2)

@@ -10,7 +10,9 @@ use muster_comm::sync::Deadline;
 use muster_comm::transport::{LinkError, LinkKind, Stream};
 use muster_comm::types::{Collective, DType, ReduceOp};
 use std::time::Duration;
-use transport_support::{How, job, mesh, pair, run_in_turn, scramble, seed};
+use transport_support::job::{How, job, run_in_turn};
+use transport_support::links::{mesh, pair};
+use transport_support::{scramble, seed};
 
 const KINDS: [LinkKind; 3] = [LinkKind::Shm, LinkKind::Tcp, LinkKind::Sim];
 
@@ -247,7 +249,7 @@ fn streams_say_what_they_run_over() {
     for kind in KINDS {
         let (near, far) = pair(kind, false);
         assert_eq!((near.kind(), far.kind()), (kind, kind));
-        assert_eq!(near.descriptor().is_some(), kind == LinkKind::Tcp);
+        assert_eq!(near.descriptor(false).is_some(), kind == LinkKind::Tcp);
     }
 }
 
@@ -319,6 +321,39 @@ const SUM: How = How {
     in_place: false,
     checksum: false,
 };
+
+#[test]
+fn ranks_of_one_call_may_differ_in_whether_their_buffers_are_one() {
+    for n in [2, 3, 5, 8] {
+        let mut streams = mesh(n, || pair(LinkKind::Shm, false));
+        let mut seq = 0;
+        for algorithm in message_algorithms() {
+            for collective in algorithm.collectives {
+                for problem in problems(*collective, n, 2 * n + 1) {
+                    if (0..n).any(|rank| problem.in_place(rank).is_none()) {
+                        continue;
+                    }
+                    seq += 1;
+                    let mut ranks = job(&problem, algorithm, SUM, seq);
+                    let in_place = How {
+                        in_place: true,
+                        ..SUM
+                    };
+                    let others = job(&problem, algorithm, in_place, seq);
+                    for (rank, other) in others.into_iter().enumerate().skip(1).step_by(2) {
+                        ranks[rank] = other;
+                    }
+                    let what = (algorithm.name, *collective, n);
+                    run_in_turn(&mut ranks, &mut streams, &what);
+                    for (rank, done) in ranks.iter_mut().enumerate() {
+                        done.check(rank, &what);
+                    }
+                }
+            }
+        }
+        assert!(seq >= 10, "only {seq} algorithms were tried");
+    }
+}
 
 #[test]
 fn every_message_algorithm_is_right_over_rings_for_every_number_of_ranks() {

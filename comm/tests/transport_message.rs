@@ -14,7 +14,8 @@ use muster_comm::transport::{
     CallTag, Frame, FrameError, FrameKind, LinkError, LinkKind, TagField,
 };
 use muster_comm::types::{Collective, DType, ReduceOp};
-use transport_support::{How, Rank, Row, by_hand, job, mesh, pair, ring_pair, run_in_turn};
+use transport_support::job::{How, Rank, by_hand, job, run_in_turn, with_value};
+use transport_support::links::{Row, mesh, pair, ring_pair};
 
 const HOW: How = How {
     dtype: DType::F32,
@@ -30,6 +31,7 @@ fn plan<const N: usize>(rounds: [Vec<Step>; N]) -> Plan {
         scratch: 4,
         in_place: true,
         links: Links::Message,
+        staged: false,
     }
 }
 
@@ -210,6 +212,7 @@ fn a_corrupt_payload_is_found_by_its_checksum() {
             group: 77,
             seq: 1,
             tag,
+            mark: 0,
             kind: FrameKind::Data {
                 round: 0,
                 payload: 200,
@@ -414,7 +417,7 @@ fn half_types_are_rounded_once_however_many_ranks_add() {
         let mut ranks: Vec<Rank> = (0..5)
             .map(|rank| {
                 let value = if rank == 0 { 2048.0 } else { 1.0 };
-                transport_support::with_value(&problem, algorithm, rank, DType::F16, value)
+                with_value(&problem, algorithm, rank, DType::F16, value)
             })
             .collect();
         run_in_turn(&mut ranks, &mut streams, &algorithm.name);

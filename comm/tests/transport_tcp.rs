@@ -28,6 +28,7 @@ fn listener() -> Listener {
 /// The link that rank `from` makes to rank 5.
 fn name(from: u32) -> LinkName {
     LinkName {
+        lanes: 1,
         group: 99,
         plane: 1,
         from,
@@ -60,7 +61,7 @@ fn hear(link: &mut TcpLink, len: usize) -> Vec<u8> {
 }
 
 fn wait_for(link: &TcpLink, write: bool, deadline: Deadline) {
-    let descriptor = link.descriptor().unwrap();
+    let descriptor = link.descriptor(false).unwrap();
     let ready = wait_until_ready([Interest { descriptor, write }].into_iter(), deadline).unwrap();
     assert!(ready || !deadline.passed(), "not ready in time");
 }
@@ -167,7 +168,7 @@ fn a_rank_of_another_job_is_refused_and_told_why() {
 fn a_connector_without_the_secret_gets_no_link_even_if_it_goes_on() {
     let listener = listener();
     let mut stranger = TcpStream::connect(listener.local_addr()).unwrap();
-    stranger.write_all(&hello(1, 1, 5)).unwrap();
+    stranger.write_all(&hello(2, 1, 5)).unwrap();
     let mut answer = [0; 68];
     stranger.read_exact(&mut answer).unwrap();
     assert_eq!(answer[..4], [0; 4], "the challenge");
@@ -184,7 +185,8 @@ fn a_connector_without_the_secret_gets_no_link_even_if_it_goes_on() {
 fn hello(version: u16, from: u32, to: u32) -> Vec<u8> {
     let mut bytes = b"muHi".to_vec();
     bytes.extend(version.to_le_bytes());
-    bytes.extend([1, 0]);
+    // Plane 1, over one connection.
+    bytes.extend([1, 1]);
     bytes.extend(99u64.to_le_bytes());
     bytes.extend(from.to_le_bytes());
     bytes.extend(to.to_le_bytes());
@@ -223,7 +225,7 @@ fn garbage_silence_and_floods_cost_the_strangers_only() {
     garbage.write_all(&[0x47; 5000]).unwrap();
     let silent = TcpStream::connect(addr).unwrap();
     let mut half = TcpStream::connect(addr).unwrap();
-    half.write_all(&hello(1, 1, 5)[..20]).unwrap();
+    half.write_all(&hello(2, 1, 5)[..20]).unwrap();
     // More idle connections than the listener listens to.
     let idle: Vec<TcpStream> = (0..300)
         .map(|_| TcpStream::connect(addr).unwrap())

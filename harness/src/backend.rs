@@ -73,26 +73,30 @@ pub fn choose(asked: Backend, environment: &Environment) -> Result<Choice, Failu
     judge(asked, &places)
 }
 
-/// The backend of commands that know the host backend only, and a line for the user.
+/// The backend of a command that measures, and how its ranks open their devices where they do.
+/// `ranks` is the greatest number of ranks that this process starts on this host, if it starts any.
 ///
 /// # Errors
-/// As [`choose`]; one of class RESOURCE where HCCL was asked for.
-pub fn host_only(
+/// As [`choose`]; one of class RESOURCE where there are fewer devices than ranks.
+pub fn for_measuring(
     asked: Backend,
     environment: &Environment,
-) -> Result<(&'static str, Option<String>), Failure> {
+    deadline: Duration,
+    ranks: Option<u32>,
+) -> Result<(Choice, Option<Hccl>), Failure> {
     let choice = choose(asked, environment)?;
     if !choice.backends.has_hccl() {
-        return Ok(("host", choice.line));
+        return Ok((choice, None));
     }
-    if asked == Backend::Hccl {
-        return Err(
-            Failure::resource("this command measures the host backend only, so far")
-                .with_help("use --backend host; `muster verify --backend hccl` checks devices"),
-        );
+    if let Some(ranks) = ranks.filter(|ranks| *ranks > choice.devices) {
+        return Err(Failure::resource(format!(
+            "{ranks} ranks need a device each, and this host has {}",
+            choice.devices
+        ))
+        .with_help("choose fewer ranks, make more devices visible, or use --backend host"));
     }
-    let line = "using the host backend: this command measures no devices yet";
-    Ok(("host", Some(line.to_owned())))
+    let hccl = hccl_job(deadline, environment)?;
+    Ok((choice, Some(hccl)))
 }
 
 /// How devices are checked: the vendor's own limit lies below the deadline of calls, so that its

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::{
-    bench, compare, completions, doctor, dump, emu, env, groups, moe, plan, rank, ranktable, run,
-    verify,
+    bench, compare, completions, doctor, drill, dump, emu, env, groups, moe, plan, rank, ranktable,
+    report, run, tune, verify,
 };
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -37,12 +37,18 @@ enum Command {
     Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
+    /// Measure which algorithms are best on this machine, and write a selection table
+    Tune(Box<tune::TuneArgs>),
     /// Compare two result files of bench or verify, and name what became worse
     Compare(compare::CompareArgs),
+    /// Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus
+    Report(report::ReportArgs),
     /// Dispatch and combine tokens as MoE layers do, and measure it
     Moe(Box<moe::MoeArgs>),
     /// Start any program as the ranks of a world, watch it, and say who failed
     Run(run::RunArgs),
+    /// Inject faults into real ranks and check what they say of them
+    Drill(drill::DrillArgs),
     /// Print what ranks are doing, stuck or not, without their help
     Dump(dump::DumpArgs),
     /// Say what dumps of many ranks mean
@@ -63,6 +69,12 @@ enum Command {
     /// The process that becomes a rank of `muster run`
     #[command(name = "__exec", hide = true)]
     Exec(run::ExecArgs),
+    /// Ends what a killed launcher leaves behind
+    #[command(name = "__guard", hide = true)]
+    Guard(run::GuardArgs),
+    /// One rank of a drill
+    #[command(name = "__drill", hide = true)]
+    Actor(drill::ActorArgs),
 }
 
 fn long_help() -> String {
@@ -95,7 +107,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Env(args) => env::run(args),
         Command::Ranktable(args) => ranktable::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report::run(args),
         Command::Moe(args) => moe::run(args),
         Command::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
             .map(|()| Exit::Ok)
@@ -106,6 +120,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Rank(args) => rank::run(args),
         Command::Run(args) => run::run(args),
         Command::Exec(args) => run::exec(args),
+        Command::Guard(args) => run::guard(args),
+        Command::Drill(args) => drill::run(args),
+        Command::Actor(args) => drill::play(args),
         Command::Dump(args) => dump::run(args),
         Command::Explain(args) => dump::explain(args),
     };

@@ -1,15 +1,18 @@
 //! The exit codes: the class of an outcome, for scripts and for controllers that act on numbers.
 //!
 //! Every code lies below 128, so that it can be told from a shell's "killed by signal". The table
-//! printed by `--help` and the one in `docs/exit-codes.md` are this one.
+//! printed by `--help` and the one in `docs/exit-codes.md` are this one. Where a class is one of
+//! verdicts, its number and its name are those that [`Class`] has.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use muster_comm::watch::verdict::Class;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a run ended with. The numbers and class names are a contract with other programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum Exit {
@@ -20,31 +23,31 @@ pub enum Exit {
     /// The command line, the environment or a file could not be understood.
     Usage = 2,
     /// Named ranks never arrived.
-    RdvMissing = 10,
+    RdvMissing = Class::RdvMissing as u8,
     /// A rank came twice, sizes of the world disagree, or a rank of another job knocked.
-    RdvConflict = 11,
+    RdvConflict = Class::RdvConflict as u8,
     /// The meeting point cannot be bound, resolved or reached.
-    RdvUnreachable = 12,
+    RdvUnreachable = Class::RdvUnreachable as u8,
     /// A rank exited or was killed.
-    PeerDead = 20,
+    PeerDead = Class::PeerDead as u8,
     /// A rank's process exists but does not run.
-    PeerFrozen = 21,
+    PeerFrozen = Class::PeerFrozen as u8,
     /// A rank runs, but never entered the call that the others wait in.
-    NotJoined = 22,
+    NotJoined = Class::NotJoined as u8,
     /// Two ranks live; the path between them does not.
-    Link = 23,
+    Link = Class::Link as u8,
     /// Ranks wait for each other in a circle.
-    Deadlock = 24,
+    Deadlock = Class::Deadlock as u8,
     /// Ranks disagree on the collective, element type, count, reduction, root or order.
-    Mismatch = 30,
+    Mismatch = Class::Mismatch as u8,
     /// The bytes are wrong.
-    Data = 40,
+    Data = Class::Data as u8,
     /// Right, but too slow.
     Slow = 50,
     /// The host lacks something: memory, descriptors, a device, permissions.
-    Resource = 60,
+    Resource = Class::Resource as u8,
     /// A bug of our own, or evidence is missing. Never reported as success.
-    Internal = 70,
+    Internal = Class::Internal as u8,
     /// Interrupted by a signal; a partial report was written.
     Interrupted = 80,
 }
@@ -92,19 +95,19 @@ impl Exit {
             Self::Ok => "OK",
             Self::FailedCell => "FAILED_CELL",
             Self::Usage => "USAGE",
-            Self::RdvMissing => "RDV_MISSING",
-            Self::RdvConflict => "RDV_CONFLICT",
-            Self::RdvUnreachable => "RDV_UNREACHABLE",
-            Self::PeerDead => "PEER_DEAD",
-            Self::PeerFrozen => "PEER_FROZEN",
-            Self::NotJoined => "NOT_JOINED",
-            Self::Link => "LINK",
-            Self::Deadlock => "DEADLOCK",
-            Self::Mismatch => "MISMATCH",
-            Self::Data => "DATA",
+            Self::RdvMissing => Class::RdvMissing.name(),
+            Self::RdvConflict => Class::RdvConflict.name(),
+            Self::RdvUnreachable => Class::RdvUnreachable.name(),
+            Self::PeerDead => Class::PeerDead.name(),
+            Self::PeerFrozen => Class::PeerFrozen.name(),
+            Self::NotJoined => Class::NotJoined.name(),
+            Self::Link => Class::Link.name(),
+            Self::Deadlock => Class::Deadlock.name(),
+            Self::Mismatch => Class::Mismatch.name(),
+            Self::Data => Class::Data.name(),
             Self::Slow => "SLOW",
-            Self::Resource => "RESOURCE",
-            Self::Internal => "INTERNAL",
+            Self::Resource => Class::Resource.name(),
+            Self::Internal => Class::Internal.name(),
             Self::Interrupted => "INTERRUPTED",
         }
     }
@@ -153,6 +156,25 @@ impl Exit {
     }
 }
 
+impl From<Class> for Exit {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::RdvMissing => Self::RdvMissing,
+            Class::RdvConflict => Self::RdvConflict,
+            Class::RdvUnreachable => Self::RdvUnreachable,
+            Class::PeerDead => Self::PeerDead,
+            Class::PeerFrozen => Self::PeerFrozen,
+            Class::NotJoined => Self::NotJoined,
+            Class::Link => Self::Link,
+            Class::Deadlock => Self::Deadlock,
+            Class::Mismatch => Self::Mismatch,
+            Class::Data => Self::Data,
+            Class::Resource => Self::Resource,
+            Class::Internal => Self::Internal,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
@@ -172,6 +194,28 @@ mod tests {
             assert_eq!(Exit::from_code(i32::from(exit.code())), Some(exit));
         }
         assert_eq!(Exit::from_code(137), None);
+    }
+
+    #[test]
+    fn what_a_verdict_ends_with_has_its_number_and_its_name() {
+        let classes = [
+            Class::RdvMissing,
+            Class::RdvConflict,
+            Class::RdvUnreachable,
+            Class::PeerDead,
+            Class::PeerFrozen,
+            Class::NotJoined,
+            Class::Link,
+            Class::Deadlock,
+            Class::Mismatch,
+            Class::Data,
+            Class::Resource,
+            Class::Internal,
+        ];
+        for class in classes {
+            let exit = Exit::from(class);
+            assert_eq!((exit.code(), exit.class()), (class.code(), class.name()));
+        }
     }
 
     #[test]

@@ -26,6 +26,14 @@ impl Failure {
         }
     }
 
+    /// An error of the library: the class is the one that its code stands for, INTERNAL where there is
+    /// none.
+    #[must_use]
+    pub fn of(code: u8, error: &dyn std::error::Error, help: &str) -> Self {
+        let exit = Exit::from_code(code.into()).unwrap_or(Exit::Internal);
+        Self::new(exit, error.to_string()).with_help(help)
+    }
+
     /// The caller asked for something that does not exist or is not allowed.
     #[must_use]
     pub fn usage(message: impl Into<String>) -> Self {

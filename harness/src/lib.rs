@@ -11,6 +11,7 @@ pub mod cli;
 pub mod cmd;
 pub mod compare;
 pub mod doctor;
+pub mod drill;
 pub mod exit;
 pub mod fail;
 pub mod moe;

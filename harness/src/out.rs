@@ -1,17 +1,20 @@
-//! The two doors to the terminal: results go to stdout, everything for people to stderr.
+//! The doors to the outside: results go to stdout, everything for people to stderr, and files are
+//! written whole.
 //!
 //! A reader that closed its end of the pipe is not an error: the result was produced, and nobody
 //! wants to read it. Any other failure to write a result is one.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
+
+mod file;
+
+pub use file::{can_save, save};
 
 /// Bold red: something is wrong.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -36,47 +39,6 @@ pub fn result(text: &str) -> Result<(), Failure> {
             "the result could not be written to standard output: {error}"
         ))),
     }
-}
-
-/// Makes sure that a file can be written to this place, before hours of work end in an error.
-///
-/// # Errors
-/// A failure of class USAGE where its folder takes no files.
-pub fn can_save(path: &Path) -> Result<(), Failure> {
-    let beside = beside(path)?;
-    let made = fs::File::create_new(&beside).and_then(|_| fs::remove_file(&beside));
-    made.map_err(|error| {
-        Failure::usage(format!("{} cannot be written: {error}", path.display()))
-            .with_help("name a file in a folder that exists and takes files")
-    })
-}
-
-/// Writes a file whole: until all of it is on the disk, an old file of the name stays as it is.
-///
-/// # Errors
-/// A failure of class RESOURCE where it cannot be written; nothing of it is left then.
-pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    let beside = beside(path)?;
-    let write = || {
-        let mut file = fs::File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().map_err(|error| {
-        // Whatever was wrong, half a file helps nobody.
-        let _ = fs::remove_file(&beside);
-        Failure::resource(format!("{} cannot be written: {error}", path.display()))
-    })
-}
-
-/// A name beside `path` that is not in use by another process.
-fn beside(path: &Path) -> Result<PathBuf, Failure> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| Failure::usage(format!("{} is not the name of a file", path.display())))?;
-    let name = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-    Ok(path.with_file_name(name))
 }
 
 /// Prints a line for people on stderr. Nothing depends on it, so a closed stderr is no error.

@@ -16,7 +16,7 @@
 //! | `init_timeout` | | it never reaches the others when the communicator is made |
 //!
 //! `rank` is a rank of the communicator. `comm` is the name of one, or `*` for all of them; without
-//! it the fault concerns the first communicator that a device joins, which is the world's. `k`
+//! it the fault concerns the first communicator of more than one rank that a device joins. `k`
 //! counts the operators of kind `op` (all kinds where it is `any`) on that communicator, from 1.
 
 use std::fmt;
@@ -62,10 +62,23 @@ const KINDS: [&str; 7] = [
 pub enum Where {
     /// All of them.
     All,
-    /// The first one that a device joins.
+    /// The first one of more than one rank that a device joins.
     First,
     /// The one of this name.
     Named(String),
+}
+
+impl Where {
+    /// Whether the communicator of this name is concerned; `is_first` says whether it is the first
+    /// one of more than one rank that its device joins.
+    #[must_use]
+    pub fn concerns(&self, name: &str, is_first: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::First => is_first,
+            Self::Named(named) => named == name,
+        }
+    }
 }
 
 /// The operator at which something happens: the `k`-th of a kind.
@@ -107,6 +120,19 @@ pub enum Kind {
         /// By how much, in milliseconds.
         ms: u64,
     },
+}
+
+impl Kind {
+    /// The one operator at which it happens, if it is of that sort.
+    #[must_use]
+    pub const fn at(&self) -> Option<At> {
+        match self {
+            Self::AsyncError(at) | Self::DeviceLost(at) | Self::Hang(at) => Some(*at),
+            Self::InitTimeout | Self::LinkDown { .. } | Self::Oom { .. } | Self::Slow { .. } => {
+                None
+            }
+        }
+    }
 }
 
 /// One fault.

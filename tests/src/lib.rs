@@ -5,7 +5,6 @@
 //! one run are told from those of tests that run at the same time.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use muster_comm::config::Environment;
 use muster_comm::sync::{Clock, Deadline};
+use muster_harness::world::look;
+pub use muster_harness::world::look::is_alive;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time that any run may take before the test gives up on it. Not a measure of speed.
@@ -247,15 +248,30 @@ impl Running {
         }
     }
 
+    /// Waits for its end, and for that of helpers which it leaves to end by themselves, as browsers do.
+    ///
+    /// # Panics
+    /// If these do not come within [`BOUND`] each.
+    #[must_use]
+    pub fn wait_for_all(mut self) -> Ended {
+        until("the program has ended", || {
+            self.child
+                .try_wait()
+                .expect("it can be waited for")
+                .is_some()
+        });
+        until("its helpers have ended", || self.processes().is_empty());
+        self.wait()
+    }
+
     /// The processes of this run that are not zombies, but for the program itself.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
         let mark = format!("{MARK}={}", self.mark);
         let own = self.pid();
-        all_processes()
-            .into_iter()
-            .filter(|pid| *pid != own && carries(*pid, &mark) && !is_zombie(*pid))
-            .collect()
+        let mut processes = look::marked(&mark);
+        processes.retain(|pid| *pid != own);
+        processes
     }
 
     /// The process of a rank that the program started, if it is there.
@@ -264,7 +280,7 @@ impl Running {
         let name = format!("MUSTER_RANK={rank}");
         self.processes()
             .into_iter()
-            .find(|pid| carries(*pid, &name))
+            .find(|pid| look::carries(*pid, &name))
     }
 
     /// The process of a rank, waiting for it to appear.
@@ -280,6 +296,41 @@ impl Running {
         });
         found.expect("found above")
     }
+}
+
+/// Starts ranks of a program with the variables that torchrun sets for each, and `more`.
+///
+/// # Panics
+/// As [`start`].
+#[must_use]
+pub fn torchrun(
+    program: &Path,
+    args: &[&str],
+    world_size: u32,
+    job: &str,
+    more: &[(&str, &str)],
+) -> Vec<Running> {
+    let size = world_size.to_string();
+    let one = |rank: u32| {
+        let rank = rank.to_string();
+        let mut variables = vec![
+            ("RANK", rank.as_str()),
+            ("WORLD_SIZE", &size),
+            ("LOCAL_RANK", &rank),
+            ("LOCAL_WORLD_SIZE", &size),
+            ("GROUP_RANK", "0"),
+            ("GROUP_WORLD_SIZE", "1"),
+            // Nobody listens there: ranks meet elsewhere, this one belongs to the launcher's own store.
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", "29500"),
+            ("TORCHELASTIC_RUN_ID", job),
+            ("TORCHELASTIC_RESTART_COUNT", "0"),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+        ];
+        variables.extend_from_slice(more);
+        start(program, args, &variables)
+    };
+    (0..world_size).map(one).collect()
 }
 
 impl Drop for Running {
@@ -314,35 +365,6 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process runs, or could: it exists and is no zombie.
-#[must_use]
-pub fn is_alive(pid: i32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
-}
-
-fn all_processes() -> Vec<i32> {
-    let entries = fs::read_dir("/proc").expect("/proc is there");
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-fn carries(pid: i32, assignment: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-        environ
-            .split(|byte| *byte == 0)
-            .any(|one| one == assignment.as_bytes())
-    })
-}
-
-fn is_zombie(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return true;
-    };
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
-}
-
 /// Files that a run may have left in places that outlive it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers(BTreeSet<PathBuf>);
@@ -351,15 +373,7 @@ impl Leftovers {
     /// What is there now, of anybody called muster.
     #[must_use]
     pub fn now() -> Self {
-        let mut found = BTreeSet::new();
-        for folder in ["/dev/shm", "/tmp", "/var/tmp"] {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.file_name().to_string_lossy().starts_with("muster") {
-                    found.insert(entry.path());
-                }
-            }
-        }
-        Self(found)
+        Self(look::lasting_files())
     }
 
     /// Fails the test if there is more now than there was.

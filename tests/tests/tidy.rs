@@ -21,6 +21,8 @@ const UNSAFE: &[&str] = &[
     "comm/src/transport/stream.rs",
     "comm/src/transport/tcp",
     "comm/src/watch/board/memory.rs",
+    "comm/src/watch/stack.rs",
+    "models/src/arena.rs",
 ];
 
 /// Which rooms of `comm` a room may use, beside itself. What is not listed may use everything.
@@ -41,8 +43,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("types.rs", &[]),
     ("vendor.rs", &[]),
     ("rendezvous", &["sync", "types"]),
-    ("watch", &["error", "rendezvous", "sync", "types"]),
-    ("config", &["rendezvous", "types"]),
+    (
+        "watch",
+        &["error", "rendezvous", "sabotage", "sync", "types"],
+    ),
+    ("config", &["kernel", "rendezvous", "types"]),
     ("launch", &["config", "rendezvous", "sync", "types"]),
     (
         "backend",
@@ -53,6 +58,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "error",
             "group",
             "kernel",
+            "sabotage",
             "sync",
             "transport",
             "types",
@@ -164,6 +170,50 @@ fn every_module_says_what_it_is_for() {
 }
 
 #[test]
+fn every_module_is_declared_where_rustfmt_looks() {
+    let all = sources();
+    let declares = |parents: &[String], stem: &str| {
+        all.iter()
+            .filter(|(name, _)| parents.contains(name))
+            .any(|(_, text)| {
+                text.lines()
+                    .any(|line| line.ends_with(&format!("mod {stem};")))
+            })
+    };
+    let mut unseen = Vec::new();
+    for (name, _) in &all {
+        let Some((folder, file)) = name.split_once("src/") else {
+            continue;
+        };
+        let mut steps: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+        let Some(mut stem) = steps.pop() else {
+            continue;
+        };
+        if stem == "mod" {
+            stem = steps.pop().unwrap_or_default();
+        }
+        let is_root = steps.is_empty() && ["lib", "main"].contains(&stem);
+        if is_root || steps.first() == Some(&"bin") {
+            continue;
+        }
+        let place = format!("{folder}src/{}", steps.join("/"));
+        let place = place.trim_end_matches('/');
+        let parents = if steps.is_empty() {
+            vec![format!("{place}/lib.rs"), format!("{place}/main.rs")]
+        } else {
+            vec![format!("{place}/mod.rs"), format!("{place}.rs")]
+        };
+        if !declares(&parents, stem) {
+            unseen.push(name.clone());
+        }
+    }
+    complain(
+        "declare the module with a plain `mod name;`: rustfmt follows no macros",
+        &unseen,
+    );
+}
+
+#[test]
 fn unsafe_code_stays_in_the_rooms_that_need_it() {
     let outside: Vec<String> = sources()
         .into_iter()
@@ -235,6 +285,108 @@ fn imports_go_down_the_house() {
     complain(
         "this import runs against the arrows of ARCHITECTURE.md",
         &upward,
+    );
+}
+
+/// Whether a word is the label of an invariant: capitals, a hyphen, a number.
+fn is_label(word: &str) -> bool {
+    let Some((name, number)) = word.rsplit_once('-') else {
+        return false;
+    };
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_uppercase());
+    let digits = number.trim_start_matches(|c: char| c.is_ascii_uppercase());
+    name.split('-').all(is_name) && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
+}
+
+/// The labels of a cell of ARCHITECTURE.md: `SHM-1`, `SIM-1 to 3`, `RING-1, 2`.
+fn labels_of(cell: &str) -> Vec<String> {
+    let mut labels = Vec::new();
+    let mut name = "";
+    for part in cell.split(", ") {
+        let (first, last) = part.split_once(" to ").unwrap_or((part, ""));
+        let number = match first.rsplit_once('-') {
+            Some((before, number)) if is_label(first) => {
+                name = before;
+                number
+            }
+            _ => first,
+        };
+        let ends = (number.parse::<u32>(), last.parse::<u32>());
+        match ends {
+            (Ok(first), Ok(last)) => {
+                labels.extend((first..=last).map(|number| format!("{name}-{number}")));
+            }
+            _ => labels.push(format!("{name}-{number}")),
+        }
+    }
+    labels.retain(|label| is_label(label));
+    labels
+}
+
+/// The invariants that ARCHITECTURE.md lists, each with the ends of paths of which one has its text.
+fn invariants_listed() -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let mut listed = Vec::new();
+    let mut files: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let (Some(labels), Some(place)) = (cells.next(), cells.next()) else {
+            continue;
+        };
+        // An empty cell means the file of the row above.
+        if !place.is_empty() {
+            files = place
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect();
+        }
+        listed.extend(
+            labels_of(labels)
+                .into_iter()
+                .map(|label| (label, files.clone())),
+        );
+    }
+    listed
+}
+
+/// The invariants that files begin with, each with its path.
+fn invariants_stated() -> Vec<(String, String)> {
+    let mut stated = Vec::new();
+    for (name, text) in sources() {
+        let header = text.lines().take_while(|line| line.starts_with("//!"));
+        for word in header.flat_map(str::split_whitespace) {
+            let label = word.strip_suffix(':').map(|word| word.trim_matches('`'));
+            stated.extend(
+                label
+                    .filter(|label| is_label(label))
+                    .map(|label| (label.to_owned(), name.clone())),
+            );
+        }
+    }
+    stated
+}
+
+#[test]
+fn every_invariant_is_listed_with_its_file_and_nothing_else_is() {
+    let (stated, listed) = (invariants_stated(), invariants_listed());
+    assert!(stated.len() > 200, "only {} invariants", stated.len());
+    let fits = |(stated, path): &(String, String), (listed, ends): &(String, Vec<String>)| {
+        stated == listed && ends.iter().any(|end| path.ends_with(end.as_str()))
+    };
+    let unlisted = stated
+        .iter()
+        .filter(|stated| !listed.iter().any(|listed| fits(stated, listed)))
+        .map(|(label, path)| format!("{label} of {path} is not in ARCHITECTURE.md"));
+    let unstated = listed
+        .iter()
+        .filter(|listed| !stated.iter().any(|stated| fits(stated, listed)))
+        .map(|(label, ends)| format!("{label} does not stand at the top of {}", ends.join(", ")));
+    let offences: Vec<String> = unlisted.chain(unstated).collect();
+    complain(
+        "list each invariant in ARCHITECTURE.md, with its file",
+        &offences,
     );
 }
 

@@ -1,12 +1,17 @@
 //! Writes the generated files of the repository: `cargo run -p xtask` writes them,
-//! `cargo run -p xtask -- --check` only says whether they are as they should be.
+//! `cargo run -p xtask -- --check` only says whether they are as they should be. `simulate` plays the
+//! control plane in virtual time; `sabotage` shows that the drills notice faults of our own.
 
 mod algorithms;
+mod sabotage;
+mod simulate;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use muster_harness::report::schema;
 
 /// A generated file: where it lies in the repository, and what makes its text.
 struct Generated {
@@ -14,10 +19,36 @@ struct Generated {
     make: fn() -> Result<String, Failure>,
 }
 
-const FILES: &[Generated] = &[Generated {
-    path: "docs/algorithms.md",
-    make: algorithms::document,
-}];
+const FILES: &[Generated] = &[
+    Generated {
+        path: "docs/algorithms.md",
+        make: algorithms::document,
+    },
+    Generated {
+        path: "docs/schema/verify.json",
+        make: || Ok(schema::of_verify()),
+    },
+    Generated {
+        path: "docs/schema/bench.json",
+        make: || Ok(schema::of_bench()),
+    },
+    Generated {
+        path: "docs/schema/tune.json",
+        make: || Ok(schema::of_tune()),
+    },
+    Generated {
+        path: "docs/schema/moe.json",
+        make: || Ok(schema::of_moe()),
+    },
+    Generated {
+        path: "docs/schema/compare.json",
+        make: || Ok(schema::of_compare()),
+    },
+    Generated {
+        path: "docs/schema/drill.json",
+        make: || Ok(schema::of_drill()),
+    },
+];
 
 /// Why a file could not be made, written or compared.
 #[derive(Debug)]
@@ -35,8 +66,11 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => write_all(),
         ["--check"] => check_all(),
+        ["sabotage"] => sabotage::run(),
+        ["simulate", options @ ..] => simulate::command(options),
         _ => Err(Failure(
-            "allowed are no arguments (write) and --check (compare)".to_owned(),
+            "allowed are no arguments (write), --check (compare), sabotage, and simulate"
+                .to_owned(),
         )),
     };
     match outcome {

@@ -134,6 +134,7 @@ impl Builder {
             scratch,
             in_place,
             links,
+            staged: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::builder::{Builder, input, of_peer, output, scratch};
 use super::plan::{Plan, Span};
 use super::problem::Problem;
 use super::shape::Blocks;
+use crate::types::Collective;
 
 /// `all_reduce`: each rank reduces its slice of all send buffers, then fetches the other slices.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
@@ -41,6 +42,25 @@ pub(super) fn all_reduce_small(problem: &Problem, _rank: usize) -> Plan {
     plan.pull_reduce(from_everyone(n, scratch(0, count)), output(0, count));
     plan.end_round();
     plan.direct_plan(count, true)
+}
+
+/// The plan that says what the exchange of entries does: that of the direct algorithm with one barrier.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest exchange nothing but their arrival"
+)]
+pub(super) fn entry(problem: &Problem, rank: usize) -> Plan {
+    match problem.collective() {
+        Collective::AllGather | Collective::AllGatherV => all_gather(problem, rank),
+        Collective::AllReduce => all_reduce_small(problem, rank),
+        Collective::AllToAll => all_to_all(problem, rank),
+        Collective::Broadcast => broadcast(problem, rank),
+        Collective::Gather | Collective::GatherV => gather(problem, rank),
+        Collective::Reduce => reduce(problem, rank),
+        Collective::ReduceScatter | Collective::ReduceScatterV => reduce_scatter(problem, rank),
+        Collective::Scatter | Collective::ScatterV => scatter(problem, rank),
+        _ => barrier(problem, rank),
+    }
 }
 
 /// `reduce`: the root reduces all send buffers.

@@ -28,6 +28,7 @@ mod direct;
 mod doubling;
 pub mod draw;
 mod halving;
+mod hierarchical;
 mod pairwise;
 pub mod plan;
 pub mod problem;
@@ -44,8 +45,11 @@ pub use self::check::{Fault, FaultKind, Proof, check};
 pub use self::cost::{Cost, Topology, predict};
 pub use self::plan::{Links, PeerSpan, Plan, Round, Space, Span, Step};
 pub use self::problem::{InPlace, Problem};
-pub use self::registry::{ALGORITHMS, Algorithm, PlanError, algorithms_for, find, planned};
-pub use self::select::{SelectError, Table, TableError, select};
+pub use self::registry::{
+    ALGORITHMS, Algorithm, ENTRY, PlanError, algorithms_for, choices_for, find, find_choice,
+    planned,
+};
+pub use self::select::{Choice, SelectError, Spread, Table, TableError, select};
 pub use self::shape::{Blocks, Matrix, ProblemError};
 
 /// The plan of `rank`; see [`Algorithm::plan`].

@@ -209,4 +209,7 @@ pub struct Plan {
     pub in_place: bool,
     /// What the steps need of the links, and so where the barriers of PLAN-2 stand.
     pub links: Links,
+    /// Whether the first round is a copy of the send buffer that ranks whose buffers are apart do not
+    /// make. Rounds are counted without it where they are compared between ranks.
+    pub staged: bool,
 }

@@ -20,6 +20,8 @@
 //! copies it over first. A barrier has no elements; its message plans send single elements of
 //! scratch whose value does not matter.
 
+use std::sync::Arc;
+
 use super::shape::{Blocks, Matrix, ProblemError, ranks, root_of, within_limit};
 use crate::types::Collective;
 
@@ -41,7 +43,12 @@ pub struct Problem {
     n: usize,
     root: usize,
     shape: Shape,
+    /// The host of each rank, where that is known.
+    hosts: Option<Arc<[u32]>>,
 }
+
+/// Ranks that are taken to share a host where nothing is known of that.
+const HOST_RANKS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Shape {
@@ -157,6 +164,7 @@ impl Problem {
             n,
             root: 0,
             shape: Shape::Matrix(Matrix::uniform(n, count)?),
+            hosts: None,
         })
     }
 
@@ -168,7 +176,27 @@ impl Problem {
             n: matrix.n(),
             root: 0,
             shape: Shape::Matrix(matrix),
+            hosts: None,
         }
+    }
+
+    /// The same on ranks that are spread over hosts: equal numbers for ranks that share one. A list of another
+    /// length than the group changes nothing.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Arc<[u32]>) -> Self {
+        let fits = hosts.len() == self.n;
+        Self {
+            hosts: fits.then_some(hosts),
+            ..self
+        }
+    }
+
+    /// A number that ranks of one host have in common. Where nothing is known of hosts, each eight neighbours
+    /// share one.
+    #[must_use]
+    pub fn host_of(&self, rank: usize) -> u32 {
+        let usual = u32::try_from(rank / HOST_RANKS).unwrap_or(u32::MAX);
+        self.hosts.as_ref().map_or(usual, |hosts| hosts[rank])
     }
 
     /// The collective.
@@ -333,6 +361,7 @@ impl Problem {
             n,
             root: root_of(root, n)?,
             shape: Shape::Whole(within_limit(Some(count))?),
+            hosts: None,
         })
     }
 
@@ -349,6 +378,7 @@ impl Problem {
             n,
             root: root_of(root, n)?,
             shape: Shape::Blocks(Blocks::even(total, n)),
+            hosts: None,
         })
     }
 
@@ -363,6 +393,7 @@ impl Problem {
             n,
             root: root_of(root, n)?,
             shape: Shape::Blocks(Blocks::of(counts)?),
+            hosts: None,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::shape::Matrix;
 use super::stage;
 use crate::types::{Collective, UnknownName};
-pub use table::ALGORITHMS;
+pub use table::{ALGORITHMS, ENTRY};
 
 /// One way to carry out one collective (or its twin with uneven blocks).
 #[derive(Clone, Copy)]
@@ -185,6 +185,26 @@ pub fn find(collective: Collective, name: &str) -> Result<&'static Algorithm, Un
             what: "algorithm",
             got: name.to_owned(),
             known: algorithms_for(collective).map(|a| a.name).collect(),
+        })
+}
+
+/// What a selection table may name for a collective: its algorithms, and [`ENTRY`] where that carries it.
+pub fn choices_for(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
+    let entry = ENTRY.collectives.contains(&collective).then_some(&ENTRY);
+    algorithms_for(collective).chain(entry)
+}
+
+/// The choice for `collective` with this name; see [`choices_for`].
+///
+/// # Errors
+/// [`UnknownName`] with the names that the collective has.
+pub fn find_choice(collective: Collective, name: &str) -> Result<&'static Algorithm, UnknownName> {
+    choices_for(collective)
+        .find(|algorithm| algorithm.name == name)
+        .ok_or_else(|| UnknownName {
+            what: "algorithm",
+            got: name.to_owned(),
+            known: choices_for(collective).map(|a| a.name).collect(),
         })
 }
 

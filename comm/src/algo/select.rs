@@ -12,18 +12,32 @@
 //! - `n` compared with a number of ranks: `n=8`, `n<8`, `n<=8`, `n>8`, `n>=8`;
 //! - `bytes` compared with the size of the largest buffer of any rank, in bytes or with a unit
 //!   `KiB`, `MiB` or `GiB`: `bytes<64KiB`. Not for `all_to_all_v`, where no rank knows the sizes
-//!   of the others, and ranks must agree on the algorithm.
+//!   of the others, and ranks must agree on the algorithm;
+//! - `hosts` compared with a number, or with `n`: over how many hosts the group is spread. `hosts>1 hosts<n` is
+//!   true where several ranks share a host, and not all.
+//!
+//! The algorithm `entry` carries a contribution of up to 16 KiB in the exchange that begins every call over
+//! shared memory. Behind an algorithm for shared memory, `segment=256KiB` says how much of a vector goes
+//! through staging at once (16KiB to 1MiB, a power of two; 1MiB unless said).
 //!
 //! Rules of the user stand before the built-in ones. A rule that fits but names an algorithm that
-//! the links cannot carry is an error; nothing is ever replaced in silence.
+//! the links cannot carry is an error; nothing is ever replaced in silence. The built-in rules do not name
+//! `entry`: where no rule of the user fits, it is taken for whatever it can carry.
+
+mod parse;
+
+use parse::parse;
 
 use super::plan::Links;
-use super::registry::{Algorithm, find, planned};
-use crate::types::{Collective, UnknownName, closest};
+use super::registry::{Algorithm, choices_for};
+use crate::types::{Collective, UnknownName};
 
 /// Most lines a table may have: far more than there are sensible rules, so that a wrong file is
 /// noticed early.
 pub const MAX_LINES: usize = 1000;
+
+/// Least and most bytes of a segment that a rule may ask for.
+pub const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 20;
 
 /// The built-in rules. The sizes are round figures for where latency stops to matter and bytes
 /// begin to; where a machine was measured, an override says better.
@@ -31,6 +45,7 @@ pub const BUILT_IN: &str = "\
 # collective      conditions                       -> algorithm
 all_reduce        links=direct   bytes<=16KiB      -> direct_small
 all_reduce        links=direct                     -> direct
+all_reduce        hosts>1  hosts<n                 -> hierarchical
 all_reduce        n<=2                             -> recursive_doubling
 all_reduce        bytes<16KiB                      -> recursive_doubling
 all_reduce        bytes<4MiB                       -> halving_doubling
@@ -53,10 +68,12 @@ all_to_all                                         -> pairwise
 all_to_all_v      links=direct                     -> direct
 all_to_all_v                                       -> pairwise
 broadcast         links=direct                     -> direct
+broadcast         hosts>1  hosts<n                 -> hierarchical
 broadcast         n>=8  bytes>=1MiB                -> scatter_ring
 broadcast                                          -> binomial_tree
 reduce            links=direct   bytes<=256KiB     -> direct
 reduce            links=direct                     -> direct_sliced
+reduce            hosts>1  hosts<n                 -> hierarchical
 reduce                                             -> binomial_tree
 gather            links=direct                     -> direct
 gather            bytes<1MiB                       -> binomial_tree
@@ -107,6 +124,8 @@ impl Compare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Bytes(Compare, u64),
+    /// Compared with a number, or with that of ranks.
+    Hosts(Compare, Option<u64>),
     Links(Links),
     Ranks(Compare, u64),
 }
@@ -117,19 +136,88 @@ struct Rule {
     collective: Collective,
     conditions: Vec<Condition>,
     algorithm: &'static Algorithm,
+    /// Bytes of a segment, where the rule says.
+    segment: Option<usize>,
     /// The line it stands on, and whether that is a line of the user's.
     line: usize,
     is_built_in: bool,
 }
 
 impl Rule {
-    fn fits(&self, bytes: u64, n: usize, links: Links) -> bool {
+    fn fits(&self, bytes: u64, spread: Spread) -> bool {
+        let Spread { n, hosts, links } = spread;
         self.conditions.iter().all(|condition| match condition {
             Condition::Bytes(compare, limit) => compare.holds(bytes, *limit),
+            Condition::Hosts(compare, limit) => {
+                compare.holds(hosts as u64, limit.unwrap_or(n as u64))
+            }
             Condition::Links(wanted) => *wanted == links,
             Condition::Ranks(compare, limit) => compare.holds(n as u64, *limit),
         })
     }
+}
+
+/// How the ranks of a group lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Ranks.
+    pub n: usize,
+    /// Hosts that they are on.
+    pub hosts: usize,
+    /// What the links between them can carry.
+    pub links: Links,
+}
+
+impl Spread {
+    /// Ranks that share memory, on one host; or ranks with a host each.
+    #[must_use]
+    pub const fn plain(n: usize, links: Links) -> Self {
+        let hosts = match links {
+            Links::Direct => 1,
+            Links::Message => n,
+        };
+        Self { n, hosts, links }
+    }
+}
+
+/// What a rule decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// Bytes that go through staging at once, where the rule says; a power of two.
+    pub segment: Option<usize>,
+    /// The line of the rule in its table.
+    pub line: usize,
+    /// Whether the rule is one of the user's.
+    pub is_own: bool,
+}
+
+impl Choice {
+    /// What ranks compare before they touch data, so that different tables are found out: 0 where the
+    /// built-in rules decide.
+    #[must_use]
+    pub fn mark(&self, collective: Collective) -> u8 {
+        if !self.is_own {
+            return 0;
+        }
+        let place = choices_for(collective).position(|one| std::ptr::eq(one, self.algorithm));
+        let place = place.map_or(0, |place| place + 1) & 0xf;
+        // 16 KiB is 1, 1 MiB is 7.
+        let segment = self.segment.map_or(0, |bytes| bytes.trailing_zeros() - 13);
+        u8::try_from(place).unwrap_or(0) | u8::try_from(segment).unwrap_or(0) << 4
+    }
+}
+
+/// The algorithm that a [`Choice::mark`] stands for, in words; none where the built-in rules decided.
+#[must_use]
+pub fn marked(collective: Collective, mark: u8) -> Option<String> {
+    let place = usize::from(mark & 0xf).checked_sub(1)?;
+    let name = choices_for(collective).nth(place)?.name;
+    Some(match u32::from(mark >> 4) {
+        0 => name.to_owned(),
+        code => format!("{name} segment={}KiB", 1_u64 << (code + 3)),
+    })
 }
 
 /// Rules that decide on an algorithm.
@@ -160,6 +248,12 @@ impl Table {
         Ok(Self { rules })
     }
 
+    /// Rules of the user's in it.
+    #[must_use]
+    pub fn own_rules(&self) -> usize {
+        self.rules.iter().filter(|rule| !rule.is_built_in).count()
+    }
+
     /// The algorithm for a collective over `n` ranks. `bytes` is the size of the largest buffer of
     /// any rank ([`super::Problem::elements`] times the size of an element); it does not matter
     /// for `all_to_all_v`.
@@ -173,12 +267,26 @@ impl Table {
         n: usize,
         links: Links,
     ) -> Result<&'static Algorithm, SelectError> {
+        self.choose(collective, bytes, Spread::plain(n, links))
+            .map(|choice| choice.algorithm)
+    }
+
+    /// As [`Self::select`], with all that the rule says, for ranks however they lie.
+    ///
+    /// # Errors
+    /// As [`Self::select`].
+    pub fn choose(
+        &self,
+        collective: Collective,
+        bytes: u64,
+        spread: Spread,
+    ) -> Result<Choice, SelectError> {
         let rule = self
             .rules
             .iter()
-            .find(|rule| rule.collective == collective && rule.fits(bytes, n, links))
+            .find(|rule| rule.collective == collective && rule.fits(bytes, spread))
             .ok_or(SelectError::NoRule { collective })?;
-        if rule.algorithm.links == Links::Direct && links == Links::Message {
+        if rule.algorithm.links == Links::Direct && spread.links == Links::Message {
             return Err(SelectError::NeedsDirectLinks {
                 collective,
                 algorithm: rule.algorithm.name,
@@ -186,7 +294,12 @@ impl Table {
                 is_built_in: rule.is_built_in,
             });
         }
-        Ok(rule.algorithm)
+        Ok(Choice {
+            algorithm: rule.algorithm,
+            segment: rule.segment,
+            line: rule.line,
+            is_own: !rule.is_built_in,
+        })
     }
 }
 
@@ -200,8 +313,16 @@ pub fn select(
     n: usize,
     links: Links,
 ) -> Result<&'static Algorithm, SelectError> {
+    choose(collective, bytes, Spread::plain(n, links)).map(|choice| choice.algorithm)
+}
+
+/// What the built-in table gives; see [`Table::choose`].
+///
+/// # Errors
+/// As [`Table::select`].
+pub fn choose(collective: Collective, bytes: u64, spread: Spread) -> Result<Choice, SelectError> {
     static TABLE: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Table::built_in);
-    TABLE.select(collective, bytes, n, links)
+    TABLE.choose(collective, bytes, spread)
 }
 
 /// Why no algorithm was selected.
@@ -254,8 +375,8 @@ pub enum TableErrorKind {
     BytesUnknown,
     /// A word that is no condition.
     #[error(
-        "{got:?} is no condition; allowed are links=direct, links=message, and n or bytes with \
-         =, <, <=, > or >= and a number (bytes also with KiB, MiB or GiB){}",
+        "{got:?} is no condition; allowed are links=direct, links=message, and n, hosts or bytes with \
+         =, <, <=, > or >= and a number (bytes also with KiB, MiB or GiB; hosts also with n){}",
         meant(suggestion)
     )]
     Condition {
@@ -270,11 +391,22 @@ pub enum TableErrorKind {
         /// The algorithm.
         algorithm: &'static str,
     },
+    /// A segment that is not understood, or that an algorithm has not.
+    #[error(
+        "{got:?} is no segment of {algorithm}: an algorithm for shared memory that goes through staging may have \
+         segment=SIZE behind it, a power of two from 16KiB to 1MiB"
+    )]
+    Segment {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The word.
+        got: String,
+    },
     /// More lines than any sensible table has.
     #[error("a table has at most {MAX_LINES} lines")]
     Long,
-    /// An algorithm is missing, or there is more than one word behind the arrow.
-    #[error("a rule ends with \"-> algorithm\", one word")]
+    /// An algorithm is missing, or there are too many words behind the arrow.
+    #[error("a rule ends with \"-> algorithm\", one word, or \"-> algorithm segment=SIZE\"")]
     NoAlgorithm,
     /// A collective or algorithm that there is not.
     #[error("{error}{}", meant(&error.suggestion()))]
@@ -287,104 +419,6 @@ pub enum TableErrorKind {
 
 fn meant(suggestion: &Option<&'static str>) -> String {
     suggestion.map_or_else(String::new, |word| format!("; did you mean {word}?"))
-}
-
-fn parse(text: &str, is_built_in: bool) -> Result<Vec<Rule>, TableError> {
-    let mut rules = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let at = |kind| TableError {
-            line: index + 1,
-            kind,
-        };
-        if index >= MAX_LINES {
-            return Err(at(TableErrorKind::Long));
-        }
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
-        }
-        let (collective, conditions, algorithm) = parse_rule(line).map_err(at)?;
-        rules.push(Rule {
-            collective,
-            conditions,
-            algorithm,
-            line: index + 1,
-            is_built_in,
-        });
-    }
-    Ok(rules)
-}
-
-fn parse_rule(
-    line: &str,
-) -> Result<(Collective, Vec<Condition>, &'static Algorithm), TableErrorKind> {
-    let (left, right) = line.split_once("->").ok_or(TableErrorKind::NoAlgorithm)?;
-    let mut words = left.split_whitespace();
-    let collective = parse_collective(words.next().unwrap_or_default())?;
-    let conditions = words.map(parse_condition).collect::<Result<Vec<_>, _>>()?;
-    let mut names = right.split_whitespace();
-    let (Some(name), None) = (names.next(), names.next()) else {
-        return Err(TableErrorKind::NoAlgorithm);
-    };
-    let algorithm = find(collective, name)?;
-    let by_bytes = conditions
-        .iter()
-        .any(|condition| matches!(condition, Condition::Bytes(..)));
-    if by_bytes && collective == Collective::AllToAllV {
-        return Err(TableErrorKind::BytesUnknown);
-    }
-    let for_messages = conditions.contains(&Condition::Links(Links::Message));
-    if for_messages && algorithm.links == Links::Direct {
-        return Err(TableErrorKind::Links {
-            algorithm: algorithm.name,
-        });
-    }
-    Ok((collective, conditions, algorithm))
-}
-
-fn parse_collective(word: &str) -> Result<Collective, TableErrorKind> {
-    planned()
-        .find(|collective| collective.name() == word)
-        .ok_or_else(|| {
-            UnknownName {
-                what: "collective",
-                got: word.to_owned(),
-                known: planned().map(Collective::name).collect(),
-            }
-            .into()
-        })
-}
-
-fn parse_condition(word: &str) -> Result<Condition, TableErrorKind> {
-    let unknown = || TableErrorKind::Condition {
-        got: word.to_owned(),
-        suggestion: closest(
-            word.split(['=', '<', '>']).next().unwrap_or_default(),
-            ["bytes", "links", "n"],
-        ),
-    };
-    if let Some(name) = word.strip_prefix("links=") {
-        return Links::ALL
-            .into_iter()
-            .find(|links| links.name() == name)
-            .map(Condition::Links)
-            .ok_or_else(unknown);
-    }
-    let (subject, rest) = match word.strip_prefix("bytes") {
-        Some(rest) => ("bytes", rest),
-        None => ("n", word.strip_prefix('n').ok_or_else(unknown)?),
-    };
-    let (compare, number) = Compare::SIGNS
-        .into_iter()
-        .find_map(|(sign, compare)| Some((compare, rest.strip_prefix(sign)?)))
-        .ok_or_else(unknown)?;
-    if subject == "bytes" {
-        let limit = parse_bytes(number).ok_or_else(unknown)?;
-        Ok(Condition::Bytes(compare, limit))
-    } else {
-        let limit = number.parse().map_err(|_| unknown())?;
-        Ok(Condition::Ranks(compare, limit))
-    }
 }
 
 /// A number of bytes, with or without one of the units `B`, `KiB`, `MiB` and `GiB`; none where it
@@ -405,121 +439,4 @@ pub fn parse_bytes(word: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_table_decides_every_case() {
-        let table = Table::built_in();
-        for collective in planned() {
-            for links in Links::ALL {
-                for n in [1, 2, 3, 8, 64, 10_000] {
-                    for bytes in [0, 1, 16 << 10, 1 << 20, 1 << 33] {
-                        let algorithm = table
-                            .select(collective, bytes, n, links)
-                            .expect("a rule fits");
-                        assert!(algorithm.collectives.contains(&collective));
-                        assert_eq!(algorithm.links, links, "{collective} {}", algorithm.name);
-                    }
-                }
-            }
-        }
-        assert_eq!(
-            select(Collective::Send, 1, 2, Links::Message).map(|a| a.name),
-            Err(SelectError::NoRule {
-                collective: Collective::Send
-            })
-        );
-    }
-
-    #[test]
-    fn the_first_rule_that_fits_decides_and_the_users_rules_come_first() {
-        let table = Table::with_overrides(
-            "# mine\n\nall_reduce n<4 bytes<1KiB -> ring # small\nall_reduce n>=4 links=message -> ring\n",
-        )
-        .expect("legal");
-        let name = |bytes, n, links| {
-            table
-                .select(Collective::AllReduce, bytes, n, links)
-                .map(|a| a.name)
-        };
-        assert_eq!(name(1023, 3, Links::Direct), Ok("ring"));
-        assert_eq!(name(1024, 3, Links::Message), Ok("recursive_doubling"));
-        assert_eq!(name(8, 4, Links::Message), Ok("ring"));
-        assert_eq!(name(8, 4, Links::Direct), Ok("direct_small"));
-    }
-
-    #[test]
-    fn an_override_that_cannot_be_carried_out_is_an_error_and_not_another_algorithm() {
-        let table = Table::with_overrides("\nbroadcast n>2 -> direct").expect("legal");
-        let error = table
-            .select(Collective::Broadcast, 8, 3, Links::Message)
-            .map(|a| a.name)
-            .expect_err("direct needs shared memory");
-        assert_eq!(
-            error,
-            SelectError::NeedsDirectLinks {
-                collective: Collective::Broadcast,
-                algorithm: "direct",
-                line: 2,
-                is_built_in: false
-            }
-        );
-        assert!(
-            error.to_string().contains("line 2 of the user's"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_wrong_line_is_named_with_what_would_be_understood() {
-        let error = |text: &str| Table::with_overrides(text).expect_err("not legal");
-        let found = error("\n\nall_redcue -> ring");
-        assert_eq!(found.line, 3);
-        assert!(
-            found.to_string().contains("did you mean all_reduce?"),
-            "{found}"
-        );
-        let found = error("all_reduce -> rign").to_string();
-        assert!(found.contains("did you mean ring?"), "{found}");
-        let found = error("all_reduce byte<3 -> ring").to_string();
-        assert!(found.contains("did you mean bytes?"), "{found}");
-        for wrong in [
-            "bytes<3MB",
-            "bytes<",
-            "n<x",
-            "n",
-            "links=shm",
-            "n<-1",
-            "bytes<99999999999GiB",
-        ] {
-            let found = error(&format!("all_reduce {wrong} -> ring"));
-            assert!(
-                matches!(found.kind, TableErrorKind::Condition { .. }),
-                "{wrong}"
-            );
-        }
-        for wrong in [
-            "all_reduce ring",
-            "all_reduce ->",
-            "all_reduce -> ring ring",
-            "->",
-        ] {
-            error(wrong);
-        }
-        assert_eq!(
-            error("barrier links=message -> direct").kind,
-            TableErrorKind::Links {
-                algorithm: "direct"
-            }
-        );
-        assert_eq!(
-            error("all_to_all_v bytes<3 -> pairwise").kind,
-            TableErrorKind::BytesUnknown
-        );
-        assert_eq!(
-            error(&"\n".repeat(MAX_LINES + 1)).kind,
-            TableErrorKind::Long
-        );
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! Makes a plan right for in-place calls that it does not allow by itself.
 //!
 //! The send buffer is copied to the front of scratch in a round of its own, and every later step
-//! reads the copy, also on peers. So for direct plans all ranks must stage, or none.
+//! reads the copy, also on peers. So for direct plans all ranks must stage, or none; plans of messages
+//! may differ in it from rank to rank.
 
 use super::plan::{PeerSpan, Plan, Round, Space, Span, Step};
 use super::problem::Problem;
@@ -31,6 +32,7 @@ pub(super) fn staged(problem: &Problem, rank: usize, plan: Plan) -> Plan {
         scratch: plan.scratch + own_len,
         in_place: true,
         links: plan.links,
+        staged: true,
     }
 }
 

@@ -21,7 +21,7 @@ use super::local::Local;
 use super::segment::{Map, Shape};
 use super::vigil::Vigil;
 use super::{Failure, Request};
-use crate::algo::{Algorithm, Plan, Problem, Round, Space, Span, Step};
+use crate::algo::{Algorithm, Choice, Plan, Problem, Round, Space, Span, Step};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
@@ -134,20 +134,21 @@ impl<'a> Run<'a> {
     pub(crate) fn new(
         vigil: &'a Vigil<'a>,
         request: &'a Request<'a>,
-        algorithm: &'static Algorithm,
+        chosen: &Choice,
         seq: u64,
         exchange: Option<&Exchange>,
     ) -> Self {
         let (n, me) = (vigil.group.len(), vigil.group.me);
         let shape = Shape::of(request, n, me, exchange);
         let results = request.recv_count(n, me) * request.dtype.size();
-        let fits = AREA_BYTES / request.dtype.size();
+        let area = chosen.segment.unwrap_or(AREA_BYTES).min(AREA_BYTES);
+        let fits = area / request.dtype.size();
         let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
         Self {
             vigil,
             request,
-            algorithm,
+            algorithm: chosen.algorithm,
             seq,
             tick: 0,
             shape,
@@ -217,9 +218,9 @@ impl<'a> Run<'a> {
                 let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
                 let position = number(segment * rounds + round + 1);
                 Failure {
-                    kind,
                     round: Some((position, number(self.segment_count * rounds))),
                     usable: false,
+                    ..Failure::from(kind)
                 }
             })
     }

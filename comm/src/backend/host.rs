@@ -18,12 +18,15 @@ use super::local::{Local, Offer, Ride};
 use super::reach::{self, Reach};
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
-use crate::algo::{self, Algorithm};
+use crate::algo::{self, Choice, ENTRY, Spread};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::slot::{CLOSING, DONE, PAYLOAD_MAX};
 use crate::types::Collective;
 use crate::world::{Island, Retired};
+
+/// What a call may copy, some tens of microseconds, before it stands on the board.
+const QUIET_BYTES: usize = 256 << 10;
 
 /// What a communicator keeps between calls.
 #[derive(Debug, Default)]
@@ -32,6 +35,10 @@ pub(crate) struct Host {
     local: Option<Local>,
     staging: Option<Staging>,
     links: Links,
+    /// Hosts of the members; 0 before it was needed.
+    host_count: usize,
+    /// How the last call went; empty before the first one.
+    taken: &'static str,
     /// A call failed half-way: peers may still read, and nothing says when they stop.
     broken: bool,
 }
@@ -40,6 +47,12 @@ impl Host {
     /// Number of the last call that took one.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// The name of the algorithm of the last call: one of the registry, `entry`, `straight` between
+    /// buffers that all could reach, `copy` in a group of one; empty before the first call.
+    pub(crate) fn taken(&self) -> &'static str {
+        self.taken
     }
 
     /// The last call failed half-way.
@@ -61,12 +74,21 @@ impl Host {
         let n = vigil.group.len();
         if n == 1 {
             self.seq += 1;
+            self.taken = "copy";
+            if request.send_count(1, 0) * request.dtype.size() > QUIET_BYTES {
+                vigil.enter();
+            }
             alone(request);
             return Ok(());
         }
         let Some(island) = vigil.world.island_of(vigil.group) else {
-            let algorithm = self.choose(vigil, request, algo::Links::Message)?;
+            vigil.enter();
+            let algorithm = self.choose(vigil, request, algo::Links::Message)?.algorithm;
             self.seq += 1;
+            self.taken = algorithm.name;
+            if request.row().len() > 0 {
+                vigil.place.set_row(self.seq, request.row().iter());
+            }
             return self
                 .links
                 .run(vigil, request, algorithm, self.seq, false)
@@ -97,38 +119,46 @@ impl Host {
         let Some(local) = &mut self.local else {
             return Ok(());
         };
-        let ride = local.ride(request);
+        let fits = local.ride(request);
         let splits = matches!(request.counts, Counts::Splits { .. });
         let chosen = match vigil.table() {
-            // The user's table may send even small calls over messages.
+            // The user's table may send even small calls over messages, or through staging.
             Some(_) => Some(self.choose(vigil, request, algo::Links::Direct)?),
             None => None,
         };
-        let by_message = chosen.is_some_and(|chosen| chosen.links == algo::Links::Message);
+        let (ride, way) = ridden(request, chosen.as_ref(), fits)?;
+        let by_message =
+            chosen.is_some_and(|chosen| chosen.algorithm.links == algo::Links::Message);
         let Some(local) = &mut self.local else {
             return Ok(());
+        };
+        let offer = Offer {
+            way,
+            ..Offer::default()
         };
         if by_message {
             self.seq += 1;
             local
-                .exchange(vigil, request, self.seq, Ride::Staged, Offer::default())
+                .exchange(vigil, request, self.seq, Ride::Staged, offer)
                 .map_err(fatal_unless_judged)?;
-            let algorithm = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
+            let chosen = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
+            self.taken = chosen.algorithm.name;
             self.links
-                .run(vigil, request, algorithm, self.seq, true)
+                .run(vigil, request, chosen.algorithm, self.seq, true)
                 .map_err(fatal_after_entry)?;
         } else if ride == Ride::Inline && !splits {
             self.seq += 1;
+            self.taken = ENTRY.name;
             local
-                .exchange(vigil, request, self.seq, ride, Offer::default())
+                .exchange(vigil, request, self.seq, ride, offer)
                 .map_err(fatal_unless_judged)?;
             local.exchange.finish(request, vigil.group.me);
         } else {
-            let algorithm = match chosen {
-                Some(algorithm) => algorithm,
+            let chosen = match chosen {
+                Some(chosen) => chosen,
                 None => self.choose(vigil, request, algo::Links::Direct)?,
             };
-            self.run_staged(vigil, request, island, ride, algorithm)?;
+            self.run_staged(vigil, request, island, (ride, way), chosen)?;
         }
         Ok(())
     }
@@ -138,9 +168,13 @@ impl Host {
         vigil: &Vigil<'_>,
         request: &Request<'_>,
         island: &Island,
-        ride: Ride,
-        algorithm: &'static Algorithm,
+        (ride, way): (Ride, u8),
+        chosen: Choice,
     ) -> Result<(), Failure> {
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        if request.send_count(n, me) * request.dtype.size() > QUIET_BYTES {
+            vigil.enter();
+        }
         let Some(local) = &mut self.local else {
             return Ok(());
         };
@@ -148,12 +182,12 @@ impl Host {
             Some(staging) => staging,
             empty => empty.insert(Staging::take(&island.heap)?),
         };
-        let (n, me) = (vigil.group.len(), vigil.group.me);
         let (send_at, recv_at) = reach::places(request, n, me, &island.spaces);
         let offer = Offer {
             staging: staging.offset(),
             send_at,
             recv_at,
+            way,
         };
         self.seq += 1;
         let large = Large {
@@ -161,11 +195,15 @@ impl Host {
             request,
             island,
             ride,
-            algorithm,
+            chosen,
             seq: self.seq,
             offer,
         };
         let result = large.run(local, staging);
+        if let Ok(taken) = result {
+            self.taken = taken;
+        }
+        let result = result.map(drop);
         let lent = send_at | recv_at != 0;
         if lent && result.as_ref().is_err_and(|failure| !failure.usable) {
             // The caller gets its buffers back: nobody may be at work on them any more.
@@ -176,16 +214,27 @@ impl Host {
         result
     }
 
+    /// Number of hosts that the members are on.
+    fn hosts(&mut self, vigil: &Vigil<'_>) -> usize {
+        if self.host_count == 0 {
+            let mut hosts = self.links.hosts(vigil).to_vec();
+            hosts.sort_unstable();
+            hosts.dedup();
+            self.host_count = hosts.len();
+        }
+        self.host_count
+    }
+
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all others have one block a rank"
     )]
     fn choose(
-        &self,
+        &mut self,
         vigil: &Vigil<'_>,
         request: &Request<'_>,
         links: algo::Links,
-    ) -> Result<&'static Algorithm, Failure> {
+    ) -> Result<Choice, Failure> {
         let n = vigil.group.len();
         let largest = match request.counts {
             Counts::Uniform(count) => match request.collective {
@@ -196,9 +245,14 @@ impl Host {
             Counts::Splits { .. } => 0,
         };
         let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
+        let hosts = match links {
+            algo::Links::Direct => 1,
+            algo::Links::Message => self.hosts(vigil),
+        };
+        let spread = Spread { n, hosts, links };
         let selected = match vigil.table() {
-            Some(table) => table.select(request.collective, bytes, n, links),
-            None => algo::select(request.collective, bytes, n, links),
+            Some(table) => table.choose(request.collective, bytes, spread),
+            None => algo::select::choose(request.collective, bytes, spread),
         };
         selected.map_err(|error| {
             ErrorKind::Unsupported {
@@ -237,35 +291,40 @@ struct Large<'a> {
     request: &'a Request<'a>,
     island: &'a Island,
     ride: Ride,
-    algorithm: &'static Algorithm,
+    chosen: Choice,
     seq: u64,
     offer: Offer,
 }
 
 impl Large<'_> {
-    fn run(&self, local: &mut Local, staging: &mut Staging) -> Result<(), Failure> {
+    /// Runs the call, and says how it went.
+    fn run(&self, local: &mut Local, staging: &mut Staging) -> Result<&'static str, Failure> {
         let (vigil, request, seq) = (self.vigil, self.request, self.seq);
+        let algorithm = self.chosen.algorithm;
         // Of splits only the rows of all ranks tell how much there is to move.
         let splits = matches!(request.counts, Counts::Splits { .. });
         let lent = self.offer.send_at | self.offer.recv_at != 0;
         if !splits && !lent {
             // Then the entry is the barrier of the first segment.
-            Run::new(vigil, request, self.algorithm, seq, None).expose_first(local, staging)?;
+            Run::new(vigil, request, &self.chosen, seq, None).expose_first(local, staging)?;
         }
         local
             .exchange(vigil, request, seq, self.ride, self.offer)
             .map_err(fatal_unless_judged)?;
-        if splits && local.exchange.all_inline(request.dtype) {
+        // A rule that names an algorithm is obeyed for small parts too, on all ranks alike.
+        let by_size = self.offer.way == 0;
+        if splits && by_size && local.exchange.all_inline(request.dtype) {
             local.exchange.finish(request, vigil.group.me);
-            return Ok(());
+            return Ok(ENTRY.name);
         }
         let named = reach::is_named(&local.exchange);
         if named && self.reach(local)? {
-            return Ok(());
+            return Ok("straight");
         }
         let rows = splits.then_some(&local.exchange);
         let exposed = !splits && !named;
-        Run::new(vigil, request, self.algorithm, seq, rows).finish(local, staging, exposed)
+        Run::new(vigil, request, &self.chosen, seq, rows).finish(local, staging, exposed)?;
+        Ok(algorithm.name)
     }
 
     /// Moves the data straight between the buffers, if all ranks can reach what is needed.
@@ -279,6 +338,32 @@ impl Large<'_> {
         reach.work();
         local.barrier(vigil, seq, CLOSING)?;
         Ok(true)
+    }
+}
+
+/// How the contribution travels, and what ranks compare of that: a rule of the user's decides, else its size.
+fn ridden(
+    request: &Request<'_>,
+    chosen: Option<&Choice>,
+    fits: Ride,
+) -> Result<(Ride, u8), Failure> {
+    let Some(own) = chosen.filter(|chosen| chosen.is_own) else {
+        return Ok((fits, 0));
+    };
+    let way = own.mark(request.collective);
+    let is_entry = std::ptr::eq(own.algorithm, &raw const ENTRY);
+    match (is_entry, fits) {
+        (true, Ride::Inline) => Ok((Ride::Inline, way)),
+        (true, Ride::Staged) => Err(ErrorKind::Unsupported {
+            what: format!("{} by {}", request.collective, ENTRY.name),
+            why: format!(
+                "line {} of the user's selection table gives it, and it carries at most {PAYLOAD_MAX} bytes a rank, \
+                 counts of blocks included; put bytes<=16KiB or less into the rule",
+                own.line
+            ),
+        }
+        .into()),
+        (false, _) => Ok((Ride::Staged, way)),
     }
 }
 

@@ -17,26 +17,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::message::{
-    Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
+    Buffers, Direction, Heed, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
 };
 use super::vigil::{NEWS_TIMEOUT, Vigil};
 use super::{Counts, Failure, Request, matching};
-use crate::algo::{Algorithm, Matrix, Plan, Problem, ProblemError, Step};
+use crate::algo::{Algorithm, Plan, Step};
 use crate::error::{ErrorKind, Field};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::slot::Entry;
 use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{Interest, wait_until_ready};
 use crate::transport::{CallTag, Stream, TagField};
-use crate::types::Collective;
+use crate::types::{Collective, Rank};
+use crate::watch::{Mark, Slip};
 use crate::world::Island;
 
 mod open;
 mod point;
+mod shape;
 
 use open::Awaited;
 pub(crate) use open::RingBlock;
 pub(crate) use point::Message;
+use shape::problem;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
@@ -58,6 +61,9 @@ pub(crate) struct Links {
     rings: Vec<RingBlock>,
     workspace: Workspace,
     plans: HashMap<PlanKey, Arc<Plan>>,
+    heed: Option<Heed>,
+    /// The host of each member, from the first call on.
+    hosts: Option<Arc<[u32]>>,
     counters: point::Counters,
 }
 
@@ -83,7 +89,7 @@ impl Links {
     ) -> Result<(), Failure> {
         let (n, me) = (vigil.group.len(), vigil.group.me);
         let plan = self
-            .plan(request, algorithm, n, me)
+            .plan(vigil, request, algorithm)
             .map_err(|why| ErrorKind::Unsupported {
                 what: format!("{} by {}", request.collective, algorithm.name),
                 why,
@@ -95,6 +101,7 @@ impl Links {
             group: vigil.group.key,
             seq,
             tag: tag_of(request, algorithm, checked),
+            mark: vigil.mark.with(request.collective as u8).0,
             dtype: request.dtype,
             op: request.collective.reduces().then_some(request.op),
             checksum: vigil.world.checksum,
@@ -109,26 +116,43 @@ impl Links {
         // SAFETY: the collective layer holds the borrows of both buffers until this call returns,
         // and the run does not outlive it.
         let run = unsafe { MessageRun::new(plan, call, buffers, workspace) };
-        let run = run.map_err(|error| translate(vigil, &error))?;
-        let (outcome, run) = drive(vigil, run, &mut self.collective, awaited);
+        let mut run = run.map_err(|error| translate(vigil, &error))?;
+        if !checked {
+            let mut heed = self.heed.take().unwrap_or_else(|| Heed::of(n));
+            heed.begin(seq, Mark(call.mark));
+            run.set_heed(heed);
+        }
+        let (outcome, mut run) = drive(vigil, run, &mut self.collective, awaited);
+        if !checked {
+            self.heed = Some(run.set_heed(Heed::default()));
+        }
         let (round, of) = run.rounds();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         self.workspace = run.into_workspace();
         outcome.map_err(|kind| Failure {
-            kind,
             round: Some((number(round + 1), number(of))),
             // Streams may stand in the middle of a message: the group cannot go on over them.
             usable: false,
+            ..Failure::from(kind)
         })
+    }
+
+    /// The hosts of the members: equal numbers for those that share memory.
+    pub(crate) fn hosts(&mut self, vigil: &Vigil<'_>) -> Arc<[u32]> {
+        let host = |rank: &Rank| vigil.world.hosts[rank.index()];
+        let hosts = self
+            .hosts
+            .get_or_insert_with(|| vigil.group.members.iter().map(host).collect());
+        Arc::clone(hosts)
     }
 
     fn plan(
         &mut self,
+        vigil: &Vigil<'_>,
         request: &Request<'_>,
         algorithm: &'static Algorithm,
-        n: usize,
-        me: usize,
     ) -> Result<Arc<Plan>, String> {
+        let (n, me) = (vigil.group.len(), vigil.group.me);
         let in_place = request.overlaps(n, me);
         let key = match request.counts {
             Counts::Uniform(count) => Some(PlanKey {
@@ -144,6 +168,7 @@ impl Links {
             return Ok(Arc::clone(plan));
         }
         let problem = problem(request, n, me).map_err(|error| error.to_string())?;
+        let problem = problem.with_hosts(self.hosts(vigil));
         let plan = algorithm
             .plan(&problem, me, in_place)
             .map_err(|error| error.to_string())?;
@@ -209,7 +234,7 @@ fn way_to_rest<'a>(streams: &[Option<Box<dyn Stream>>], sleep: &'a dyn Fn(Durati
     if streams
         .iter()
         .flatten()
-        .any(|stream| stream.descriptor().is_some())
+        .any(|stream| stream.descriptor(false).is_some())
     {
         Rest::Descriptors(sleep)
     } else {
@@ -237,7 +262,7 @@ fn linger(
     if vigil.world.island.as_ref().is_some_and(shares_memory) {
         return false;
     }
-    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline.left()));
+    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline().left()));
     let waited_for = |index: &usize| vigil.group.members[*index] == *peer;
     while !moment.passed() {
         if ready() || !missing().iter().any(waited_for) {
@@ -256,11 +281,9 @@ fn rest_on(
     timeout: Duration,
 ) {
     let interest = |(direction, peer): (Direction, usize)| {
-        let descriptor = streams.get(peer)?.as_ref()?.descriptor()?;
-        Some(Interest {
-            descriptor,
-            write: direction == Direction::Send,
-        })
+        let write = direction == Direction::Send;
+        let descriptor = streams.get(peer)?.as_ref()?.descriptor(write)?;
+        Some(Interest { descriptor, write })
     };
     let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
     let deadline = Deadline::after(timeout);
@@ -315,6 +338,12 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
             mine,
             theirs,
         } => differs(*peer, field_of(*field), describe(mine), describe(theirs)),
+        MessageError::Slipped {
+            peer,
+            slip,
+            mine,
+            theirs,
+        } => slipped(vigil, *peer, *slip, (mine, theirs)),
         MessageError::Length {
             peer, mine, theirs, ..
         } => differs(
@@ -334,13 +363,13 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
             format!("call {mine}"),
             format!("call {theirs}"),
         ),
-        MessageError::Checksum { peer, .. } | MessageError::Frame { peer, .. } => {
-            ErrorKind::Malformed {
-                what: "message".to_owned(),
-                peer: members[*peer],
-                detail: error.to_string(),
-            }
-        }
+        MessageError::Checksum { peer, .. }
+        | MessageError::Frame { peer, .. }
+        | MessageError::Repeated { peer, .. } => ErrorKind::Malformed {
+            what: "message".to_owned(),
+            peer: members[*peer],
+            detail: error.to_string(),
+        },
         MessageError::NoMemory { bytes } => ErrorKind::Resource {
             what: "memory".to_owned(),
             need: format!("{bytes} bytes of scratch"),
@@ -354,9 +383,30 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
     }
 }
 
+/// Who is out of step, by the places in the program: member 0 of the slip is this rank, member 1 the
+/// peer.
+fn slipped(vigil: &Vigil<'_>, peer: usize, slip: Slip, calls: (&CallTag, &CallTag)) -> ErrorKind {
+    let members = &vigil.group.members;
+    let (mine, theirs) = ((calls.0, vigil.group.me), (calls.1, peer));
+    let (usual, odd) = if slip.odd == 1 {
+        (mine, theirs)
+    } else {
+        (theirs, mine)
+    };
+    let words = |tag: &CallTag| describe(&CallTag { algo: 0, ..*tag });
+    ErrorKind::Mismatch {
+        field: Field::Sequence,
+        rank: members[usual.1],
+        mine: words(usual.0),
+        peer: members[odd.1],
+        theirs: slip.words(&words(odd.0)),
+    }
+}
+
 fn field_of(field: TagField) -> Field {
     match field {
-        TagField::Collective | TagField::Algo => Field::Collective,
+        TagField::Algo => Field::Algorithm,
+        TagField::Collective => Field::Collective,
         TagField::Count => Field::Count,
         TagField::CountHash => Field::Splits,
         TagField::DType => Field::Dtype,
@@ -444,27 +494,5 @@ fn plan_send_count(request: &Request<'_>, n: usize, me: usize) -> usize {
         0
     } else {
         request.send_count(n, me)
-    }
-}
-
-fn problem(request: &Request<'_>, n: usize, me: usize) -> Result<Problem, ProblemError> {
-    let root = request.root;
-    match (request.collective, request.counts) {
-        (Collective::AllReduce, Counts::Uniform(count)) => Problem::all_reduce(n, count),
-        (Collective::Reduce, Counts::Uniform(count)) => Problem::reduce(n, count, root),
-        (Collective::Broadcast, Counts::Uniform(count)) => Problem::broadcast(n, count, root),
-        (Collective::AllGather, Counts::Uniform(count)) => Problem::all_gather(n, count),
-        (Collective::ReduceScatter, Counts::Uniform(count)) => Problem::reduce_scatter(n, count),
-        (Collective::AllToAll, Counts::Uniform(count)) => Problem::all_to_all(n, count),
-        (Collective::Gather, Counts::Uniform(count)) => Problem::gather(n, count, root),
-        (Collective::Scatter, Counts::Uniform(count)) => Problem::scatter(n, count, root),
-        (Collective::AllGatherV, Counts::Blocks(counts)) => Problem::all_gather_v(counts),
-        (Collective::ReduceScatterV, Counts::Blocks(counts)) => Problem::reduce_scatter_v(counts),
-        (Collective::GatherV, Counts::Blocks(counts)) => Problem::gather_v(counts, root),
-        (Collective::ScatterV, Counts::Blocks(counts)) => Problem::scatter_v(counts, root),
-        (Collective::AllToAllV, Counts::Splits { send, recv }) => Ok(Problem::all_to_all_v(
-            Matrix::local(me, send.to_vec(), recv.to_vec())?,
-        )),
-        _ => Problem::barrier(n),
     }
 }

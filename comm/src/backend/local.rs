@@ -23,6 +23,7 @@ use crate::transport::shm::arena::Arena;
 use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Slot};
 use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, Rank};
+use crate::watch::{Mark, Trail};
 use crate::world::{Island, WorldInner};
 
 /// This rank's side of a group in shared memory, and what it has found of the others'.
@@ -36,6 +37,8 @@ pub(crate) struct Local {
     locals: Vec<usize>,
     members: Vec<Rank>,
     me: usize,
+    /// Where all members have made their calls.
+    trail: Trail,
     /// What the last call exchanged: kept, so that a small call allocates nothing.
     pub(crate) exchange: Exchange,
 }
@@ -57,7 +60,12 @@ pub(crate) struct Offer {
     /// Places of its buffers; see `reach`.
     pub(crate) send_at: u64,
     pub(crate) recv_at: u64,
+    /// The user's rule that decided, as ranks compare it; see `algo::Choice::mark`.
+    pub(crate) way: u8,
 }
+
+/// Where the user's choice of an algorithm lies in the word of the call.
+pub(super) const WAY_SHIFT: u32 = 24;
 
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
@@ -95,6 +103,7 @@ impl Local {
             arena: Arc::clone(&island.arena),
             slot,
             peers: vec![None; locals.len()],
+            trail: Trail::new(locals.len()),
             locals,
             members: group.members.clone(),
             me: group.me,
@@ -138,15 +147,31 @@ impl Local {
         self.exchange.payloads.resize(n, payload);
         self.exchange.payloads[self.me] = payload;
         self.exchange.data_at = row_bytes(request);
-        let mut agreed = true;
+        let (mut agreed, mut together) = (true, true);
         for step in 1..n {
             let peer = (self.me + step) % n;
             let slot = self.await_entry(vigil, peer, seq)?;
             let entry = slot.entry(&self.arena, seq);
             agreed &=
                 (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
+            together &= entry.mark == mine.mark;
             self.exchange.entries[peer] = entry;
             self.exchange.payloads[peer] = slot.payload(&self.arena, seq);
+        }
+        let slip = if together && agreed {
+            self.trail.together(Mark(mine.mark));
+            None
+        } else {
+            let marks = self.exchange.entries.iter().map(|entry| Mark(entry.mark));
+            let is_barrier = request.called == Collective::Barrier;
+            self.trail.apart(marks, !agreed, is_barrier)
+        };
+        if let Some(slip) = slip {
+            return Err(matching::slipped(
+                &vigil.group.members,
+                &self.exchange,
+                slip,
+            ));
         }
         if !agreed {
             return Err(matching::judge(
@@ -196,10 +221,11 @@ impl Local {
             payload_len += bytes;
         }
         let entry = Entry {
-            call: request.call_word(),
+            call: request.call_word() | u64::from(offer.way) << WAY_SHIFT,
             count: request.common_count(),
             splits,
             payload_len: payload_len as u64,
+            mark: vigil.mark.with(request.collective as u8).0,
             staging: offer.staging,
             send_at: offer.send_at,
             recv_at: offer.recv_at,

@@ -4,30 +4,18 @@
 
 use super::Request;
 use super::exchange::Exchange;
+use super::local::WAY_SHIFT;
+use crate::algo::select::marked;
 use crate::error::{ErrorKind, Field};
 use crate::transport::shm::slot::Entry;
 use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::watch::{Slip, fault_of};
 
 /// Names the ranks that made different calls. The call of the majority stands as right (the
 /// lowest rank's where there is none), so that all ranks say the same.
 pub(super) fn judge(members: &[Rank], request: &Request<'_>, exchange: &Exchange) -> ErrorKind {
     let entries = &exchange.entries;
-    let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
-    let votes = |i: usize| {
-        entries
-            .iter()
-            .filter(|e| face(e) == face(&entries[i]))
-            .count()
-    };
-    let mut usual = 0;
-    for i in 1..entries.len() {
-        if votes(i) > votes(usual) {
-            usual = i;
-        }
-    }
-    let odd = (0..entries.len())
-        .find(|i| face(&entries[*i]) != face(&entries[usual]))
-        .unwrap_or(usual);
+    let (usual, odd) = sides(entries);
     let (a, b) = (&entries[usual], &entries[odd]);
     let field = differing_field(a, b);
     let splits = |i: usize| {
@@ -48,26 +36,74 @@ pub(super) fn judge(members: &[Rank], request: &Request<'_>, exchange: &Exchange
     }
 }
 
-/// For an exchange of splits: what each rank sends must be what its peer expects.
+/// The members that make the usual call and an odd one; the first two of each.
+fn sides(entries: &[Entry]) -> (usize, usize) {
+    let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
+    let votes = |i: usize| {
+        entries
+            .iter()
+            .filter(|e| face(e) == face(&entries[i]))
+            .count()
+    };
+    let mut usual = 0;
+    for i in 1..entries.len() {
+        if votes(i) > votes(usual) {
+            usual = i;
+        }
+    }
+    let odd = (0..entries.len())
+        .find(|i| face(&entries[*i]) != face(&entries[usual]))
+        .unwrap_or(usual);
+    (usual, odd)
+}
+
+/// As [`judge`], for calls without splits.
+pub(crate) fn mismatch(members: &[Rank], entries: &[Entry]) -> ErrorKind {
+    let (usual, odd) = sides(entries);
+    ErrorKind::Mismatch {
+        field: differing_field(&entries[usual], &entries[odd]),
+        rank: members[usual],
+        mine: describe(&entries[usual]),
+        peer: members[odd],
+        theirs: describe(&entries[odd]),
+    }
+}
+
+/// Names the rank that is out of step, by the places in the program that the calls come from.
+pub(super) fn slipped(members: &[Rank], exchange: &Exchange, slip: Slip) -> ErrorKind {
+    let call = |member: usize| describe(&exchange.entries[member]);
+    ErrorKind::Mismatch {
+        field: Field::Sequence,
+        rank: members[slip.usual],
+        mine: call(slip.usual),
+        peer: members[slip.odd],
+        theirs: slip.words(&call(slip.odd)),
+    }
+}
+
+/// For an exchange of splits: what each rank sends must be what its peer expects. `peer` is the rank
+/// that disagrees with most others, or the one that sends.
 pub(super) fn check_splits(members: &[Rank], exchange: &Exchange) -> Result<(), ErrorKind> {
     let n = members.len();
     let rows: Vec<Vec<u64>> = (0..n).map(|member| exchange.row(member, 2 * n)).collect();
-    for (from, row) in rows.iter().enumerate() {
-        for (to, other) in rows.iter().enumerate() {
-            let (sends, expects) = (row[to], other[n + from]);
-            if sends != expects {
-                let (sender, receiver) = (members[from], members[to]);
-                return Err(ErrorKind::Mismatch {
-                    field: Field::Splits,
-                    rank: sender,
-                    mine: format!("{sends} elements for rank {receiver}"),
-                    peer: receiver,
-                    theirs: format!("{expects} expected from rank {sender}"),
-                });
-            }
-        }
-    }
-    Ok(())
+    let Some(fault) = fault_of(&rows) else {
+        return Ok(());
+    };
+    let (sender, receiver) = (members[fault.sender], members[fault.receiver]);
+    let sends = format!("{} elements for rank {receiver}", fault.sends);
+    let expects = format!("{} expected from rank {sender}", fault.expects);
+    let (rank, mine, peer, theirs) = if fault.odd == fault.sender {
+        (receiver, expects, sender, sends)
+    } else {
+        (sender, sends, receiver, expects)
+    };
+    Err(ErrorKind::Mismatch {
+        field: Field::Splits,
+        rank,
+        mine,
+        peer,
+        theirs,
+    })
 }
 
 fn differing_field(a: &Entry, b: &Entry) -> Field {
@@ -78,6 +114,8 @@ fn differing_field(a: &Entry, b: &Entry) -> Field {
         Field::Dtype
     } else if byte(a.call, 16) != byte(b.call, 16) {
         Field::Op
+    } else if byte(a.call, WAY_SHIFT) != byte(b.call, WAY_SHIFT) {
+        Field::Algorithm
     } else if a.call != b.call {
         Field::Root
     } else if a.count != b.count {
@@ -104,8 +142,13 @@ pub(crate) fn describe(entry: &Entry) -> String {
             name(ReduceOp::from_code(byte(16)).map(ReduceOp::name))
         );
     }
-    match entry.call >> 32 {
+    text = match entry.call >> 32 {
         0 => format!("{text})"),
         root => format!("{text}, root {})", root - 1),
+    };
+    let way = collective.and_then(|collective| marked(collective, byte(WAY_SHIFT)));
+    match way {
+        Some(way) => format!("{text} by {way}"),
+        None => text,
     }
 }

@@ -23,18 +23,21 @@
     reason = "the buffers of a run are raw, because their owner may share them with peers"
 )]
 
+mod heed;
 mod memory;
 mod round;
 
 use std::sync::Arc;
 
+pub(crate) use self::heed::Heed;
 use self::memory::Memory;
-pub use self::memory::{Buffers, Workspace};
+pub use self::memory::{Buffers, PlanFault, Workspace};
 use self::round::Round;
 use crate::algo::plan::{Links, Plan, Step};
 use crate::transport::frame::{CallTag, Frame, FrameError, FrameKind, TagField};
 use crate::transport::stream::{LinkError, Stream};
 use crate::types::{DType, ReduceOp};
+use crate::watch::Slip;
 
 /// The streams of a group, one place a rank; the own place and peers never met stay empty.
 pub type Streams = [Option<Box<dyn Stream>>];
@@ -52,6 +55,8 @@ pub struct MessageCall {
     pub seq: u64,
     /// What must be equal on all ranks.
     pub tag: CallTag,
+    /// Where in the program the call is made, as 24 bits; 0 for unknown.
+    pub mark: u32,
     /// Type of the elements that the plan counts.
     pub dtype: DType,
     /// The reduction; needed if the plan reduces. Must be given for all ranks of a reducing
@@ -115,6 +120,7 @@ pub struct MessageRun {
     /// The round that is under way, and how far it is.
     at: usize,
     round: Round,
+    heed: Heed,
     done: bool,
     failed: Option<MessageError>,
 }
@@ -148,11 +154,17 @@ impl MessageRun {
             memory,
             at: 0,
             round: Round::default(),
+            heed: Heed::default(),
             done: false,
             failed: None,
         };
         run.enter();
         Ok(run)
+    }
+
+    /// Has the run look at where its peers make their calls; gives back what it looked with before.
+    pub(crate) fn set_heed(&mut self, heed: Heed) -> Heed {
+        std::mem::replace(&mut self.heed, heed)
     }
 
     /// Moves whatever can move now.
@@ -203,6 +215,7 @@ impl MessageRun {
             group: self.call.group,
             seq: self.call.seq,
             tag: self.call.tag,
+            mark: self.call.mark,
             kind: FrameKind::Abort { origin, reason },
         };
         let bytes = frame.encode();
@@ -238,7 +251,9 @@ impl MessageRun {
                 }
                 return Ok(Progress::Done);
             };
-            moved |= self.round.pass(&self.call, &mut self.memory, streams)?;
+            moved |= self
+                .round
+                .pass(&self.call, &mut self.memory, &mut self.heed, streams)?;
             if self.round.take_local() {
                 run_local(&self.memory, &steps.steps);
                 moved = true;
@@ -260,8 +275,10 @@ impl MessageRun {
     /// Sets the messages of the round up.
     fn enter(&mut self) {
         if let Some(round) = self.plan.rounds.get(self.at) {
+            // The round of staging has no messages, and no number.
+            let number = self.at.saturating_sub(self.plan.staged.into());
             self.round
-                .enter(self.at, &round.steps, &self.call, &mut self.memory);
+                .enter(number, &round.steps, &self.call, &mut self.memory);
         }
     }
 }
@@ -369,6 +386,18 @@ pub enum MessageError {
         /// The peer's call.
         theirs: CallTag,
     },
+    /// A peer, or this rank, has left calls out, by where in the program they are.
+    #[error("out of step with rank {peer}: {slip:?}")]
+    Slipped {
+        /// The peer.
+        peer: usize,
+        /// How; member 0 is this rank, member 1 the peer.
+        slip: Slip,
+        /// This rank's call.
+        mine: CallTag,
+        /// The peer's call.
+        theirs: CallTag,
+    },
     /// The plan needs a peer to which there is no stream.
     #[error("there is no link to rank {peer}")]
     NoLink {
@@ -403,6 +432,16 @@ pub enum MessageError {
         /// A number that the layers above agree on.
         reason: u32,
     },
+    /// A message that was taken before has come once more.
+    #[error("the message of rank {peer} in call {seq}, round {round}, came once more")]
+    Repeated {
+        /// The sender.
+        peer: usize,
+        /// Its call.
+        seq: u64,
+        /// The round.
+        round: u32,
+    },
     /// The plan does not fit the call: a fault of whoever made it.
     #[error("round {round} of the plan {what}")]
     Plan {
@@ -427,28 +466,13 @@ pub enum StepField {
     Seq,
 }
 
-/// What a plan can have that a message run cannot serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum PlanFault {
-    /// A step on the memory of a peer, or a plan made for such steps.
-    #[error("is direct, which needs shared memory")]
-    DirectStep,
-    /// A step on two spans that are not equally long.
-    #[error("has a step whose spans differ in length")]
-    Lengths,
-    /// A reducing step in a call without a reduction.
-    #[error("reduces, but the call names no reduction")]
-    NoOp,
-    /// A peer that is not in the group, or this rank itself.
-    #[error("has a message to or from no other rank of the group")]
-    Peer,
-    /// More rounds than a frame can count.
-    #[error("has a number that no frame holds")]
-    Rounds,
-    /// A span that leaves its buffer.
-    #[error("has a span outside its buffer")]
-    Span,
-    /// A step that writes the send buffer.
-    #[error("writes the send buffer")]
-    WritesIn,
+/// The stream to a peer.
+fn stream_to(
+    streams: &mut Streams,
+    peer: usize,
+) -> Result<&mut (dyn Stream + 'static), MessageError> {
+    let Some(Some(stream)) = streams.get_mut(peer) else {
+        return Err(MessageError::NoLink { peer });
+    };
+    Ok(stream.as_mut())
 }

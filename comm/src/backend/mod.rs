@@ -13,14 +13,17 @@ pub(crate) mod hccl;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;
-mod matching;
+pub(crate) mod matching;
 pub mod message;
+pub(crate) mod onset;
+pub(crate) mod outlook;
 mod reach;
 mod segment;
 pub(crate) mod vigil;
 
 use crate::error::ErrorKind;
-use crate::types::{Collective, DType, ReduceOp};
+use crate::sabotage::{self, Sabotage};
+use crate::types::{Collective, DType, Rank, ReduceOp};
 
 /// A checked call, with types erased.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct Failure {
     pub(crate) round: Option<(u32, u32)>,
     /// Whether all ranks are still in step, so that the group can be used further.
     pub(crate) usable: bool,
+    /// The rank whose doing it is, where all ranks of the group have found the same.
+    pub(crate) culprit: Option<Rank>,
 }
 
 impl From<ErrorKind> for Failure {
@@ -73,6 +78,7 @@ impl From<ErrorKind> for Failure {
             kind,
             round: None,
             usable,
+            culprit: None,
         }
     }
 }
@@ -146,11 +152,8 @@ impl Request<'_> {
         } else {
             0
         };
-        let dtype = if self.collective == Collective::Barrier {
-            0
-        } else {
-            self.dtype as u8
-        };
+        let is_untyped = self.collective == Collective::Barrier || sabotage::is(Sabotage::Field);
+        let dtype = if is_untyped { 0 } else { self.dtype as u8 };
         u64::from(self.called as u8) | u64::from(dtype) << 8 | op << 16 | root << 32
     }
 

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::onset::Onset;
+use super::outlook::Outlook;
 use crate::algo::Table;
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
-use crate::watch::Place;
-use crate::watch::arbiter::ends;
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
-use crate::world::{CutOff, WorldInner};
+use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
+use crate::world::WorldInner;
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
@@ -24,34 +25,42 @@ pub(super) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 /// wait for nobody, so only one that is stopped takes longer.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// By when a call must have ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit<'a> {
+    /// Its own time.
+    Call(&'a Onset<'a>),
+    /// A moment that somebody has set.
+    At(Deadline),
+}
+
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil<'a> {
     pub(crate) world: &'a WorldInner,
     pub(crate) group: &'a Identity,
-    pub(crate) deadline: Deadline,
+    pub(crate) limit: Limit<'a>,
     /// Number of the call. A member that gave the group up in a later call has done its part of
     /// this one, so that this one can still end well.
     pub(crate) seq: u64,
+    /// Where in the program the call is made.
+    pub(crate) mark: Mark,
     /// Where the call stands on the board of this rank.
     pub(crate) place: &'a Place,
     /// `Watch::lost` when the call began.
     pub(crate) lost: Duration,
 }
 
-/// After this long the first wait of a call goes onto the board and the arbiter hears of it: longer
-/// than calls between ranks that are in step take, short enough to tell of ranks that cannot meet
-/// within 50 ms.
-const FIRST_LOOK: Duration = Duration::from_millis(30);
 /// By how much a slice may end late, by the length of sleeps.
 const SLACK: Duration = Duration::from_millis(10);
-/// How often it is said again that the wait lasts.
-const NEXT_LOOK: Duration = Duration::from_millis(250);
 /// How long a call that has failed waits for the verdict: a round of questions with ranks that do not
 /// answer takes 100 ms.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
 /// How often it looks.
 const VERDICT_STEP: Duration = Duration::from_micros(500);
+/// After this long without a word of the arbiter, which answers complaints within 100 ms, the rank that
+/// serves it is looked at: the time after which a silent rank counts as frozen if it does not run.
+const SERVER_QUIET: Duration = Duration::from_secs(1);
 /// A wait that was to last `NEXT_LOOK` and lasted this much longer did not run meanwhile.
 const STOPPED: Duration = Duration::from_millis(400);
 
@@ -63,6 +72,20 @@ impl<'a> Vigil<'a> {
 }
 
 impl Vigil<'_> {
+    pub(crate) fn deadline(&self) -> Deadline {
+        match self.limit {
+            Limit::Call(onset) => onset.deadline(),
+            Limit::At(deadline) => deadline,
+        }
+    }
+
+    /// Announces the call, where it is not announced: before it waits, or does much else.
+    pub(crate) fn enter(&self) {
+        if let Limit::Call(onset) = self.limit {
+            onset.begin();
+        }
+    }
+
     /// Waits until `ready`. `missing` names the peers (indices) that this wait is for: they are
     /// blamed if the deadline passes, and the wait ends early if one of them is gone.
     pub(crate) fn wait(
@@ -71,16 +94,21 @@ impl Vigil<'_> {
         mut ready: impl FnMut() -> bool,
         missing: impl Fn() -> Vec<usize>,
     ) -> Result<(), ErrorKind> {
+        if wait::soon(self.world.pace, rest, &mut ready) {
+            return Ok(());
+        }
+        self.enter();
         let status = &self.world.status;
         // As long as nothing ever happened nobody needs to look; after that each wait looks once,
         // since the peers it waits for may have gone before it began.
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         // Measured from the beginning of the call, so that a short wait reads no clock for it.
-        let mut slice = self.deadline.at_most(FIRST_LOOK);
+        let mut slice = self.deadline().at_most(FIRST_LOOK);
         let mut looks: u32 = 0;
+        let mut is_within = false;
         loop {
             let word = status.epoch_word();
-            let waited = wait::until(self.world.pace, slice, word, seen, rest, &mut ready);
+            let waited = wait::later(slice, word, seen, rest, &mut ready);
             match waited {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => {
@@ -89,8 +117,10 @@ impl Vigil<'_> {
                     if left.is_zero() {
                         return Err(self.stalled(&missing()));
                     }
-                    // A wait that begins late in its call has only just begun.
-                    let is_due = looks > 0 || slice.elapsed() < FIRST_LOOK + SLACK;
+                    // A wait that begins late in its call has only just begun. Later slices began in it, and
+                    // end late only where the processors are busy.
+                    let is_due = is_within || slice.elapsed() < FIRST_LOOK + SLACK;
+                    is_within = true;
                     if is_due {
                         self.tell(&missing(), looks);
                         looks = looks.saturating_add(1);
@@ -112,7 +142,7 @@ impl Vigil<'_> {
     /// Time left, without that in which this process did not run.
     pub(crate) fn left(&self) -> Duration {
         let lost = self.world.watch.lost().saturating_sub(self.lost);
-        self.deadline.extended(lost).left()
+        self.deadline().extended(lost).left()
     }
 
     /// Notes it where the slice that has just ended lasted far longer than it should: this process, or
@@ -139,6 +169,29 @@ impl Vigil<'_> {
         };
         // A control plane that is gone is noticed by the status.
         let _ = self.world.control.complain(&complaint);
+        self.look_at_server(NEXT_LOOK * looks);
+    }
+
+    /// Where a rank serves the arbiter and nothing is heard of that, though this call has complained for
+    /// `since`, looks whether that rank stands still.
+    fn look_at_server(&self, since: Duration) {
+        if since < SERVER_QUIET {
+            return;
+        }
+        let (world, status) = (self.world, &self.world.status);
+        let Some(server) = &world.server else {
+            return;
+        };
+        let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let quiet_ms = world.watch.quiet_ms().min(since_ms);
+        if Duration::from_millis(quiet_ms) < SERVER_QUIET {
+            return;
+        }
+        if let Some(verdict) = server.look(quiet_ms) {
+            world
+                .watch
+                .take(verdict, |verdict| status.set_verdict(verdict));
+        }
     }
 
     /// The call, for the arbiter.
@@ -149,33 +202,19 @@ impl Vigil<'_> {
         }
     }
 
+    /// What others' fate means to this call.
+    pub(crate) fn outlook(&self) -> Outlook<'_> {
+        Outlook {
+            status: &self.world.status,
+            members: &self.group.members,
+            me: self.world.rank,
+            call: self.call(),
+        }
+    }
+
     /// The error of a group that another rank has given up.
     pub(crate) fn given_up(&self) -> Option<ErrorKind> {
-        let status = &self.world.status;
-        if status.epoch() == 0 {
-            return None;
-        }
-        let verdict = status.verdict(self.call());
-        let verdict = verdict.filter(|verdict| ends(verdict, self.call()));
-        if let Some(verdict) = &verdict
-            && let Some(kind) = self.kind_of(verdict)
-        {
-            return Some(kind);
-        }
-        let notice = status
-            .notice(self.group.key)
-            .filter(|notice| notice.seq <= self.seq)?;
-        // All ranks report one mismatch in the same words.
-        let judged = matches!(notice.kind, ErrorKind::Mismatch { .. });
-        Some(if judged {
-            notice.kind
-        } else {
-            ErrorKind::PeerAborted {
-                origin: Rank(notice.origin),
-                reason: notice.kind.to_string(),
-                cause: Box::new(notice.kind),
-            }
-        })
+        self.outlook().given_up()
     }
 
     /// Asks the arbiter about the end of this call, and waits a moment for its verdict; without a cause
@@ -194,7 +233,7 @@ impl Vigil<'_> {
         if let Some(verdict) = known() {
             return Some(verdict);
         }
-        if status.cut_off().is_some() || !self.world.watch.is_on() {
+        if !self.world.watch.is_on() {
             return None;
         }
         let index = |rank: &Rank| self.group.members.iter().position(|member| member == rank);
@@ -206,7 +245,10 @@ impl Vigil<'_> {
             _ => Vec::new(),
         };
         if !missing.is_empty() {
-            self.place.waits(self.deadline.started(), &missing, true);
+            self.place.waits(self.deadline().started(), &missing, true);
+        }
+        if status.cut_off().is_some() {
+            return self.without_arbiter();
         }
         if let Some(cause) = cause
             && !self
@@ -221,75 +263,49 @@ impl Vigil<'_> {
             if let Some(verdict) = known() {
                 return Some(verdict);
             }
-            if patience.passed() || status.cut_off().is_some() {
+            if status.cut_off().is_some() {
+                return self.without_arbiter();
+            }
+            if patience.passed() {
                 return None;
             }
             Clock::pause(VERDICT_STEP);
         }
     }
 
-    /// The error that a verdict is to this rank; `None` where it blames this rank itself, to which the
-    /// others say more by giving the group up.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "all others are the same to every rank"
-    )]
-    pub(crate) fn kind_of(&self, verdict: &Verdict) -> Option<ErrorKind> {
-        let me = self.world.rank;
-        match &verdict.kind {
-            ErrorKind::Stalled {
-                waiting_for,
-                waited_ms,
-            } => {
-                let others = waiting_for.iter().copied().filter(|rank| *rank != me);
-                let waiting_for: Vec<Rank> = others.collect();
-                (!waiting_for.is_empty()).then_some(ErrorKind::Stalled {
-                    waiting_for,
-                    waited_ms: *waited_ms,
-                })
+    /// The verdict on the rank that served the arbiter and is gone with it.
+    fn without_arbiter(&self) -> Option<Arc<Verdict>> {
+        let (world, status) = (self.world, &self.world.status);
+        let server = world.server.as_ref()?;
+        let patience = Deadline::after(VERDICT_WAIT);
+        loop {
+            if let Some(verdict) = server.gone(world.rank.0, self.call(), patience.passed()) {
+                world
+                    .watch
+                    .take(verdict, |verdict| status.set_verdict(verdict));
+                return status.verdict(self.call());
             }
-            ErrorKind::PeerClosed { peer, .. } if *peer == me => None,
-            kind => Some(kind.clone()),
+            if patience.passed() {
+                return None;
+            }
+            Clock::pause(VERDICT_STEP);
         }
+    }
+
+    /// The error that a verdict is to this rank; see [`Outlook::kind_of`].
+    pub(crate) fn kind_of(&self, verdict: &Verdict) -> Option<ErrorKind> {
+        self.outlook().kind_of(verdict)
     }
 
     /// Whether the fate of the group or of these peers ends the call.
     pub(crate) fn look(&self, missing: &[usize]) -> Result<(), ErrorKind> {
-        let status = &self.world.status;
-        if let Some(kind) = self.given_up() {
-            return Err(kind);
-        }
-        for peer in missing {
-            let rank = self.group.members[*peer];
-            if let Some(gone) = status.gone(rank) {
-                return Err(ErrorKind::PeerClosed {
-                    peer: rank,
-                    how: gone.how,
-                    orderly: gone.orderly,
-                });
-            }
-        }
-        match status.cut_off() {
-            Some(CutOff {
-                served_by: Some(peer),
-                why,
-            }) => Err(ErrorKind::PeerClosed {
-                peer,
-                how: why,
-                orderly: false,
-            }),
-            Some(CutOff {
-                served_by: None,
-                why,
-            }) => Err(ErrorKind::Orphaned { why }),
-            None => Ok(()),
-        }
+        self.outlook().look(missing)
     }
 
     /// Why a peer is not there any more, where the control plane says so soon.
     pub(crate) fn news(&self, peer: usize) -> Option<ErrorKind> {
         let listening = Vigil {
-            deadline: Deadline::after(NEWS_TIMEOUT.min(self.deadline.left())),
+            limit: Limit::At(Deadline::after(NEWS_TIMEOUT.min(self.deadline().left()))),
             ..*self
         };
         match listening.wait(&Rest::Pause, || false, || vec![peer]) {
@@ -325,7 +341,7 @@ impl Vigil<'_> {
 
     /// The error of a wait whose time is up.
     pub(crate) fn stalled(&self, missing: &[usize]) -> ErrorKind {
-        let waited = self.deadline.elapsed().as_millis();
+        let waited = self.deadline().elapsed().as_millis();
         ErrorKind::Stalled {
             waiting_for: missing
                 .iter()

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::backend::vigil::Vigil;
-use crate::backend::{Failure, Request};
+use crate::backend::{Counts, Failure, Request};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
 use crate::types::{Collective, DType};
@@ -48,9 +48,14 @@ impl Call {
         let dtype = self.dtype.map_or(0, |dtype| dtype as u64);
         let own = self.collective as u64 | dtype << 8;
         let word = request.map_or(own, |request| request.call_word() & !0xffff | own);
+        // In place, a root's buffer is longer than the count that all ranks share.
+        let count = match request.map(|request| request.counts) {
+            Some(Counts::Uniform(count)) => Some(count),
+            Some(Counts::Blocks(_) | Counts::Splits { .. }) | None => self.count,
+        };
         CallCode {
             word,
-            count: self.count.unwrap_or(0) as u64,
+            count: count.unwrap_or(0) as u64,
         }
     }
 }
@@ -67,12 +72,16 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
         // The others were told by the rank that failed first, and so was the arbiter.
         ErrorKind::PeerAborted { .. } | ErrorKind::Orphaned { .. } => None,
         ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
-        kind if failure.usable && !matches!(kind, ErrorKind::Mismatch { .. }) => {
+        kind if failure.usable
+            && failure.culprit.is_none()
+            && !matches!(kind, ErrorKind::Mismatch { .. }) =>
+        {
             return (failure, None);
         }
         kind => Some(Cause::Failed {
             kind: kind.clone(),
             usable: failure.usable,
+            culprit: failure.culprit,
         }),
     };
     let verdict = vigil.arbitrate(&failure.kind, cause);
@@ -85,6 +94,12 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
             | ErrorKind::Stalled { .. }
             | ErrorKind::Transport { .. },
         ) => vigil.kind_of(verdict).unwrap_or(failure.kind),
+        // Over messages each rank sees one side beside its own; the verdict has them all.
+        (Some(verdict), ErrorKind::Mismatch { .. })
+            if !failure.usable && matches!(verdict.kind, ErrorKind::Mismatch { .. }) =>
+        {
+            verdict.kind.clone()
+        }
         _ => failure.kind,
     };
     (Failure { kind, ..failure }, verdict)

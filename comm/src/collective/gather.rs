@@ -1,5 +1,6 @@
 //! `gather`, `_v`: the root gets everybody's block.
 
+use super::rooted::Sides;
 use super::{Buffers, Call, Communicator};
 use crate::backend::Counts;
 use crate::buffer::Element;
@@ -25,12 +26,12 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Gather, sendbuf.len());
-        self.check_index(call, "root", root)?;
-        if self.rank() == root {
-            let want = self.blocks_len(call, sendbuf.len())?;
-            self.check_len(call, "recvbuf", recvbuf.len(), want)?;
-        }
-        let counts = Counts::Uniform(sendbuf.len());
+        let sides = Sides {
+            block: ("sendbuf", sendbuf.len()),
+            whole: ("recvbuf", recvbuf.len()),
+            counts: None,
+        };
+        let counts = self.check_sides(call, root, &sides)?;
         let buffers = Buffers::apart(sendbuf, recvbuf);
         self.run(
             call,
@@ -50,13 +51,7 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Gather, buffer.len());
-        self.check_index(call, "root", root)?;
-        let (count, own) = if self.rank() == root {
-            let count = self.check_blocks(call, "buffer", buffer.len())?;
-            (count, root * count)
-        } else {
-            (buffer.len(), 0)
-        };
+        let (count, own) = self.check_sides_in_place(call, root, buffer.len())?;
         let buffers = Buffers::in_place(buffer, own, 0);
         let counts = Counts::Uniform(count);
         self.run(
@@ -85,13 +80,12 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::GatherV, sendbuf.len());
-        self.check_index(call, "root", root)?;
-        let total = self.check_counts(call, "recv_counts", recv_counts)?;
-        self.check_len(call, "sendbuf", sendbuf.len(), recv_counts[self.rank()])?;
-        if self.rank() == root {
-            self.check_len(call, "recvbuf", recvbuf.len(), total)?;
-        }
-        let counts = Counts::Blocks(recv_counts);
+        let sides = Sides {
+            block: ("sendbuf", sendbuf.len()),
+            whole: ("recvbuf", recvbuf.len()),
+            counts: Some(("recv_counts", recv_counts)),
+        };
+        let counts = self.check_sides(call, root, &sides)?;
         let buffers = Buffers::apart(sendbuf, recvbuf);
         self.run(
             call,

@@ -26,12 +26,14 @@ mod point_to_point;
 mod reduce;
 mod reduce_scatter;
 pub mod reference;
+mod rooted;
 mod scatter;
 mod tamper;
 mod view;
+mod way;
 mod work;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::call::{Call, judged};
@@ -46,7 +48,8 @@ pub use self::work::Work;
 
 use crate::algo;
 use crate::backend::host::Host;
-use crate::backend::vigil::Vigil;
+use crate::backend::onset::Onset;
+use crate::backend::vigil::{Limit, Vigil};
 use crate::backend::{Counts, Failure, Request};
 use crate::buffer::Element;
 use crate::error::{CommError, ErrorKind, OpContext};
@@ -54,7 +57,8 @@ use crate::group::Identity;
 use crate::sync::{AtomicU64, Deadline, Ordering};
 use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::report::CallCode;
-use crate::watch::{Announced, Place};
+use crate::watch::verdict::Verdict;
+use crate::watch::{Mark, Place, blamed};
 use crate::world::{GROUP_NAME_MAX, Notice, WorldInner};
 
 /// A group of ranks that make collective calls together. Made by [`crate::world::World::group`].
@@ -74,10 +78,10 @@ struct Inner {
     place: Place,
     host: Mutex<Host>,
     /// The error that ended the group, if one did.
-    failed: Mutex<Option<CommError>>,
+    failed: OnceLock<CommError>,
     deadline_ns: AtomicU64,
     object_bytes_max: AtomicU64,
-    tamper: Mutex<Option<Tamper>>,
+    tamper: tamper::Setting,
     worker: work::Worker,
 }
 
@@ -115,10 +119,10 @@ impl Communicator {
             group,
             place,
             host: Mutex::default(),
-            failed: Mutex::default(),
+            failed: OnceLock::new(),
             deadline_ns,
             object_bytes_max: AtomicU64::new(OBJECT_BYTES_MAX_DEFAULT as u64),
-            tamper: Mutex::default(),
+            tamper: tamper::Setting::default(),
             worker: work::Worker::default(),
         };
         Ok(Self {
@@ -173,17 +177,30 @@ impl Communicator {
     /// The error that ended the group, if one did: every later call returns it at once.
     #[must_use]
     pub fn failure(&self) -> Option<CommError> {
-        lock(&self.inner.failed).clone()
+        self.inner.failed.get().cloned()
     }
 
     /// Runs a checked call.
     fn run(&self, call: Call, request: &Request<'_>) -> Result<(), CommError> {
+        self.run_and(call, request, || Ok(()))
+    }
+
+    /// Runs a checked call whose result `look` may refuse: on all ranks alike, so that the group stays
+    /// usable.
+    fn run_and(
+        &self,
+        call: Call,
+        request: &Request<'_>,
+        look: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), CommError> {
         self.guarded(call, call.code(Some(request)), |host, vigil| {
-            let tamper = *lock(&self.inner.tamper);
-            match tamper {
-                Some(tamper) if tamper.hits(request.collective) => tamper.run(host, vigil, request),
-                _ => host.run(vigil, request),
+            match self.inner.tamper.get() {
+                Some(tamper) if tamper.hits(request.collective) => {
+                    tamper.run(host, vigil, request)?;
+                }
+                _ => host.run(vigil, request)?,
             }
+            look()
         })
     }
 
@@ -196,8 +213,11 @@ impl Communicator {
         body: impl FnOnce(&mut Host, &Vigil<'_>) -> Result<(), Failure>,
     ) -> Result<(), CommError> {
         let inner = &*self.inner;
-        let deadline = Deadline::after(self.deadline());
-        if !inner.worker.wait_turn(deadline) {
+        let budget = self.deadline();
+        let waited = inner.worker.is_in_use().then(|| Deadline::after(budget));
+        if let Some(deadline) = waited
+            && !inner.worker.wait_turn(deadline, &inner.place)
+        {
             let kind = ErrorKind::Stalled {
                 waiting_for: Vec::new(),
                 waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -209,20 +229,16 @@ impl Communicator {
         }
         let mut host = lock(&inner.host);
         let before = host.seq();
+        let onset = Onset::new(&inner.place, code, before + 1, call.site, budget, waited);
         let vigil = Vigil {
             world: &inner.world,
             group: &inner.group,
-            deadline,
+            limit: Limit::Call(&onset),
             seq: before + 1,
+            mark: Mark::of(blamed(call.site), inner.world.call_sites),
             place: &inner.place,
             lost: inner.world.watch.lost(),
         };
-        let standing = inner.place.begin(&Announced {
-            code,
-            seq: before + 1,
-            site: call.site,
-            started: deadline.started(),
-        });
         // A rank that comes after the others gave up must not take what they left for a result.
         let result = match vigil.given_up() {
             Some(kind) => Err(Failure {
@@ -231,33 +247,53 @@ impl Communicator {
             }),
             None => body(&mut host, &vigil),
         };
-        let result = result.map_err(|failure| judged(&vigil, failure));
-        inner.place.end(standing, host.seq(), result.is_ok());
+        let result = result.map_err(|failure| {
+            // The arbiter looks for it on the board.
+            onset.begin();
+            judged(&vigil, failure)
+        });
+        onset.end(host.seq(), result.is_ok());
         result.map_err(|(failure, verdict)| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
-            let Failure {
-                kind,
-                round,
-                usable,
-            } = failure;
-            let notice = Notice {
-                key: inner.group.key,
-                seq,
-                origin: inner.world.rank.0,
-                kind: kind.clone(),
-            };
-            let error = self
-                .error(call, kind, seq, round, deadline, usable)
-                .with_verdict(verdict);
-            if !usable {
-                host.set_broken();
-                lock(&inner.failed).get_or_insert_with(|| error.clone());
-                if !matches!(notice.kind, ErrorKind::PeerAborted { .. }) {
-                    inner.world.control.give_up(&notice);
-                }
-            }
-            error
+            self.ended(call, failure, verdict, seq, onset.deadline(), &mut host)
         })
+    }
+
+    /// The error of a call that has failed; tells the others where the group is lost by it.
+    fn ended(
+        &self,
+        call: Call,
+        failure: Failure,
+        verdict: Option<Arc<Verdict>>,
+        seq: u64,
+        deadline: Deadline,
+        host: &mut Host,
+    ) -> CommError {
+        let inner = &*self.inner;
+        let Failure {
+            kind,
+            round,
+            usable,
+            culprit: _,
+        } = failure;
+        let notice = Notice {
+            key: inner.group.key,
+            seq,
+            origin: inner.world.rank.0,
+            kind: kind.clone(),
+        };
+        let error = self
+            .error(call, kind, seq, round, deadline, usable)
+            .with_verdict(verdict);
+        if !usable {
+            host.set_broken();
+            // Where it is set, the first cause stays.
+            let _ = inner.failed.set(error.clone());
+            if !matches!(notice.kind, ErrorKind::PeerAborted { .. }) {
+                inner.world.control.give_up(&notice);
+            }
+        }
+        error
     }
 
     fn error(

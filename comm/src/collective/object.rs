@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Buffers, Call, Communicator};
-use crate::backend::{Counts, Request};
+use crate::backend::{Counts, Failure, Request};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Deadline, Ordering};
 use crate::types::{Collective, DType, Rank};
@@ -236,34 +236,50 @@ impl Communicator {
         let mut lens = vec![0; self.size()];
         let mine = [mine];
         let buffers = Buffers::apart(&mine, &mut lens);
-        let counts = Counts::Uniform(1);
-        self.part(
-            call,
-            buffers,
-            Collective::AllGather,
-            DType::U64,
-            counts,
-            root,
-        )?;
-        // What went through shared memory says nothing about this rank's own buffer.
-        lens[self.rank()] = mine[0];
-        let limit = self.limit();
+        let request = Request {
+            called: call.collective,
+            ..buffers.request(
+                Collective::AllGather,
+                DType::U64,
+                None,
+                root,
+                Counts::Uniform(1),
+            )
+        };
+        let is_argument = matches!(&fault, Some(fault) if !matches!(fault, Fault::TooLarge(_)));
+        self.run_and(call, &request, || {
+            // What went through shared memory says nothing about this rank's own buffer.
+            lens[self.rank()] = mine[0];
+            // A rank knows best itself what is wrong with its arguments.
+            if is_argument {
+                return Ok(());
+            }
+            self.check_lens(&lens)
+        })?;
         if let Some(fault) = fault {
             return Err(fault.refuse(self, call));
         }
-        for (member, len) in lens.iter().enumerate() {
+        Ok(lens.into_iter().map(crate::types::index).collect())
+    }
+
+    /// Whether all ranks can send what they have; all come to the same conclusion.
+    fn check_lens(&self, lens: &[u64]) -> Result<(), Failure> {
+        let limit = self.limit();
+        for (len, peer) in lens.iter().zip(self.members()) {
             let over = crate::types::index(*len & !REFUSED);
-            let peer = self.members()[member];
             if len & REFUSED != 0 || over > limit.saturating_add(HEADER_BYTES) {
                 let kind = if over == 0 {
-                    malformed(peer, "it could not be encoded there".to_owned())
+                    malformed(*peer, "it could not be encoded there".to_owned())
                 } else {
-                    too_large(peer, over, limit)
+                    too_large(*peer, over, limit)
                 };
-                return Err(self.object_error(call, kind));
+                return Err(Failure {
+                    culprit: Some(*peer),
+                    ..Failure::from(kind)
+                });
             }
         }
-        Ok(lens.into_iter().map(crate::types::index).collect())
+        Ok(())
     }
 
     /// One of the collectives that a call is made of. The counts fit the buffers.
@@ -372,6 +388,7 @@ impl Fault {
                 comm.refuse(call, "the root's list", format!("{got} objects"), want)
             }
             Self::TooLarge(bytes) => {
+                // The ranks have found this together, and refused the call.
                 let mine = comm.members()[comm.rank()];
                 comm.object_error(call, too_large(mine, bytes, comm.limit()))
             }

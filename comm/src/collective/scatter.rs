@@ -1,5 +1,6 @@
 //! `scatter`, `_v`: each rank gets its block of the root's buffer.
 
+use super::rooted::Sides;
 use super::{Buffers, Call, Communicator};
 use crate::backend::Counts;
 use crate::buffer::Element;
@@ -25,12 +26,12 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Scatter, recvbuf.len());
-        self.check_index(call, "root", root)?;
-        if self.rank() == root {
-            let want = self.blocks_len(call, recvbuf.len())?;
-            self.check_len(call, "sendbuf", sendbuf.len(), want)?;
-        }
-        let counts = Counts::Uniform(recvbuf.len());
+        let sides = Sides {
+            block: ("recvbuf", recvbuf.len()),
+            whole: ("sendbuf", sendbuf.len()),
+            counts: None,
+        };
+        let counts = self.check_sides(call, root, &sides)?;
         let buffers = Buffers::apart(sendbuf, recvbuf);
         self.run(
             call,
@@ -50,13 +51,7 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::Scatter, buffer.len());
-        self.check_index(call, "root", root)?;
-        let (count, own) = if self.rank() == root {
-            let count = self.check_blocks(call, "buffer", buffer.len())?;
-            (count, root * count)
-        } else {
-            (buffer.len(), 0)
-        };
+        let (count, own) = self.check_sides_in_place(call, root, buffer.len())?;
         let buffers = Buffers::in_place(buffer, 0, own);
         let counts = Counts::Uniform(count);
         self.run(
@@ -84,13 +79,12 @@ impl Communicator {
         root: usize,
     ) -> Result<(), CommError> {
         let call = Call::new::<T>(Collective::ScatterV, recvbuf.len());
-        self.check_index(call, "root", root)?;
-        let total = self.check_counts(call, "send_counts", send_counts)?;
-        self.check_len(call, "recvbuf", recvbuf.len(), send_counts[self.rank()])?;
-        if self.rank() == root {
-            self.check_len(call, "sendbuf", sendbuf.len(), total)?;
-        }
-        let counts = Counts::Blocks(send_counts);
+        let sides = Sides {
+            block: ("recvbuf", recvbuf.len()),
+            whole: ("sendbuf", sendbuf.len()),
+            counts: Some(("send_counts", send_counts)),
+        };
+        let counts = self.check_sides(call, root, &sides)?;
         let buffers = Buffers::apart(sendbuf, recvbuf);
         self.run(
             call,

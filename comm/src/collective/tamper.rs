@@ -4,10 +4,13 @@
 //! really goes through the transport; only the caller's buffer stays as it was.
 #![expect(unsafe_code, reason = "works on erased buffers")]
 
+use std::sync::Mutex;
+
 use super::{Communicator, lock};
 use crate::backend::host::Host;
 use crate::backend::vigil::Vigil;
 use crate::backend::{Failure, Request};
+use crate::sync::{AtomicBool, Ordering};
 use crate::types::{Collective, DType};
 
 /// What to spoil in this rank's contributions.
@@ -32,10 +35,33 @@ pub enum TamperKind {
     SwapBlocks,
 }
 
+/// What a communicator spoils, if anything; looked at in every call.
+#[derive(Debug, Default)]
+pub(super) struct Setting {
+    is_set: AtomicBool,
+    tamper: Mutex<Option<Tamper>>,
+}
+
+impl Setting {
+    pub(super) fn get(&self) -> Option<Tamper> {
+        // Relaxed: only says whether to look behind the lock, which orders the rest.
+        if !self.is_set.load(Ordering::Relaxed) {
+            return None;
+        }
+        *lock(&self.tamper)
+    }
+
+    fn set(&self, tamper: Option<Tamper>) {
+        *lock(&self.tamper) = tamper;
+        // Relaxed: see `get`.
+        self.is_set.store(tamper.is_some(), Ordering::Relaxed);
+    }
+}
+
 impl Communicator {
     /// Spoils this rank's contributions from now on, or stops doing so. For drills only.
     pub fn set_tamper(&self, tamper: Option<Tamper>) {
-        *lock(&self.inner.tamper) = tamper;
+        self.inner.tamper.set(tamper);
     }
 }
 

@@ -7,18 +7,18 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam::channel::{Sender, unbounded};
 
-use super::{Communicator, lock};
+use super::{Communicator, Inner, lock};
 use crate::buffer::Element;
 use crate::error::CommError;
 use crate::sync::{Clock, Deadline};
 use crate::types::ReduceOp;
-use crate::watch::on_behalf;
+use crate::watch::{Place, on_behalf};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -42,9 +42,14 @@ struct Pending {
 }
 
 impl Worker {
+    /// Whether an asynchronous call was ever made.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.queue.get().is_some()
+    }
+
     /// Waits until the asynchronous calls made before are done; `false` where the deadline passes
     /// first. The worker itself never waits.
-    pub(super) fn wait_turn(&self, deadline: Deadline) -> bool {
+    pub(super) fn wait_turn(&self, deadline: Deadline, place: &Place) -> bool {
         let Some(queue) = self.queue.get() else {
             return true;
         };
@@ -52,6 +57,10 @@ impl Worker {
             return true;
         }
         let count = lock(&queue.pending.count);
+        if *count == 0 {
+            return true;
+        }
+        let _awaiting = place.awaits();
         let busy = |count: &mut usize| *count > 0;
         let (_count, timeout) = queue
             .pending
@@ -96,6 +105,8 @@ fn start() -> Queue {
 /// Dropping it does not cancel the call; the call runs to its end, or to its deadline.
 pub struct Work<T> {
     state: Arc<State<T>>,
+    /// The communicator, as long as the program has it.
+    inner: Weak<Inner>,
 }
 
 struct State<T> {
@@ -127,6 +138,9 @@ impl<T> Work<T> {
     /// # Panics
     /// With the panic of the closure that was started.
     pub fn wait(self) -> Result<T, CommError> {
+        // For whoever asks what this thread is held up by.
+        let inner = self.inner.upgrade();
+        let _awaiting = inner.as_ref().map(|inner| inner.place.awaits());
         let mut result = lock(&self.state.result);
         loop {
             if let Some(result) = result.take() {
@@ -210,7 +224,10 @@ impl Communicator {
             *lock(&ours.result) = Some(result);
             ours.done.notify_all();
         }));
-        Work { state }
+        Work {
+            state,
+            inner: Arc::downgrade(&self.inner),
+        }
     }
 
     /// [`Communicator::all_reduce_in_place`] without waiting; the buffer comes back with the result.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::kernel::{Isa, Kernels};
 use crate::rendezvous::Endpoint;
 
 /// Longest host name that DNS can carry.
@@ -11,8 +12,22 @@ const HOST_CHARS_MAX: usize = 253;
 const JOB_ID_CHARS_MAX: usize = 128;
 /// Longest deadline that can be asked for: a day.
 const DEADLINE_S_MAX: f64 = 86_400.0;
+/// Most connections between two ranks of a group: `transport` has as many.
+pub const TCP_STREAMS_MAX: u8 = 16;
 /// Most bytes of a selection table in a variable; a longer one belongs in a file.
 const ALGO_BYTES_MAX: usize = 64 * 1024;
+/// What ranks make of the places in the program that calls come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallSitesChoice {
+    /// A call against the habit of the program is an error where it shows that one was left out.
+    #[default]
+    Habit,
+    /// Nothing.
+    Off,
+    /// Any difference is an error.
+    Strict,
+}
+
 /// Which transport carries the bytes between two ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -119,6 +134,21 @@ pub(super) fn transport(text: &str) -> Option<TransportChoice> {
     }
 }
 
+pub(super) fn streams(text: &str) -> Option<u8> {
+    positive(text)
+        .and_then(|number| u8::try_from(number).ok())
+        .filter(|number| *number <= TCP_STREAMS_MAX)
+}
+
+pub(super) fn call_sites(text: &str) -> Option<CallSitesChoice> {
+    match text {
+        "habit" => Some(CallSitesChoice::Habit),
+        "off" => Some(CallSitesChoice::Off),
+        "strict" => Some(CallSitesChoice::Strict),
+        _ => None,
+    }
+}
+
 pub(super) fn algo(text: &str) -> Option<AlgoSource> {
     match text.strip_prefix('@') {
         Some("") => None,
@@ -158,6 +188,11 @@ pub(super) fn switch(text: &str) -> Option<bool> {
         "off" => Some(false),
         _ => None,
     }
+}
+
+pub(super) fn kernels(text: &str) -> Option<Kernels> {
+    let isa = Isa::ALL.into_iter().find(|isa| isa.name() == text)?;
+    Kernels::new(isa).ok()
 }
 
 /// By the NO_COLOR convention any text but the empty one means yes.

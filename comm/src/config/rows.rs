@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::parse::{self, AlgoSource, TransportChoice};
+use super::parse::{self, AlgoSource, CallSitesChoice, TransportChoice};
+use crate::kernel::Kernels;
 use crate::rendezvous::Endpoint;
 
 /// What can be said of a variable without knowing its type.
@@ -106,15 +107,27 @@ table! {
     TRANSPORT: TransportChoice = "MUSTER_TRANSPORT", parse::transport,
         default "auto", allowed "auto, shm or tcp",
         "What carries bytes between ranks; auto is shared memory within a host and TCP between hosts.";
+    TCP_STREAMS: u8 = "MUSTER_TCP_STREAMS", parse::streams,
+        default "1", allowed "a whole number from 1 to 16",
+        "Connections between two ranks that share no memory, for each group: large messages use all of them.";
     ALGO: AlgoSource = "MUSTER_ALGO", parse::algo,
         default "the built-in table", allowed "lines of a selection table, or @FILE with such lines",
         "Overrides which algorithm serves which collective and size.";
+    CALL_SITES: CallSitesChoice = "MUSTER_CALL_SITES", parse::call_sites,
+        default "habit", allowed "habit, strict or off",
+        "What ranks make of the places in the program that they call from: habit finds calls that a rank has left out, strict allows no difference.";
+    DUMP_DIR: PathBuf = "MUSTER_DUMP_DIR", parse::absolute_path,
+        default "none: no dumps are written", allowed "an absolute path",
+        "Folder into which each rank writes its dump with a verdict and on SIGUSR1: two files a rank.";
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
         default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";
     PIN: bool = "MUSTER_PIN", parse::switch,
         default "off", allowed "on or off",
         "Whether each rank keeps to its share of the processors of its host.";
+    ISA: Kernels = "MUSTER_ISA", parse::kernels,
+        default "the widest that the processor has", allowed "scalar, avx2, avx512, avx512_bf16 or neon, of those that this processor has",
+        "Which vector instructions reduce and copy, for tests and for measuring: all give the same results.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";

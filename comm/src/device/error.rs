@@ -134,7 +134,7 @@ mod tests {
             code: 9,
             detail: "Communication_Error_Timeout(EI0002)".to_owned(),
         };
-        assert!(error.help().contains("does not report this"));
+        assert!(error.help().contains("without this message"));
         let kind = ErrorKind::from(error);
         assert_eq!(
             kind.to_string(),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::sync::{AtomicUsize, Ordering};
+
 /// A family of vector instructions that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
@@ -62,7 +64,24 @@ impl Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Self::supported().next().unwrap_or(Self::Scalar))
     }
+
+    /// The family that this process uses: the best one, unless another was chosen.
+    pub(super) fn current() -> Self {
+        // Relaxed: one number that orders nothing; all families give the same results.
+        let place = CHOSEN.load(Ordering::Relaxed);
+        Self::ALL.get(place).copied().unwrap_or_else(Self::best)
+    }
+
+    /// Makes this family the one that the process uses.
+    pub(super) fn choose(self) {
+        let place = Self::ALL.iter().position(|isa| *isa == self);
+        // Relaxed: as above.
+        CHOSEN.store(place.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
 }
+
+/// The place in [`Isa::ALL`] of the family that was chosen.
+static CHOSEN: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

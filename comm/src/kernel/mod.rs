@@ -46,7 +46,7 @@ use crate::types::{DType, ReduceOp};
 /// The family of vector instructions that the free functions of this module use.
 #[must_use]
 pub fn isa() -> Isa {
-    Isa::best()
+    Isa::current()
 }
 
 /// Reduces `srcs` element by element, from the first to the last, into `dst`.
@@ -71,7 +71,7 @@ pub unsafe fn reduce_n(
     divisor: u32,
 ) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().reduce_n(dtype, op, srcs, dst, count, divisor) }
+    unsafe { Kernels::current().reduce_n(dtype, op, srcs, dst, count, divisor) }
 }
 
 /// [`reduce_n`] into several destinations at once: each source is read once. What goes to `streamed`
@@ -95,7 +95,7 @@ pub unsafe fn reduce_to(
     divisor: u32,
 ) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().reduce_to(dtype, op, srcs, dsts, streamed, count, divisor) }
+    unsafe { Kernels::current().reduce_to(dtype, op, srcs, dsts, streamed, count, divisor) }
 }
 
 /// `dst = src op dst` where `src_first`, else `dst = dst op src`. An average acts as a sum here:
@@ -114,7 +114,7 @@ pub unsafe fn reduce_into(
     src_first: bool,
 ) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().reduce_into(dtype, op, dst, src, count, src_first) }
+    unsafe { Kernels::current().reduce_into(dtype, op, dst, src, count, src_first) }
 }
 
 /// Divides sums by `divisor`, which makes them averages: floats round once, integers truncate
@@ -128,7 +128,7 @@ pub unsafe fn reduce_into(
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 pub unsafe fn finish_avg(dtype: DType, buf: *mut u8, count: usize, divisor: u32) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().finish_avg(dtype, buf, count, divisor) }
+    unsafe { Kernels::current().finish_avg(dtype, buf, count, divisor) }
 }
 
 /// Converts `count` elements of a half type to f32, exactly. NaN stays NaN.
@@ -143,7 +143,7 @@ pub unsafe fn finish_avg(dtype: DType, buf: *mut u8, count: usize, divisor: u32)
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 pub unsafe fn widen(dtype: DType, src: *const u8, dst: *mut f32, count: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().widen(dtype, src, dst, count) }
+    unsafe { Kernels::current().widen(dtype, src, dst, count) }
 }
 
 /// Rounds `count` f32 to a half type: to nearest, ties to even. NaN stays NaN.
@@ -158,7 +158,7 @@ pub unsafe fn widen(dtype: DType, src: *const u8, dst: *mut f32, count: usize) {
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 pub unsafe fn narrow(dtype: DType, src: *const f32, dst: *mut u8, count: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { Kernels::best().narrow(dtype, src, dst, count) }
+    unsafe { Kernels::current().narrow(dtype, src, dst, count) }
 }
 
 /// Copies bytes. Every copy of the library comes through here.
@@ -210,6 +210,21 @@ impl Kernels {
     #[must_use]
     pub fn best() -> Self {
         Self { isa: Isa::best() }
+    }
+
+    /// The kernels that the free functions of this module use: the best ones, unless others were
+    /// chosen.
+    #[must_use]
+    pub fn current() -> Self {
+        Self {
+            isa: Isa::current(),
+        }
+    }
+
+    /// Makes these the kernels of the whole process, for calls that begin later. All kernels give
+    /// the same results; this is for tests and for measuring.
+    pub fn use_everywhere(self) {
+        self.isa.choose();
     }
 
     /// The instructions that these kernels use.

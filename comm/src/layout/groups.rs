@@ -2,6 +2,8 @@
 //!
 //! In every grid all groups over one set of axes have the same shape, so a list costs memory for
 //! its groups and for ONE group's members, not for every rank of every group.
+//!
+//! GROUPS-1: `offsets` begins with 0, ascends and is the same for every group.
 
 use std::fmt;
 
@@ -10,8 +12,6 @@ use serde::ser::{Serialize, SerializeSeq, Serializer};
 use crate::types::Rank;
 
 /// Groups of equal shape, in the sequence in which Megatron creates them.
-///
-/// GROUPS-1: `offsets` begins with 0, ascends and is the same for every group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Groups {
     firsts: Vec<u32>,

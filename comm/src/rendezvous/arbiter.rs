@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 
 use super::card::{Card, DownReason};
+use super::error::RendezvousError;
 use crate::types::Rank;
 
 /// Something that an arbiter wants to be done.
@@ -22,6 +23,10 @@ pub enum Act {
 pub trait Arbiter: Debug + Send {
     /// The world is complete; one card a rank.
     fn ready(&mut self, roster: &[Card]);
+    /// Bring-up has failed, at this time of day; the ranks are told by the coordinator.
+    fn failed(&mut self, _error: &RendezvousError, _at_unix_ms: u64) -> Vec<Act> {
+        Vec::new()
+    }
     /// A rank said something.
     fn heard(&mut self, rank: Rank, bytes: &[u8], now_ms: u64) -> Vec<Act>;
     /// A rank went without a goodbye. The others are told by the coordinator.

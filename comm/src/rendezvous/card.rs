@@ -147,6 +147,11 @@ pub enum DownReason {
         /// The signal's number.
         signal: i32,
     },
+    /// The kernel killed it for want of memory.
+    OutOfMemory {
+        /// What says so: `memory.events: oom_kill +1, limit 256 MiB`.
+        evidence: String,
+    },
     /// It takes nothing off its connection.
     NotReading {
         /// Bytes that wait for it.
@@ -178,6 +183,11 @@ impl fmt::Display for DownReason {
             Self::NotReading { bytes_queued } => {
                 write!(f, "does not read: {bytes_queued} bytes wait for it")
             }
+            Self::OutOfMemory { evidence } => write!(
+                f,
+                "was killed by the kernel for want of memory ({})",
+                Plain(evidence)
+            ),
             Self::Panicked { text } => write!(f, "panicked: {}", Plain(text)),
             Self::ProtocolBroken { what } => write!(f, "broke the protocol: {}", Plain(what)),
             Self::Unreachable { why } => write!(f, "cannot be reached: {}", Plain(why)),

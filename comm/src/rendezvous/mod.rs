@@ -57,6 +57,7 @@ mod wire;
 
 pub use arbiter::{Act, Arbiter};
 pub use card::{Card, Claimant, DownReason, Hello};
+pub(crate) use coordinator::desk::{Desk, Rules, Task};
 pub use coordinator::{
     Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal, Refusals,
 };
@@ -65,3 +66,6 @@ pub use error::{Absence, Presence, RendezvousError, WorldClaim};
 pub use secret::Secret;
 pub use session::{EventHandler, Session, SessionEvent, Watcher};
 pub use wire::build_id;
+pub(crate) use wire::{
+    Body, Introduction, PROTOCOL, ToCoordinator, ToSession, decode, encode_introduction,
+};

@@ -16,12 +16,15 @@ use bytemuck::{Pod, Zeroable};
 pub const FRAME_BYTES: usize = 64;
 
 /// Longest payload that one frame may announce. A length beyond it is an attack or garbage.
-pub const PAYLOAD_MAX: u64 = 1 << 40;
+pub const PAYLOAD_MAX: u64 = (1 << 40) - 1;
 
 /// "muSt" in a dump of a little-endian wire.
 const MAGIC: u32 = u32::from_le_bytes(*b"muSt");
 /// Changes with the meaning of any field.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Where the mark lies in the word of the payload's length.
+const MARK_SHIFT: u32 = 40;
+const _: () = assert!(PAYLOAD_MAX < 1 << MARK_SHIFT);
 
 const KIND_DATA: u8 = 1;
 const KIND_ABORT: u8 = 2;
@@ -121,6 +124,9 @@ pub struct Frame {
     pub seq: u64,
     /// How the sender was called.
     pub tag: CallTag,
+    /// Where in its program the sender makes the call, as 24 bits; 0 for unknown. Ranks may differ in
+    /// it by right.
+    pub mark: u32,
     /// What the frame is for.
     pub kind: FrameKind,
 }
@@ -160,6 +166,7 @@ struct Wire {
     place: u32,
     /// Checksum of a message, reason of an abort.
     detail: u32,
+    /// Bytes of payload, and the mark above them.
     payload: u64,
     collective: u8,
     dtype: u8,
@@ -201,7 +208,7 @@ impl Frame {
             seq: self.seq.to_le(),
             place: place.to_le(),
             detail: detail.to_le(),
-            payload: payload.to_le(),
+            payload: (payload | u64::from(self.mark) << MARK_SHIFT).to_le(),
             collective: self.tag.collective,
             dtype: self.tag.dtype,
             op: self.tag.op,
@@ -250,6 +257,7 @@ impl Frame {
                 count: u64::from_le(wire.count),
                 count_hash: u32::from_le(wire.count_hash),
             },
+            mark: u32::try_from(u64::from_le(wire.payload) >> MARK_SHIFT).unwrap_or(0),
             kind: kind_of(&wire)?,
         })
     }
@@ -258,7 +266,7 @@ impl Frame {
 /// The part of a frame that depends on its kind.
 fn kind_of(wire: &Wire) -> Result<FrameKind, FrameError> {
     let (place, detail) = (u32::from_le(wire.place), u32::from_le(wire.detail));
-    let payload = u64::from_le(wire.payload);
+    let payload = u64::from_le(wire.payload) & ((1 << MARK_SHIFT) - 1);
     let (payload_max, flags_known) = match wire.kind {
         KIND_ABORT => (0, 0),
         KIND_DATA => (PAYLOAD_MAX, FLAG_CHECKSUM),
@@ -353,6 +361,7 @@ mod tests {
             group: 0x1234_5678_9abc_def0,
             seq: 41,
             tag: tag(),
+            mark: 0x12_3456,
             kind: FrameKind::Data {
                 round: 7,
                 payload: 16384,
@@ -376,6 +385,7 @@ mod tests {
             group: u64, seq: u64, place: u32, detail: u32, abort: bool, sum: bool,
             payload in 0..=PAYLOAD_MAX,
             collective: u8, dtype: u8, op: u8, algo: u8, root: u32, count: u64, count_hash: u32,
+            mark in 0..1_u32 << 24,
         ) {
             let kind = if abort {
                 FrameKind::Abort { origin: place, reason: detail }
@@ -383,7 +393,7 @@ mod tests {
                 FrameKind::Data { round: place, payload, checksum: sum.then_some(detail) }
             };
             let tag = CallTag { collective, dtype, op, algo, root, count, count_hash };
-            let frame = Frame { group, seq, tag, kind };
+            let frame = Frame { group, seq, tag, mark, kind };
             prop_assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
         }
 
@@ -410,7 +420,7 @@ mod tests {
         let bytes = data().encode();
         assert_eq!(&bytes[..4], b"muSt");
         assert_eq!(bytes[8], 0xf0, "numbers are little endian");
-        assert_eq!(bytes[32..40], 16384u64.to_le_bytes());
+        assert_eq!(bytes[32..40], (16384 | 0x12_3456_u64 << 40).to_le_bytes());
     }
 
     #[test]
@@ -425,16 +435,8 @@ mod tests {
             Err(FrameError::Flags { got: 0x80 })
         );
         assert_eq!(
-            Frame::decode(&forged(&frame, 4, 2)),
-            Err(FrameError::Version { got: 2 })
-        );
-        let long = Frame::decode(&forged(&frame, 39, 1));
-        assert_eq!(
-            long,
-            Err(FrameError::Payload {
-                got: 16384 + (1 << 56),
-                max: PAYLOAD_MAX
-            })
+            Frame::decode(&forged(&frame, 4, 3)),
+            Err(FrameError::Version { got: 3 })
         );
         assert_eq!(
             Frame::decode(&forged(&frame, 6, KIND_ABORT)),

@@ -13,7 +13,7 @@
 //! - SIM-2: a pipe holds at most its window, in flight and unread together.
 //! - SIM-3: bytes of one pipe never overtake each other, whatever the jitter.
 
-mod draw;
+pub(crate) mod draw;
 mod pipe;
 
 use std::fmt;

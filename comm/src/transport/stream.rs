@@ -211,10 +211,11 @@ pub trait Stream: Send + fmt::Debug {
     /// [`LinkError::Reset`] instead of waiting. Later calls on this side fail too.
     fn reset(&mut self);
 
-    /// The descriptor whose readiness tells that a call may do something again, where there is
-    /// one. After a call that returned 0, waiting for it to become readable (or writable) misses
-    /// nothing.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    /// The descriptor whose readiness tells that a read, or a write, may do something again, where
+    /// there is one. After a call that returned 0, waiting for it to become readable (or writable)
+    /// misses nothing.
+    fn descriptor(&self, write: bool) -> Option<BorrowedFd<'_>> {
+        let _ = write;
         None
     }
 

@@ -16,6 +16,7 @@
     reason = "send and recv take raw pointers here, because a buffer may be shared with peers"
 )]
 
+mod bundle;
 mod hello;
 mod listener;
 
@@ -26,6 +27,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+pub use self::bundle::{Bundle, LANES_MAX};
 pub use self::hello::{LinkName, Refusal, SECRET_BYTES, connect};
 pub use self::listener::{Listener, ParkedKey};
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
@@ -42,6 +44,8 @@ pub struct TcpLink {
     inbox: Box<[u8]>,
     taken: usize,
     filled: usize,
+    /// Connections of the stream that this one is part of, as the connector said.
+    lanes: u8,
     /// The first error that ends both directions.
     dead: Option<LinkError>,
 }
@@ -56,8 +60,15 @@ impl TcpLink {
             inbox: vec![0; INBOX_BYTES].into_boxed_slice(),
             taken: 0,
             filled: 0,
+            lanes: 1,
             dead: None,
         })
+    }
+
+    /// Connections of the stream that this one is part of.
+    #[must_use]
+    pub fn lanes(&self) -> u8 {
+        self.lanes
     }
 
     /// Two connected links of one process, without listener and handshake. For ranks that are
@@ -222,7 +233,7 @@ impl Stream for TcpLink {
         }
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self, _write: bool) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 }

@@ -8,15 +8,20 @@
 //! - ARBITER-2: nobody is asked unless somebody complains; a healthy world costs nothing.
 //! - ARBITER-3: time in which the arbiter itself did not run counts against nobody.
 
+mod held;
+mod looks;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use self::held::Held;
 
 use super::judge::{Fate, Finding, Member, Question, Scene, judge};
 use super::report::Report;
 use super::verdict::{CallId, Verdict};
 use super::wire::{Cause, FromRank, Look, ToOwner, ToRank, decode, encode};
-use super::{failure, suspect};
+use super::{bring_up, failure, mismatch, suspect};
 use crate::error::ErrorKind;
-use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason};
+use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, RendezvousError};
 use crate::types::Rank;
 
 /// Time that ranks get to answer. A rank that is only busy answers within a millisecond or two: its
@@ -26,14 +31,21 @@ const ROUND_MS: u64 = 100;
 const PAUSE_MS: u64 = 100;
 /// A longer time between two turns means that the arbiter was stopped itself (ARBITER-3).
 const GAP_MS: u64 = 400;
-/// Neighbours that look at a silent rank.
-const LOOKERS: usize = 2;
 /// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
 const FOLLOWS_MS: u64 = 2000;
 /// Verdicts that are remembered. A world that has this many has long ended.
 const VERDICTS_MAX: usize = 256;
 /// Rounds one after the other that look at a circle once more.
-const AGAIN_MAX: u32 = 2;
+const AGAIN_MAX: u32 = 20;
+/// Least pause before such a look.
+const AGAIN_PAUSE_MS: u64 = 5;
+/// Rounds that are held again for ranks that do not answer, before a call whose time is up gets its verdict:
+/// it waits half a second for that.
+const RETRIES_MAX: u32 = 3;
+/// Rounds in which a mismatch waits for ranks that have not come to the call.
+const LOOKS_MAX: u32 = 3;
+/// Pause between them.
+const LOOK_PAUSE_MS: u64 = 40;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -47,17 +59,21 @@ pub struct Arbiter {
     due_ms: Option<u64>,
     overdue: BTreeSet<(u32, CallId)>,
     /// Errors that ranks met by themselves, until the boards that belong to them are there.
-    failed: Vec<(u32, CallId, ErrorKind, bool)>,
+    failed: Vec<failure::Failed>,
     closed_ms: u64,
     seen_ms: u64,
     /// Since when each silent rank has not answered.
     silent_since: BTreeMap<u32, u64>,
     departures: u64,
     again: u32,
+    /// Rounds that have been held again because of ranks that did not answer.
+    retries: u32,
     verdicts: Vec<Verdict>,
     /// Ranks that share the fate of each verdict, by its place: what they do later is its doing.
     victims: Vec<Victims>,
     suspects: suspect::Suspects,
+    /// Verdicts that are about to be told.
+    held: Vec<Held>,
 }
 
 #[derive(Debug)]
@@ -96,6 +112,11 @@ impl Referee for Arbiter {
             .collect();
     }
 
+    fn failed(&mut self, error: &RendezvousError, at_unix_ms: u64) -> Vec<Act> {
+        let verdict = Box::new(bring_up::verdict(error, at_unix_ms));
+        vec![Act::Report(encode(&ToOwner::Verdict(verdict)))]
+    }
+
     fn heard(&mut self, rank: Rank, bytes: &[u8], now_ms: u64) -> Vec<Act> {
         self.notice(now_ms);
         match decode::<FromRank>(bytes) {
@@ -105,6 +126,7 @@ impl Referee for Arbiter {
             Some(FromRank::Complaint { call, cause }) => {
                 self.complained(rank.0, call, cause, now_ms)
             }
+            Some(FromRank::Stack { functions }) => self.told_where(rank.0, &functions),
             None => Vec::new(),
         }
     }
@@ -131,22 +153,20 @@ impl Referee for Arbiter {
 
     fn tick(&mut self, now_ms: u64) -> Vec<Act> {
         self.notice(now_ms);
+        let mut acts = self.release();
         if let Some(round) = &self.round {
             let is_over = now_ms.saturating_sub(round.began_ms) >= ROUND_MS || self.is_complete();
-            return if is_over {
-                self.close(now_ms)
-            } else {
-                Vec::new()
-            };
+            if is_over {
+                acts.extend(self.close(now_ms));
+            }
+        } else if self.due_ms.is_some_and(|due| due <= now_ms) {
+            acts.extend(self.open(now_ms));
         }
-        if self.due_ms.is_some_and(|due| due <= now_ms) {
-            return self.open(now_ms);
-        }
-        Vec::new()
+        acts
     }
 
     fn is_busy(&self) -> bool {
-        self.round.is_some() || self.due_ms.is_some()
+        self.round.is_some() || self.due_ms.is_some() || !self.held.is_empty()
     }
 }
 
@@ -176,6 +196,8 @@ impl Arbiter {
             let message = ToRank::Verdict(Box::new(verdict.clone()));
             return vec![Act::Tell(Rank(rank), encode(&message))];
         }
+        let has_ended = cause != Cause::Waits;
+        let is_own = matches!(cause, Cause::Failed { .. });
         match cause {
             Cause::Waits => {
                 // Those who have just been looked at can wait a little.
@@ -186,12 +208,38 @@ impl Arbiter {
                 self.overdue.insert((rank, call));
                 self.due_ms = Some(now_ms);
             }
-            Cause::Failed { kind, usable } => {
-                self.failed.push((rank, call, kind, usable));
+            Cause::Failed {
+                kind,
+                usable,
+                culprit,
+            } => {
+                self.failed.push(failure::Failed {
+                    rank,
+                    call,
+                    kind,
+                    usable,
+                    culprit,
+                    looks: 0,
+                });
                 self.due_ms = Some(now_ms);
             }
         }
+        let round = self.round.as_ref();
+        let has_answered = round.is_some_and(|round| round.answered.contains(&rank));
+        if has_ended && has_answered && !self.shows_the_end_of(rank, call, is_own) {
+            // What the rank answered is older than the end that it complains of.
+            return self.open(now_ms);
+        }
         self.tick(now_ms)
+    }
+
+    /// Whether what this rank answered has all that its complaint about a call rests on: of an error of its
+    /// own that it has come to the call.
+    fn shows_the_end_of(&self, rank: u32, call: CallId, is_own: bool) -> bool {
+        let report = self.scene.member(rank).and_then(|one| one.report.as_ref());
+        let group = report.and_then(|report| report.group(call.key));
+        let under_way = group.and_then(|group| group.call.as_ref());
+        is_own && under_way.is_some_and(|one| one.seq == call.seq)
     }
 
     fn open(&mut self, now_ms: u64) -> Vec<Act> {
@@ -213,29 +261,6 @@ impl Arbiter {
                 Act::Tell(Rank(rank), encode(&ToRank::Ask { ask, look }))
             })
             .collect()
-    }
-
-    /// Who is to look at whom: neighbours that answer at those that do not.
-    fn looks(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
-        let mut looks: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for silent in self.silent_since.keys() {
-            let Some(member) = self.scene.member(*silent) else {
-                continue;
-            };
-            let host = &self.hosts[*silent as usize];
-            let near = (0_u32..).zip(&self.hosts).filter(|(rank, other)| {
-                *other == host && !host.is_empty() && !self.silent_since.contains_key(rank)
-            });
-            let alive = near.filter(|(rank, _)| {
-                self.scene
-                    .member(*rank)
-                    .is_some_and(|member| member.fate.is_none())
-            });
-            for (looker, _) in alive.take(LOOKERS) {
-                looks.entry(looker).or_default().push((*silent, member.pid));
-            }
-        }
-        looks
     }
 
     fn answered(
@@ -300,22 +325,40 @@ impl Arbiter {
                 member.silent_ms = now_ms.saturating_sub(since).max(1);
             }
         }
-        if !self.overdue.is_empty() && self.silent_since.len() > known_silent {
-            // Somebody should have looked at those before anything is said of them.
+        // Somebody should have looked at those who do not answer before anything is said of them. A rank
+        // that has just complained runs: where it has not answered it gets more time.
+        let is_new = self.silent_since.len() > known_silent;
+        let is_late = |(rank, _): &(u32, CallId)| self.silent_since.contains_key(rank);
+        let is_early = is_new || self.overdue.iter().any(is_late);
+        if !self.overdue.is_empty() && is_early && self.retries < RETRIES_MAX {
+            self.retries += 1;
             return self.open(now_ms);
         }
+        self.retries = 0;
         let mut acts = Vec::new();
-        for (rank, call, kind, usable) in std::mem::take(&mut self.failed) {
-            let known = self.verdicts.iter().any(|verdict| covers(verdict, call));
-            if !known {
-                let verdict = failure::verdict(&self.scene, rank, call, &kind, usable);
-                acts.extend(self.publish(verdict));
+        for mut failed in std::mem::take(&mut self.failed) {
+            if self.is_known(failed.call) {
+                continue;
             }
+            failed.looks += 1;
+            let is_mismatch = matches!(failed.kind, ErrorKind::Mismatch { .. });
+            if is_mismatch
+                && !failed.usable
+                && failed.looks < LOOKS_MAX
+                && mismatch::is_incomplete(&self.scene, failed.call)
+            {
+                // Who comes to the call in a moment belongs to one of the sides.
+                self.due_ms = Some(now_ms + LOOK_PAUSE_MS);
+                self.failed.push(failed);
+                continue;
+            }
+            let verdict = failure::verdict(&self.scene, &failed);
+            acts.extend(self.publish(verdict));
         }
+        acts.extend(self.compare());
         let overdue = std::mem::take(&mut self.overdue);
         for (rank, call) in &overdue {
-            let known = self.verdicts.iter().any(|verdict| covers(verdict, *call));
-            if !known {
+            if !self.is_known(*call) {
                 let (rank, call) = (*rank, *call);
                 acts.extend(self.consider(Question::Overdue { rank, call }, Some(call), now_ms));
             }
@@ -330,13 +373,33 @@ impl Arbiter {
         acts
     }
 
+    fn is_known(&self, call: CallId) -> bool {
+        let held = self.held.iter().map(|held| &held.verdict);
+        let mut verdicts = self.verdicts.iter().chain(held);
+        verdicts.any(|verdict| covers(verdict, call))
+    }
+
+    /// Calls that wait for each other and differ, which the ranks could not see themselves: over
+    /// messages each sees only who sends to it.
+    fn compare(&mut self) -> Vec<Act> {
+        let Some((rank, call, found)) = mismatch::find(&self.scene) else {
+            return Vec::new();
+        };
+        let is_told = self.failed.iter().any(|failed| failed.call == call);
+        if is_told || self.is_known(call) {
+            return Vec::new();
+        }
+        let verdict = failure::compared(&self.scene, rank, call, found, false);
+        self.publish(verdict)
+    }
+
     fn consider(&mut self, question: Question, call: Option<CallId>, now_ms: u64) -> Vec<Act> {
         let finding = judge(&self.scene, question);
         if let Finding::Again(wait_ms) = finding
             && self.again < AGAIN_MAX
         {
             self.again += 1;
-            self.due_ms = Some(now_ms + wait_ms);
+            self.due_ms = Some(now_ms + wait_ms.max(AGAIN_PAUSE_MS));
         } else {
             self.again = 0;
         }
@@ -349,7 +412,10 @@ impl Arbiter {
         {
             verdict.ends.push(call);
         }
-        self.publish(*verdict)
+        match call {
+            Some(call) => self.publish_with_stacks(*verdict, call),
+            None => self.publish(*verdict),
+        }
     }
 
     /// Tells everybody; what follows from an earlier verdict is told as that one (ARBITER-1).
@@ -371,6 +437,13 @@ impl Arbiter {
         let victims: BTreeSet<u32> = self
             .scene
             .waiting_in(&verdict.ends)
+            // Whoever calls on a group that has ended gets the verdict, and may go because of it.
+            .chain(
+                verdict
+                    .ends
+                    .iter()
+                    .flat_map(|end| self.scene.members_of(Some(*end))),
+            )
             .chain(self.scene.members_of(verdict.about))
             .chain(verdict.blamed.iter().copied())
             .collect();
@@ -419,30 +492,4 @@ pub(crate) fn ends(verdict: &Verdict, call: CallId) -> bool {
         .ends
         .iter()
         .any(|end| end.key == call.key && end.seq <= call.seq)
-}
-
-impl Scene {
-    /// The members of the group of a call, as far as they are known.
-    fn members_of(&self, call: Option<CallId>) -> Vec<u32> {
-        let group = |member: &Member| {
-            let report = member.report.as_ref()?;
-            Some(report.group(call?.key)?.members.clone())
-        };
-        self.members.iter().find_map(group).unwrap_or_default()
-    }
-
-    /// The ranks that wait in these calls.
-    fn waiting_in<'a>(&'a self, calls: &'a [CallId]) -> impl Iterator<Item = u32> + 'a {
-        (0_u32..)
-            .zip(&self.members)
-            .filter_map(move |(rank, member)| {
-                let report = member.report.as_ref()?;
-                let is_in = |call: &CallId| {
-                    report
-                        .group(call.key)
-                        .is_some_and(|group| group.call.is_some())
-                };
-                calls.iter().any(is_in).then_some(rank)
-            })
-    }
 }

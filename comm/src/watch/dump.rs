@@ -7,9 +7,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::judge::{Finding, Member, Question, Scene, judge};
+use super::judge::{FROZEN_AFTER_MS, Finding, Member, Question, Scene, judge};
 use super::report::{CallOutcome, CallRecord, GroupState, Report};
-use super::verdict::{CallId, Verdict};
+use super::verdict::{CallId, Confidence, Verdict};
+use super::{failure, mismatch};
 
 /// Name and version of our document.
 pub const SCHEMA: &str = "muster.dump/1";
@@ -18,6 +19,18 @@ pub const SCHEMA: &str = "muster.dump/1";
 struct Document {
     schema: String,
     ranks: Vec<Report>,
+    /// What the rank was told when this was written.
+    #[serde(default)]
+    verdict: Option<Verdict>,
+}
+
+/// What a document holds.
+#[derive(Clone, Debug, Default)]
+pub struct Dump {
+    /// The ranks in it.
+    pub ranks: Vec<Report>,
+    /// The verdict with which it was written, if it was.
+    pub verdict: Option<Verdict>,
 }
 
 /// Why a text is no dump.
@@ -36,10 +49,11 @@ pub enum DumpError {
 
 /// Our document.
 #[must_use]
-pub fn document(ranks: &[Report]) -> Value {
+pub fn document(ranks: &[Report], verdict: Option<&Verdict>) -> Value {
     let document = Document {
         schema: SCHEMA.to_owned(),
         ranks: ranks.to_vec(),
+        verdict: verdict.cloned(),
     };
     serde_json::to_value(document).unwrap_or(Value::Null)
 }
@@ -48,14 +62,17 @@ pub fn document(ranks: &[Report]) -> Value {
 ///
 /// # Errors
 /// [`DumpError`].
-pub fn read(text: &str) -> Result<Vec<Report>, DumpError> {
+pub fn read(text: &str) -> Result<Dump, DumpError> {
     let document: Document = serde_json::from_str(text)?;
     if document.schema != SCHEMA {
         return Err(DumpError::Schema {
             given: document.schema,
         });
     }
-    Ok(document.ranks)
+    Ok(Dump {
+        ranks: document.ranks,
+        verdict: document.verdict,
+    })
 }
 
 /// The dump of one rank with the keys of PyTorch's flight recorder.
@@ -139,6 +156,19 @@ fn entry(call: &CallRecord, group: Option<usize>) -> Value {
     })
 }
 
+/// What dumps mean that were read from files: what their boards show, or what their ranks were told
+/// where the boards alone do not suffice (of a rank that is dead there is no dump).
+#[must_use]
+pub fn explain_all(dumps: &[Dump]) -> Option<Verdict> {
+    let reports: Vec<Report> = dumps.iter().flat_map(|dump| &dump.ranks).cloned().collect();
+    let shown = explain(&reports);
+    let is_sure = shown
+        .as_ref()
+        .is_some_and(|verdict| verdict.confidence == Confidence::Certain);
+    let told = dumps.iter().find_map(|dump| dump.verdict.clone());
+    if is_sure { shown } else { told.or(shown) }
+}
+
 /// What dumps of ranks that were taken at about one time mean; `None` where nobody waits. Ranks without
 /// a dump count as ranks that do not answer.
 #[must_use]
@@ -150,10 +180,17 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
     for member in &mut scene.members {
         member.silent_ms = 1;
     }
+    let mut calls: Vec<(u32, CallId)> = Vec::new();
     for report in reports {
         if let Some(member) = scene.members.get_mut(report.rank as usize) {
             member.pid = report.pid;
-            member.silent_ms = 0;
+            // A process that does not run could not have answered either.
+            let is_frozen = report
+                .process
+                .as_ref()
+                .is_some_and(|process| process.frozen().is_some());
+            member.silent_ms = if is_frozen { FROZEN_AFTER_MS } else { 0 };
+            member.process.clone_from(&report.process);
             member.report = Some(report.clone());
             member.before = Some(before(report.clone()));
         }
@@ -162,14 +199,22 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
     let mut waits: Vec<(u64, u32, CallId)> = Vec::new();
     for report in reports {
         for group in &report.groups {
-            if let Some(call) = group.call.as_ref().filter(|call| call.wait.is_some()) {
-                let id = CallId {
-                    key: group.key,
-                    seq: call.seq,
-                };
+            let Some(call) = &group.call else { continue };
+            let id = CallId {
+                key: group.key,
+                seq: call.seq,
+            };
+            calls.push((report.rank, id));
+            if call.wait.is_some() {
                 waits.push((call.age_ms, report.rank, id));
             }
         }
+    }
+    let differing = calls
+        .into_iter()
+        .find_map(|(rank, call)| Some((rank, call, mismatch::compare(&scene, call)?)));
+    if let Some((rank, call, found)) = differing {
+        return Some(failure::compared(&scene, rank, call, found, false));
     }
     let (_, rank, call) = waits
         .into_iter()
@@ -204,6 +249,8 @@ mod tests {
             call: CallCode { word: 4, count: 9 },
             site: "a.rs:7".to_owned(),
             age_ms: 5000,
+            row: Vec::new(),
+            is_async: false,
             wait: Some(Wait {
                 missing: vec![missing],
                 checks: 9,
@@ -224,6 +271,7 @@ mod tests {
                 entered: if waits_for.is_some() { 3 } else { 2 },
                 thread: 1,
                 version: 6,
+                awaited_by: 0,
                 p99_ms: 0,
                 call,
             }],
@@ -239,6 +287,7 @@ mod tests {
                 started_ns: 6,
                 completed_ns: Some(7),
                 outcome: CallOutcome::Completed,
+                is_async: false,
             }],
             ..Report::default()
         }
@@ -247,8 +296,8 @@ mod tests {
     #[test]
     fn a_dump_is_read_as_it_was_written_and_other_versions_are_refused() {
         let reports = [report(0, Some(1)), report(1, None)];
-        let text = document(&reports).to_string();
-        assert_eq!(read(&text).unwrap(), reports);
+        let text = document(&reports, None).to_string();
+        assert_eq!(read(&text).unwrap().ranks, reports);
         let other = text.replace(SCHEMA, "muster.dump/9");
         assert!(matches!(read(&other), Err(DumpError::Schema { .. })));
         assert!(matches!(read("{}"), Err(DumpError::Malformed(_))));

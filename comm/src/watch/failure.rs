@@ -2,11 +2,25 @@
 //! data that cannot be understood. Pure.
 
 use super::judge::{Fate, Member, Scene, last_act, who};
+use super::mismatch::{self, Comparison};
 use super::report::GroupState;
 use super::verdict::{CallId, Class, Confidence, Verdict, ranks};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Field};
 use crate::rendezvous::DownReason;
 use crate::types::Rank;
+
+/// An error that a rank met by itself.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) rank: u32,
+    pub(super) call: CallId,
+    pub(super) kind: ErrorKind,
+    pub(super) usable: bool,
+    /// The rank whose doing it is, where all ranks of the group found the same.
+    pub(super) culprit: Option<Rank>,
+    /// How often all boards were looked at because of it.
+    pub(super) looks: u32,
+}
 
 /// How a rank went, in words that follow "rank 3".
 #[expect(
@@ -35,6 +49,9 @@ pub(super) fn hint(reason: &DownReason) -> &'static str {
         DownReason::Killed { signal: 9 } => {
             "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager"
         }
+        DownReason::OutOfMemory { .. } => {
+            "give that rank more memory, or let it use less; see what else its control group holds"
+        }
         DownReason::Killed { signal: 7 } => {
             "SIGBUS: see whether a mapped file was cut short, or /dev/shm is full"
         }
@@ -45,27 +62,117 @@ pub(super) fn hint(reason: &DownReason) -> &'static str {
     }
 }
 
-/// The verdict on an error that `rank` met in a call.
-pub(super) fn verdict(
+/// The verdict on an error that a rank met in a call.
+pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
+    let Failed {
+        rank,
+        call,
+        ref kind,
+        usable,
+        culprit,
+        ..
+    } = *failed;
+    if let ErrorKind::Transport { peer, .. } = kind
+        && let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone())
+    {
+        return gone(scene, rank, *peer, &fate, call);
+    }
+    if let ErrorKind::Mismatch { field, .. } = kind
+        && *field != Field::Membership
+    {
+        return mismatch(scene, rank, call, kind, usable);
+    }
+    let (class, blamed) = class_of(culprit.map_or(rank, |culprit| culprit.0), kind);
+    let mut verdict = told(scene, rank, call, kind, usable, class, blamed);
+    if culprit.is_some() {
+        verdict.evidence = vec!["all ranks of the group found the same in this call".to_owned()];
+    }
+    verdict
+}
+
+/// Ranks made different calls: the boards name all sides.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other kind is a mismatch"
+)]
+fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bool) -> Verdict {
+    let (is_sequence, mine) = match kind {
+        ErrorKind::Mismatch { field, mine, .. } => (*field == Field::Sequence, mine.as_str()),
+        _ => (false, ""),
+    };
+    if is_sequence {
+        // A rank that waits for nobody in a call goes on to the next one, and is met there by those who
+        // wait: the first call that differs is the cause. What was left out shows in this one only by
+        // the places in the program.
+        let is_met = mine == format!("call {}", call.seq);
+        let up_to = call.seq - u64::from(!is_met && call.seq > 0);
+        if let Some((call, found)) = mismatch::earliest(scene, call, up_to) {
+            return compared(scene, rank, call, found, usable);
+        }
+    }
+    let found = mismatch::compare(scene, call).filter(|_| !is_sequence);
+    if let Some(found) = found {
+        return compared(scene, rank, call, found, usable);
+    }
+    let (class, blamed) = class_of(rank, kind);
+    let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);
+    let places = mismatch::places(scene, call);
+    if !places.is_empty() {
+        verdict.place = format!("{} ({places})", verdict.place);
+    }
+    verdict
+}
+
+/// The rank whose call stands for what most made.
+fn usual(kind: &ErrorKind, otherwise: u32) -> u32 {
+    if let ErrorKind::Mismatch { rank, .. } = kind {
+        rank.0
+    } else {
+        otherwise
+    }
+}
+
+/// The verdict on calls that differ, with all sides.
+pub(super) fn compared(
+    scene: &Scene,
+    rank: u32,
+    call: CallId,
+    found: Comparison,
+    usable: bool,
+) -> Verdict {
+    let rank = usual(&found.kind, rank);
+    let mut verdict = told(
+        scene,
+        rank,
+        call,
+        &found.kind,
+        usable,
+        Class::Mismatch,
+        found.blamed,
+    );
+    verdict.place = found.place;
+    if let Some(hint) = mismatch::hint(scene, call, &verdict.blamed) {
+        verdict.next = hint;
+    }
+    verdict
+}
+
+fn told(
     scene: &Scene,
     rank: u32,
     call: CallId,
     kind: &ErrorKind,
     usable: bool,
+    class: Class,
+    blamed: Vec<u32>,
 ) -> Verdict {
-    if let ErrorKind::Transport { peer, .. } = kind
-        && let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone())
-    {
-        return gone(scene, *peer, &fate, call);
-    }
-    let (class, blamed) = class_of(rank, kind);
     let group = scene
         .member(rank)
         .and_then(|member| member.report.as_ref()?.group(call.key));
     let age_ms = group
         .and_then(|group| group.call.as_ref())
         .map_or(0, |call| call.age_ms);
-    let now_ms = crate::sync::Clock::wall_ms();
+    let now_ms = wall_ms(scene, rank);
     Verdict {
         class,
         since_unix_ms: now_ms.saturating_sub(age_ms),
@@ -80,11 +187,20 @@ pub(super) fn verdict(
             format!("rank {rank} met it in this call")
         }],
         next: next(kind).to_owned(),
-        ..draft(blamed, call, kind.clone(), usable)
+        ..draft(now_ms, blamed, call, kind.clone(), usable)
     }
 }
 
-fn gone(scene: &Scene, peer: Rank, fate: &Fate, call: CallId) -> Verdict {
+/// The rank that served the rendezvous is gone; `rank` was in a call that does not need it.
+pub(super) fn server_gone(scene: &Scene, rank: u32, server: u32, call: CallId) -> Verdict {
+    let fate = super::judge::fate(scene, server);
+    Verdict {
+        evidence: vec!["its process ended".to_owned()],
+        ..gone(scene, rank, Rank(server), &fate, call)
+    }
+}
+
+fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verdict {
     let blamed = vec![peer.0];
     let kind = ErrorKind::PeerClosed {
         peer,
@@ -101,18 +217,35 @@ fn gone(scene: &Scene, peer: Rank, fate: &Fate, call: CallId) -> Verdict {
         place: format!("{}{}", fate.how, last_act(scene, peer.0)),
         evidence: vec!["its end of the link closed, and its process ended".to_owned()],
         next: fate.hint.clone(),
-        ..draft(blamed, call, kind, false)
+        ..draft(wall_ms(scene, rank), blamed, call, kind, false)
     }
 }
 
-fn draft(blamed: Vec<u32>, call: CallId, kind: ErrorKind, usable: bool) -> Verdict {
+/// The wall clock of a rank when it last said something of itself; where it never did, the latest one.
+fn wall_ms(scene: &Scene, rank: u32) -> u64 {
+    let said = |member: &Member| Some(member.report.as_ref()?.wall_ms);
+    let latest = || scene.members.iter().filter_map(said).max();
+    scene
+        .member(rank)
+        .and_then(said)
+        .or_else(latest)
+        .unwrap_or(0)
+}
+
+fn draft(
+    since_unix_ms: u64,
+    blamed: Vec<u32>,
+    call: CallId,
+    kind: ErrorKind,
+    usable: bool,
+) -> Verdict {
     Verdict {
         class: Class::Internal,
         blamed,
         who: String::new(),
         what: what(None, call),
         place: String::new(),
-        since_unix_ms: crate::sync::Clock::wall_ms(),
+        since_unix_ms,
         elapsed_ms: 0,
         confidence: Confidence::Certain,
         evidence: Vec::new(),
@@ -146,7 +279,7 @@ fn what(group: Option<&GroupState>, call: CallId) -> String {
     let Some(group) = group else {
         return format!("call #{}", call.seq);
     };
-    match &group.call {
+    match group.call.as_ref().filter(|one| one.seq == call.seq) {
         Some(under_way) => format!(
             "{} #{} on {}{}",
             under_way.call.name(),

@@ -14,17 +14,17 @@ mod tell;
 mod words;
 
 use self::graph::{Graph, Leaf, Why};
-pub(super) use self::words::{last_act, who};
+pub(super) use self::words::{fate, last_act, who};
 use super::process::ProcessFacts;
-use super::report::Report;
+use super::report::{GroupState, Report};
 use super::verdict::{CallId, Confidence, Verdict};
 
 /// Silence of a rank after which its process decides whether it is frozen.
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;
 /// Age from which a cycle is one.
 const CYCLE_AFTER_MS: u64 = 500;
-/// Silence that counts as frozen where nobody can look at the process.
-const LOST_AFTER_MS: u64 = 3000;
+/// Silence after which a rank is out of reach where nobody can look at its process.
+pub(super) const LOST_AFTER_MS: u64 = 2500;
 
 /// All ranks at about one moment.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +95,7 @@ pub enum Finding {
 #[must_use]
 pub fn judge(scene: &Scene, question: Question) -> Finding {
     let is_overdue = matches!(question, Question::Overdue { .. });
-    let graph = Graph::of(scene, if is_overdue { 0 } else { FROZEN_AFTER_MS });
+    let graph = Graph::of(scene, is_overdue);
     let all: Vec<usize> = (0..graph.waiters.len()).collect();
     let leaves = graph.leaves(&all);
     // Who waits for a rank that went says so itself, once it has taken in what that rank did before.
@@ -116,7 +116,9 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     let mut again = None;
     for cycle in graph.cycles() {
         let wait_ms = graph.youth_ms(&cycle);
-        let is_layout = tell::namesakes(scene, &graph, &cycle).is_some();
+        // Which side is the odd one is known once all have made the group.
+        let is_layout = tell::namesakes(scene, &graph, &cycle)
+            .is_some_and(|(one, _)| scene.have_all_made(one.group));
         if graph.is_confirmed(&cycle) && (wait_ms == 0 || is_layout) {
             return found(tell::cycle(scene, &graph, &cycle));
         }
@@ -136,7 +138,7 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
 /// Who keeps this call of this rank waiting, so far: the ranks at the ends of its chains of waits.
 #[must_use]
 pub(super) fn kept_waiting_by(scene: &Scene, rank: u32, call: CallId) -> Vec<u32> {
-    let graph = Graph::of(scene, FROZEN_AFTER_MS);
+    let graph = Graph::of(scene, false);
     let start = graph.position(rank, call);
     let leaves = start.map_or_else(Vec::new, |start| graph.leaves(&graph.reachable(start)));
     ranks_where(&leaves, |_| true)
@@ -165,7 +167,11 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         return found(tell::silent(scene, graph, &silent));
     }
     if graph.is_held_up_elsewhere(start) {
-        return found(tell::held_up(scene, graph, start));
+        // The chain may end at ranks that are in one call and do not hear of each other.
+        return found(match graph.standstill(start, LOST_AFTER_MS) {
+            Some(end) => tell::broken_link(scene, graph, end),
+            None => tell::held_up(scene, graph, start),
+        });
     }
     let at_work = ranks_where(&leaves, |why| matches!(why, Why::AtWork));
     if !at_work.is_empty() {
@@ -194,6 +200,39 @@ impl Scene {
         self.member(rank)
             .and_then(|member| member.fate.as_ref())
             .map_or(u64::MAX, |fate| fate.order)
+    }
+
+    /// The members of the group of a call, as far as they are known.
+    pub(super) fn members_of(&self, call: Option<CallId>) -> Vec<u32> {
+        let group = |member: &Member| {
+            let report = member.report.as_ref()?;
+            Some(report.group(call?.key)?.members.clone())
+        };
+        self.members.iter().find_map(group).unwrap_or_default()
+    }
+
+    /// Whether all members of a group that answer have made one of its name.
+    fn have_all_made(&self, group: &GroupState) -> bool {
+        let has_made = |rank: &u32| {
+            let report = self.member(*rank).and_then(Member::fresh);
+            report.is_none_or(|report| report.groups.iter().any(|one| one.name == group.name))
+        };
+        group.members.iter().all(has_made)
+    }
+
+    /// The ranks that wait in these calls.
+    pub(super) fn waiting_in<'a>(&'a self, calls: &'a [CallId]) -> impl Iterator<Item = u32> + 'a {
+        (0_u32..)
+            .zip(&self.members)
+            .filter_map(move |(rank, member)| {
+                let report = member.report.as_ref()?;
+                let is_in = |call: &CallId| {
+                    report
+                        .group(call.key)
+                        .is_some_and(|group| group.call.is_some())
+                };
+                calls.iter().any(is_in).then_some(rank)
+            })
     }
 
     /// A rank, if it is one of the world.

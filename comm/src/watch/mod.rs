@@ -9,34 +9,59 @@
 
 pub mod arbiter;
 mod board;
+pub(crate) mod bring_up;
 pub mod dump;
 mod failure;
 pub mod judge;
+mod keep;
+mod mismatch;
 pub mod process;
 pub mod report;
+mod server;
 mod site;
+mod stack;
 mod suspect;
+mod trail;
 pub mod verdict;
 pub(crate) mod wire;
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::Write;
 use std::panic::Location;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::board::{Berth, Board, Entered, Opening};
+use self::board::{Berth, Board, Entered, Opening, Title};
 pub use self::board::{BoardError, of_process};
+use self::keep::Keeper;
+pub use self::keep::keep;
+pub(crate) use self::mismatch::fault_of;
 use self::report::{CallCode, Report};
-pub(crate) use self::site::{Start, on_behalf};
+pub(crate) use self::server::{Mate, Server};
+pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
+pub use self::trail::{CallSites, Slip, Step};
+pub(crate) use self::trail::{Mark, Trail};
 use self::verdict::Verdict;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, Look, ToRank};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sabotage::{self, Sabotage};
+use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
 
 /// Last calls that go with an answer to the arbiter.
 const CALLS_TOLD: usize = 8;
+/// Counts of one call that are told: those of an exchange of splits between the members that a board
+/// names.
+const ROW_MAX: usize = 128;
+
+/// After this long the first wait of a call goes onto the board and the arbiter hears of it: longer
+/// than calls between ranks that are in step take, short enough to tell of ranks that cannot meet
+/// within 50 ms.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(30);
+/// How often it is said again that the wait lasts.
+pub(crate) const NEXT_LOOK: Duration = Duration::from_millis(250);
 
 thread_local! {
     /// The number of this thread on the board of each world; a thread works for one world mostly.
@@ -55,6 +80,18 @@ pub(crate) struct Watch {
     world: u64,
     /// Whether this process is one rank, so that it prints what it hears.
     prints: bool,
+    /// Where dumps go, if anywhere.
+    keeper: Option<Keeper>,
+    /// The threads that have a number, by that from 1, as the system knows them.
+    threads: Mutex<Vec<i32>>,
+    /// What a thread said of itself when it was asked where it is.
+    stack: Mutex<Vec<String>>,
+    /// The verdict whose dump was written last.
+    kept: Mutex<String>,
+    /// When the arbiter was heard last, by the monotonic clock; 0 for never.
+    heard_ns: AtomicU64,
+    /// The counts of calls under way, by group: with the number of the call.
+    rows: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
     /// Nanoseconds in which waiting threads did not run: the process, or the machine, was stopped.
     lost_ns: AtomicU64,
 }
@@ -71,7 +108,13 @@ pub(crate) enum Mode {
 }
 
 impl Watch {
-    pub(crate) fn new(rank: Rank, world_size: usize, job: u64, mode: Mode) -> Arc<Self> {
+    pub(crate) fn new(
+        rank: Rank,
+        world_size: usize,
+        job: u64,
+        mode: Mode,
+        dumps: Option<PathBuf>,
+    ) -> Arc<Self> {
         let size = Rank::from_index(world_size).0;
         let board = match mode {
             Mode::Off => None,
@@ -82,12 +125,31 @@ impl Watch {
         };
         // Relaxed: a count, orders nothing.
         let world = WORLDS.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::new(Self {
+        let keeper = dumps.and_then(|folder| match Keeper::new(folder.clone()) {
+            Ok(keeper) => Some(keeper),
+            Err(error) => {
+                let line = format!("no dumps in {}: {error}", folder.display());
+                // Whoever closed stderr does not want to read this.
+                let _ = writeln!(std::io::stderr().lock(), "{line}");
+                None
+            }
+        });
+        let watch = Arc::new(Self {
             board,
+            keeper,
+            kept: Mutex::default(),
+            threads: Mutex::default(),
+            stack: Mutex::default(),
+            heard_ns: AtomicU64::new(0),
             world,
             prints: mode == Mode::Process,
+            rows: Mutex::default(),
             lost_ns: AtomicU64::new(0),
-        })
+        });
+        if watch.keeper.is_some() {
+            keep::listen(&watch);
+        }
+        watch
     }
 
     /// Whether this world is watched.
@@ -113,7 +175,9 @@ impl Watch {
         if known == self.world {
             return number;
         }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let number = board.count_thread();
+        threads.push(stack::own_tid());
         THREAD.set((self.world, number));
         number
     }
@@ -126,7 +190,21 @@ impl Watch {
 
     /// What stands on the board, with this many of the last calls.
     pub(crate) fn report(&self, calls: usize) -> Option<Report> {
-        self.board.as_ref().map(|board| board.report(calls))
+        let mut report = self.board.as_ref()?.report(calls);
+        let rows = self.rows();
+        for group in &mut report.groups {
+            if let (Some(call), Some((seq, row))) = (&mut group.call, rows.get(&group.key))
+                && call.seq == *seq
+            {
+                call.row.clone_from(row);
+            }
+        }
+        drop(rows);
+        Some(report)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, HashMap<u64, (u64, Vec<u64>)>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Time in which this process did not run, so far: no wait is charged with it.
@@ -145,31 +223,101 @@ impl Watch {
     /// Takes what the arbiter says; gives the answer, if it wants one. `learn` takes verdicts and says
     /// whether they are new.
     pub(crate) fn hear(&self, bytes: &[u8], learn: impl Fn(Verdict) -> bool) -> Option<Vec<u8>> {
+        // Relaxed: a time that orders nothing.
+        self.heard_ns.store(Clock::nanos(), Ordering::Relaxed);
         match wire::decode(bytes)? {
+            ToRank::Ask { .. } if sabotage::is(Sabotage::Answer) => None,
             ToRank::Ask { ask, look } => {
-                let report = Box::new(self.report(CALLS_TOLD)?);
+                let mut report = Box::new(self.report(CALLS_TOLD)?);
+                report.process = process::look(std::process::id());
                 let looks = look.into_iter().map(look_at).collect();
                 Some(wire::encode(&FromRank::Answer { ask, report, looks }))
+            }
+            ToRank::Stack { key } => {
+                let functions = self.stack_for(key);
+                Some(wire::encode(&FromRank::Stack { functions }))
             }
             ToRank::Suspect { line } => {
                 self.say(&line);
                 None
             }
             ToRank::Verdict(verdict) => {
-                let line = verdict.line();
-                if learn(*verdict) {
-                    self.say(&line);
-                }
+                self.take(*verdict, learn);
                 None
             }
         }
     }
 
+    /// Takes a verdict, and prints it where `learn` says that it is new. Its dump is written first: those
+    /// who wait still do, and no program has ended because of it.
+    pub(crate) fn take(&self, verdict: Verdict, learn: impl Fn(Verdict) -> bool) {
+        let line = verdict.line();
+        if self.keeper.is_some() {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if *kept != line {
+                kept.clone_from(&line);
+                self.keep(Some(&verdict));
+            }
+        }
+        if learn(verdict) {
+            self.say(&line);
+        }
+    }
+
+    /// Writes a dump, where there is a folder for them.
+    fn keep(&self, verdict: Option<&Verdict>) {
+        if let (Some(keeper), Some(mut report)) = (&self.keeper, self.report(usize::MAX)) {
+            if verdict.is_some() {
+                let stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
+                report.stack.clone_from(&stack);
+            } else {
+                report.stack = self.stack_for(0);
+            }
+            self.complain(keeper.keep(&report, verdict));
+        }
+    }
+
+    /// Where the thread is that uses a group, or the one that has used any.
+    fn stack_for(&self, key: u64) -> Vec<String> {
+        let report = self.report(0);
+        let group = report.as_ref().and_then(|report| report.group(key));
+        let number = group.map_or(1, |group| group.thread.max(1));
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let tid = threads
+            .get(crate::types::index(u64::from(number) - 1))
+            .copied();
+        drop(threads);
+        // Threads of one process that are ranks would all be taken for one.
+        let Some(tid) = tid.filter(|_| self.prints) else {
+            return Vec::new();
+        };
+        let functions = stack::of_thread(tid);
+        let mut stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        stack.clone_from(&functions);
+        functions
+    }
+
+    fn complain(&self, kept: Result<(), String>) {
+        if let Err(why) = kept {
+            self.say(&why);
+        }
+    }
+
+    /// For how long nothing was heard of the arbiter, in milliseconds.
+    pub(crate) fn quiet_ms(&self) -> u64 {
+        // Relaxed: see `hear`.
+        let heard_ns = self.heard_ns.load(Ordering::Relaxed);
+        Clock::nanos().saturating_sub(heard_ns) / 1_000_000
+    }
+
     /// Prints a line for whoever reads this process's output.
     fn say(&self, line: &str) {
         if self.prints {
+            // In one piece, so that nothing that the program prints gets between a line and its end.
             // Whoever closed stderr does not want to read this.
-            let _ = writeln!(std::io::stderr().lock(), "{line}");
+            let _ = std::io::stderr()
+                .lock()
+                .write_all(format!("{line}\n").as_bytes());
         }
     }
 }
@@ -203,6 +351,8 @@ pub(crate) struct Announced {
     pub(crate) seq: u64,
     pub(crate) site: &'static Location<'static>,
     pub(crate) started: Instant,
+    /// The program does not wait for it.
+    pub(crate) is_async: bool,
 }
 
 /// A call that stands on the board until it ends.
@@ -222,11 +372,15 @@ impl Place {
             let queued = call.started.saturating_duration_since(start.at).as_millis();
             u64::try_from(queued).unwrap_or(u64::MAX)
         });
-        let opening = Opening {
+        let title = Title {
             call: call.code,
             seq: call.seq,
-            site: site::blamed(call.site),
+            site: blamed(call.site),
             thread,
+            is_async: call.is_async || start.is_some(),
+        };
+        let opening = Opening {
+            title,
             started: call.started,
             queued_ms,
             is_collective: !call.code.is_point_to_point(),
@@ -234,10 +388,55 @@ impl Place {
         Standing(Some(board.begin(berth, &opening)))
     }
 
+    /// Notes a call that has ended well and has not been announced, since it did not have to wait.
+    /// `entered` as in [`Place::end`].
+    pub(crate) fn pass(
+        &self,
+        code: CallCode,
+        seq: u64,
+        site: &'static Location<'static>,
+        entered: u64,
+    ) {
+        let (Some(board), Some(berth)) = (&self.watch.board, self.berth) else {
+            return;
+        };
+        let title = Title {
+            call: code,
+            seq,
+            site,
+            thread: self.watch.thread(board),
+            is_async: false,
+        };
+        board.pass(berth, &title, entered);
+    }
+
     /// Ends a call; `entered` is the number of the last collective that was entered.
     pub(crate) fn end(&self, call: Standing, entered: u64, is_ok: bool) {
         if let (Some(board), Standing(Some(call))) = (&self.watch.board, call) {
             board.end(call, entered, is_ok);
+        }
+    }
+
+    /// Ends one of several calls that are under way together; the line goes on showing the last.
+    pub(crate) fn end_one(&self, call: Standing, is_ok: bool) {
+        if let (Some(board), Standing(Some(call))) = (&self.watch.board, call) {
+            board.end_record(call, is_ok);
+        }
+    }
+
+    /// The calling thread waits for asynchronous calls of this communicator, until it drops this.
+    pub(crate) fn awaits(&self) -> Awaiting<'_> {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            board.set_awaited(berth, self.watch.thread(board));
+        }
+        Awaiting(self)
+    }
+
+    /// The counts of call `seq`, which ranks must agree on and no message tells in full.
+    pub(crate) fn set_row(&self, seq: u64, row: impl Iterator<Item = usize>) {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            let row = row.take(ROW_MAX).map(|count| count as u64).collect();
+            self.watch.rows().insert(board.key(berth), (seq, row));
         }
     }
 
@@ -249,9 +448,22 @@ impl Place {
     }
 }
 
+/// A thread waits for asynchronous calls.
+#[derive(Debug)]
+pub(crate) struct Awaiting<'a>(&'a Place);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        if let (Some(board), Some(berth)) = (&self.0.watch.board, self.0.berth) {
+            board.set_awaited(berth, 0);
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            self.watch.rows().remove(&board.key(berth));
             board.release(berth);
         }
     }

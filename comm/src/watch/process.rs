@@ -34,6 +34,11 @@ impl ProcessFacts {
         }
     }
 
+    /// Whether it has ended, though its parent has not taken note of that.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
     fn within(&self) -> String {
         match (self.wchan.as_str(), self.syscall.as_str()) {
             ("" | "0", "") => "place unknown".to_owned(),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::process::ProcessFacts;
 use crate::types::{Collective, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.
@@ -28,6 +29,12 @@ pub struct Report {
     pub groups: Vec<GroupState>,
     /// Its last calls, oldest first.
     pub calls: Vec<CallRecord>,
+    /// Its process, where somebody has looked at it from outside.
+    #[serde(default)]
+    pub process: Option<ProcessFacts>,
+    /// Where the thread was that others waited for, where it was asked: functions, the innermost first.
+    #[serde(default)]
+    pub stack: Vec<String>,
 }
 
 /// One communicator of a rank.
@@ -45,6 +52,9 @@ pub struct GroupState {
     pub entered: u64,
     /// The thread that used the communicator last (a number within the rank, from 1), or made it.
     pub thread: u32,
+    /// The thread that waits for the asynchronous calls of the communicator; 0 where none does.
+    #[serde(default)]
+    pub awaited_by: u32,
     /// Moves with every change, so that two equal ones say that nothing happened between them.
     pub version: u64,
     /// Below which time 99 of 100 calls stayed, in milliseconds, as a coarse bound from above; 0 while
@@ -65,6 +75,13 @@ pub struct InFlight {
     pub site: String,
     /// How long ago it began, in milliseconds.
     pub age_ms: u64,
+    /// The counts that it was called with, one a member, those to be sent before those to be received.
+    /// Only of calls that travel as messages, and not where the board was read from outside.
+    #[serde(default)]
+    pub row: Vec<u64>,
+    /// A worker makes it, on behalf of a thread that may do other things meanwhile.
+    #[serde(default)]
+    pub is_async: bool,
     /// Whom it waits for, once it has waited for a while.
     pub wait: Option<Wait>,
 }
@@ -106,6 +123,9 @@ pub struct CallRecord {
     pub completed_ns: Option<u64>,
     /// How it ended.
     pub outcome: CallOutcome,
+    /// A worker made it.
+    #[serde(default)]
+    pub is_async: bool,
 }
 
 /// How a call ended.

@@ -44,8 +44,13 @@ pub(super) fn started() -> Option<Start> {
     STARTED.get()
 }
 
+/// Whether calls of this thread are made for others that have started them.
+pub(crate) fn is_on_behalf() -> bool {
+    started().is_some()
+}
+
 /// The place that a call counts for: that of the start where the call itself is made in here.
-pub(super) fn blamed(site: &'static Location<'static>) -> &'static Location<'static> {
+pub(crate) fn blamed(site: &'static Location<'static>) -> &'static Location<'static> {
     match started() {
         Some(start) if site.file().ends_with("collective/work.rs") => start.site,
         Some(_) | None => site,
@@ -79,8 +84,8 @@ impl Sites {
     ) -> usize {
         let address = std::ptr::from_ref(site) as u64;
         let place = &self.places[place_of(address)];
-        // Relaxed: a place holds address and number in one word.
-        let word = place.load(Ordering::Relaxed);
+        // SYNC: pairs with the Release below: whoever puts this number on the board does so after its text.
+        let word = place.load(Ordering::Acquire);
         if word >> NUMBER_BITS == address & (u64::MAX >> NUMBER_BITS) {
             return crate::types::index(word & ((1 << NUMBER_BITS) - 1));
         }
@@ -94,8 +99,8 @@ impl Sites {
             }
             None => 0,
         };
-        // Relaxed: as above. Sites that share a place take turns in it.
-        place.store(address << NUMBER_BITS | number as u64, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire above. Sites that share a place take turns in it.
+        place.store(address << NUMBER_BITS | number as u64, Ordering::Release);
         number
     }
 }

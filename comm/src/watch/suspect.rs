@@ -1,6 +1,6 @@
 //! Who is waited for, said once before anything has failed. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::judge::{Scene, kept_waiting_by};
 use super::verdict::{CallId, ranks, seconds};
@@ -10,12 +10,22 @@ const LEAST_MS: u64 = 1000;
 /// How much longer than usual a wait must be.
 const TIMES: u64 = 10;
 
-/// Which waits were told of.
+/// What was told of each group. Calls that were told of and then ended well say that the group is slow by
+/// right: each line makes the next wait that is worth one twice as long.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(BTreeSet<CallId>);
+pub(super) struct Suspects(BTreeMap<u64, Told>);
 
-/// Waits that are remembered; beyond that no more lines are printed.
-const TOLD_MAX: usize = 4096;
+#[derive(Debug)]
+struct Told {
+    /// The last call.
+    seq: u64,
+    lines: u32,
+}
+
+/// Groups that are remembered; beyond that no more lines are printed.
+const GROUPS_MAX: usize = 4096;
+/// Doublings of the wait that is worth a line; by then it is hours.
+const DOUBLINGS_MAX: u32 = 12;
 
 impl Suspects {
     /// The longest wait that is much longer than usual and was not told of, and who prints it.
@@ -35,8 +45,14 @@ impl Suspects {
                     key: group.key,
                     seq: call.seq,
                 };
-                let is_new = !self.0.contains(&id) && self.0.len() < TOLD_MAX;
+                let told = self.0.get(&id.key);
+                let is_new = match told {
+                    Some(told) => told.seq != id.seq,
+                    None => self.0.len() < GROUPS_MAX,
+                };
+                let lines = told.map_or(0, |told| told.lines);
                 let threshold = group.p99_ms.saturating_mul(TIMES).max(LEAST_MS);
+                let threshold = threshold.saturating_mul(1 << lines.min(DOUBLINGS_MAX));
                 if is_new && call.age_ms >= threshold && call.age_ms > oldest {
                     oldest = call.age_ms;
                     let ends = kept_waiting_by(scene, rank, id);
@@ -60,7 +76,66 @@ impl Suspects {
             }
         }
         let (id, rank, line) = found?;
-        self.0.insert(id);
+        let told = self.0.entry(id.key).or_insert(Told { seq: 0, lines: 0 });
+        told.seq = id.seq;
+        told.lines = told.lines.saturating_add(1);
         Some((rank, line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Collective;
+    use crate::watch::judge::Member;
+    use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+
+    /// Rank 0 has waited for rank 1 in this call for so long.
+    fn scene(seq: u64, age_ms: u64) -> Scene {
+        let call = InFlight {
+            seq,
+            call: CallCode {
+                word: Collective::Barrier as u64,
+                count: 0,
+            },
+            site: "x.rs:8".to_owned(),
+            age_ms,
+            wait: Some(Wait {
+                missing: vec![1],
+                checks: 1,
+                age_ms,
+            }),
+            ..InFlight::default()
+        };
+        let group = GroupState {
+            key: 9,
+            name: "g".to_owned(),
+            call: Some(call),
+            ..GroupState::default()
+        };
+        let member = Member {
+            report: Some(Report {
+                groups: vec![group],
+                ..Report::default()
+            }),
+            ..Member::default()
+        };
+        Scene {
+            members: vec![member, Member::default()],
+        }
+    }
+
+    #[test]
+    fn a_wait_is_told_of_once_and_the_next_one_must_last_twice_as_long() {
+        let mut suspects = Suspects::default();
+        assert_eq!(suspects.look(&scene(1, 999)), None);
+        let (by, line) = suspects.look(&scene(1, 1000)).unwrap();
+        assert_eq!(by, 0);
+        assert!(line.starts_with("SUSPECT rank 1: waited for by rank 0 in barrier #1 on g"));
+        assert_eq!(suspects.look(&scene(1, 60_000)), None);
+        assert_eq!(suspects.look(&scene(2, 1999)), None);
+        assert!(suspects.look(&scene(2, 2000)).is_some());
+        assert_eq!(suspects.look(&scene(3, 3999)), None);
+        assert!(suspects.look(&scene(3, 4000)).is_some());
     }
 }

@@ -9,9 +9,16 @@ use crate::error::ErrorKind;
 
 /// What kind of failure it is. The names and numbers are those of the exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum Class {
+    /// Ranks never arrived.
+    RdvMissing = 10,
+    /// Ranks contradict each other before they have a world: a rank that came twice, another size.
+    RdvConflict = 11,
+    /// The meeting point cannot be bound, resolved or reached.
+    RdvUnreachable = 12,
     /// A rank exited or was killed.
     PeerDead = 20,
     /// A rank's process exists but does not run.
@@ -37,6 +44,9 @@ impl Class {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::RdvMissing => "RDV_MISSING",
+            Self::RdvConflict => "RDV_CONFLICT",
+            Self::RdvUnreachable => "RDV_UNREACHABLE",
             Self::PeerDead => "PEER_DEAD",
             Self::PeerFrozen => "PEER_FROZEN",
             Self::NotJoined => "NOT_JOINED",
@@ -58,6 +68,7 @@ impl Class {
 
 /// How sure the judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Everything that it rests on was seen.
@@ -68,6 +79,7 @@ pub enum Confidence {
 
 /// A call that a verdict ends, on every rank that waits in it or makes a later one on its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallId {
     /// Key of the group.
     pub key: u64,
@@ -77,6 +89,7 @@ pub struct CallId {
 
 /// What went wrong between ranks: the first cause, the same on every rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// What kind of failure it is.
     pub class: Class,

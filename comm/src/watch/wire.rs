@@ -7,6 +7,7 @@ use super::process::ProcessFacts;
 use super::report::Report;
 use super::verdict::{CallId, Verdict};
 use crate::error::ErrorKind;
+use crate::types::Rank;
 
 /// From a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub(crate) enum FromRank {
         report: Box<Report>,
         looks: Vec<Look>,
     },
+    /// Where its thread is that others wait for: functions, the innermost first; none where that cannot
+    /// be told.
+    Stack { functions: Vec<String> },
     /// A call waits, or ended badly.
     Complaint { call: CallId, cause: Cause },
 }
@@ -28,8 +32,13 @@ pub(crate) enum Cause {
     Waits,
     /// It has waited in vain: for too long, or for a rank that is gone.
     InVain,
-    /// It ended with this error of its own, which leaves the group usable or not.
-    Failed { kind: ErrorKind, usable: bool },
+    /// It ended with this error, which leaves the group usable or not. `culprit` is the rank whose doing
+    /// it is where all ranks found the same; else it is the complaining rank's own.
+    Failed {
+        kind: ErrorKind,
+        usable: bool,
+        culprit: Option<Rank>,
+    },
 }
 
 /// What a rank saw of a neighbour that does not answer.
@@ -46,6 +55,8 @@ pub(crate) struct Look {
 pub(crate) enum ToRank {
     /// What does your board show, and what do these neighbours (rank, process) do?
     Ask { ask: u64, look: Vec<(u32, u32)> },
+    /// Where is the thread that uses the group with this key?
+    Stack { key: u64 },
     /// One line to print: who is waited for, before anything has failed.
     Suspect { line: String },
     /// Somebody has failed, or several have.

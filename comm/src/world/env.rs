@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use super::join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+use super::bring_up::BringUpError;
+use super::join::{BRING_UP_DEFAULT, JoinOptions, ServedBy, TCP_STREAMS_DEFAULT, Transport};
+use super::selection::{Selection, SelectionError};
 use super::{DEADLINE_DEFAULT, World};
-use crate::algo::{Table, TableError};
-use crate::config::{self, AlgoSource, ConfigError, Environment, TransportChoice};
+use crate::config::{self, CallSitesChoice, ConfigError, Environment, TransportChoice};
 use crate::launch::rank_table::{self, RankTableError};
 use crate::launch::secret::{SecretError, job_secret};
 use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
@@ -13,9 +14,7 @@ use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousErr
 use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::{Rank, index};
-
-/// Largest selection table that is read from a file, in bytes.
-const TABLE_BYTES_MAX: u64 = 1 << 20;
+use crate::watch::CallSites;
 
 /// Why the environment leads to no world.
 #[derive(Debug, thiserror::Error)]
@@ -45,17 +44,9 @@ pub enum FromEnvError {
     /// The job's secret is not to be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// The selection table cannot be read.
-    #[error("the selection table {path}: {source}")]
-    TableFile {
-        /// The file.
-        path: String,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The selection table makes no sense.
-    #[error("the selection table: {0}")]
-    Table(#[from] TableError),
+    /// The selection table cannot be used.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
     /// The ranks did not come together.
     #[error(transparent)]
     BringUp(#[from] BringUpError),
@@ -73,9 +64,8 @@ impl FromEnvError {
             | Self::NoEndpoint
             | Self::PerNode { .. }
             | Self::RankTable(_)
-            | Self::Standalone
-            | Self::Table(_)
-            | Self::TableFile { .. } => 2,
+            | Self::Selection(_)
+            | Self::Standalone => 2,
         }
     }
 
@@ -92,11 +82,12 @@ impl FromEnvError {
             Self::NoEndpoint => {
                 "set MUSTER_RENDEZVOUS=tcp://HOST:PORT, an address of rank 0's host"
             }
-            Self::Config(_)
-            | Self::Launch(_)
-            | Self::RankTable(_)
-            | Self::Table(_)
-            | Self::TableFile { .. } => "correct the variable that is named",
+            Self::Selection(_) => {
+                "`muster plan table --file FILE` checks a table and says what lines may look like"
+            }
+            Self::Config(_) | Self::Launch(_) | Self::RankTable(_) => {
+                "correct the variable that is named"
+            }
         }
     }
 }
@@ -149,12 +140,23 @@ impl JoinOptions {
                 .read(&config::DEADLINE_S)?
                 .unwrap_or(DEADLINE_DEFAULT),
             transport,
-            algo_table: table(environment)?,
+            algo_table: Selection::of_environment(environment)?.table,
             checksum: false,
+            dumps: environment.read(&config::DUMP_DIR)?,
+            call_sites: match environment.read(&config::CALL_SITES)? {
+                Some(CallSitesChoice::Off) => CallSites::Off,
+                Some(CallSitesChoice::Strict) => CallSites::Strict,
+                Some(CallSitesChoice::Habit) | None => CallSites::Habit,
+            },
             region_bytes: region,
             watched: true,
             memory: None,
             pin: environment.read(&config::PIN)?.unwrap_or(false),
+            advertise: None,
+            tcp_streams: environment
+                .read(&config::TCP_STREAMS)?
+                .unwrap_or(TCP_STREAMS_DEFAULT),
+            kernels: environment.read(&config::ISA)?,
         })
     }
 
@@ -189,25 +191,6 @@ fn bind_address(endpoint: &Endpoint) -> SocketAddr {
     endpoint.literal().or_else(resolved).unwrap_or(loopback)
 }
 
-fn table(environment: &Environment) -> Result<Option<Table>, FromEnvError> {
-    let text = match environment.read(&config::ALGO)? {
-        None => return Ok(None),
-        Some(AlgoSource::Text(text)) => text,
-        Some(AlgoSource::File(path)) => {
-            use std::io::Read;
-            let mut text = String::new();
-            std::fs::File::open(&path)
-                .and_then(|file| file.take(TABLE_BYTES_MAX).read_to_string(&mut text))
-                .map_err(|source| FromEnvError::TableFile {
-                    path: path.display().to_string(),
-                    source,
-                })?;
-            text
-        }
-    };
-    Ok(Some(Table::with_overrides(&text)?))
-}
-
 impl World {
     /// Joins the world that the environment describes: as started by muster, torchrun, Open MPI,
     /// MPICH, Intel MPI, Slurm, … (`docs/launch.md`). Rank 0 serves the rendezvous where no
@@ -228,7 +211,10 @@ impl World {
             Detected::Standalone { .. } => return Err(FromEnvError::Standalone),
         };
         let options = JoinOptions::from_identity(&environment, &identity)?;
-        let coordinator = options.serve().map_err(BringUpError::from)?;
+        let coordinator = options
+            .serve()
+            .map_err(BringUpError::from)
+            .inspect_err(BringUpError::tell)?;
         let world = Self::join(options)?;
         if let Some(coordinator) = coordinator {
             world.keep(coordinator);

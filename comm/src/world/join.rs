@@ -6,12 +6,16 @@
 //! 3. One round over the control plane tells everybody who is attached and where to reach the
 //!    others. It is also the barrier that ends bring-up.
 
+use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::bring_up::BringUpError;
 use super::control::Control;
 use super::island;
 use super::meet::BringUp;
@@ -19,20 +23,21 @@ use super::status::{CutOff, Gone, Notice, Status};
 use super::testimony::Testimony;
 use super::{DEADLINE_DEFAULT, SharedMemory, World, WorldInner};
 use crate::algo::Table;
-use crate::rendezvous::{
-    Card, Endpoint, Hello, RendezvousError, Secret, Session, SessionEvent, build_id,
-};
+use crate::kernel::Kernels;
+use crate::rendezvous::{Card, Endpoint, Hello, Secret, Session, SessionEvent, build_id};
+use crate::sabotage::{self, Sabotage};
 use crate::sync::Deadline;
-use crate::transport::shm::arena::{ArenaError, HEAP_BYTES_DEFAULT};
+use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
-use crate::transport::tcp::TcpError;
 use crate::types::Rank;
 use crate::watch::wire::{self, FromRank};
-use crate::watch::{Mode, Watch};
+use crate::watch::{CallSites, Mate, Mode, Server, Watch};
 
 /// How long the ranks may take to find each other unless said otherwise.
 pub const BRING_UP_DEFAULT: Duration = Duration::from_secs(30);
+/// Connections of a stream between hosts unless said otherwise; `docs/performance.md` has what more of them do.
+pub const TCP_STREAMS_DEFAULT: u8 = 1;
 /// Which transports a world may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
@@ -87,6 +92,10 @@ pub struct JoinOptions {
     pub algo_table: Option<Table>,
     /// Whether messages carry a checksum.
     pub checksum: bool,
+    /// Folder for dumps, which are written with a verdict and on SIGUSR1; `None` for none.
+    pub dumps: Option<PathBuf>,
+    /// What is made of the places in the program that calls come from. The ranks should agree.
+    pub call_sites: CallSites,
     /// Heap of this rank's shared region, in bytes. Address space; memory is used as written.
     pub region_bytes: usize,
     /// Whether the rank is watched. Off only to measure what watching costs.
@@ -97,9 +106,27 @@ pub struct JoinOptions {
     /// Whether the rank keeps to its share of the processors: the thread that joins, and those that it
     /// makes later.
     pub pin: bool,
+    /// The address under which other hosts reach this rank's links, where that is not the one on which it
+    /// listens: behind a proxy, or a port that a container forwards.
+    pub advertise: Option<SocketAddr>,
+    /// Connections between two ranks that share no memory, for each group: 1 to 16. Of two ranks that differ, the
+    /// one with the lower index in the group decides.
+    pub tcp_streams: u8,
+    /// Kernels that the process is to use instead of the best ones; see
+    /// [`Kernels::use_everywhere`].
+    pub kernels: Option<Kernels>,
 }
 
 impl JoinOptions {
+    /// What is made of call sites: nothing by a rank that is not watched.
+    fn sites(&self) -> CallSites {
+        if self.watched {
+            self.call_sites
+        } else {
+            CallSites::Off
+        }
+    }
+
     fn mode(&self) -> Mode {
         if self.watched {
             Mode::Process
@@ -126,56 +153,15 @@ impl JoinOptions {
             transport: Transport::Auto,
             algo_table: None,
             checksum: false,
+            dumps: None,
+            call_sites: CallSites::default(),
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,
             memory: None,
             pin: false,
-        }
-    }
-}
-
-/// Why a rank could not join its world.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BringUpError {
-    /// The ranks did not find each other.
-    #[error(transparent)]
-    Rendezvous(#[from] RendezvousError),
-    /// No shared memory.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-    /// No way to listen for links from other hosts.
-    #[error("cannot listen for links: {0}")]
-    Listen(#[from] TcpError),
-    /// Something that a peer said during bring-up makes no sense.
-    #[error("rank {peer} said what cannot be understood during bring-up: {what}")]
-    Malformed {
-        /// The peer.
-        peer: Rank,
-        /// What is wrong.
-        what: String,
-    },
-}
-
-impl BringUpError {
-    /// The documented exit code of this class of error.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Rendezvous(error) => error.exit_code(),
-            Self::Arena(_) | Self::Listen(_) => 60,
-            Self::Malformed { .. } => 11,
-        }
-    }
-
-    /// One sentence on what to do.
-    #[must_use]
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::Rendezvous(error) => error.help(),
-            Self::Arena(_) => "raise the limits on address space and file size (ulimit -v, -f)",
-            Self::Listen(_) => "raise the limit on descriptors (ulimit -n), or free the port",
-            Self::Malformed { .. } => "make sure that all ranks run the same build",
+            advertise: None,
+            tcp_streams: TCP_STREAMS_DEFAULT,
+            kernels: None,
         }
     }
 }
@@ -187,6 +173,19 @@ impl World {
     /// [`BringUpError`]: whatever keeps the ranks from finding each other, the same on all of them
     /// where the job itself is at fault; at the latest shortly after `options.bring_up`.
     pub fn join(options: JoinOptions) -> Result<Self, BringUpError> {
+        let watched = options.watched;
+        Self::come_together(options).inspect_err(|error| {
+            if watched {
+                error.tell();
+            }
+        })
+    }
+
+    fn come_together(options: JoinOptions) -> Result<Self, BringUpError> {
+        if sabotage::is(Sabotage::Descriptor) {
+            // The number is lost, and with it the only way to close it.
+            let _ = std::fs::File::open("/dev/null").map(IntoRawFd::into_raw_fd);
+        }
         let deadline = Deadline::after(options.bring_up);
         let status = Arc::new(Status::default());
         let door = (options.transport != Transport::Tcp)
@@ -202,7 +201,7 @@ impl World {
             session: &session,
             deadline,
         };
-        let (island, net) = bring_up.meet(door.map(|(_, listener)| listener))?;
+        let met = bring_up.meet(door.map(|(_, listener)| listener))?;
         let mates = bring_up.candidates(session.rank());
         let local = mates
             .iter()
@@ -210,30 +209,43 @@ impl World {
         let mates = mates.len();
         // By the processors of all ranks, so before this one keeps to its own.
         let pace = Pace::for_ranks(mates);
+        if let Some(kernels) = options.kernels {
+            kernels.use_everywhere();
+        }
         if options.pin {
             // A rank that may not be placed runs all the same.
             let _ = placement::pin(local.unwrap_or(0), mates);
         }
         let size = session.roster().len();
         let job = job_number(&options);
-        let watch = Watch::new(session.rank(), size, job, options.mode());
+        let watch = Watch::new(
+            session.rank(),
+            size,
+            job,
+            options.mode(),
+            options.dumps.clone(),
+        );
         let (ears, known) = (Arc::clone(&watch), Arc::clone(&status));
         session.set_watcher(Box::new(move |bytes| {
             ears.hear(bytes, |verdict| known.set_verdict(verdict))
         }));
+        let server = server_of(&session, options.served_by);
         let inner = WorldInner {
             watch,
             rank: session.rank(),
             size,
             job,
-            island,
-            net,
+            island: met.island,
+            net: met.net,
+            hosts: met.hosts,
+            server,
             control: Box::new(session),
             status,
             deadline: options.deadline,
             pace,
-            table: options.algo_table,
+            table: options.algo_table.clone(),
             checksum: options.checksum,
+            call_sites: options.sites(),
             made: Mutex::default(),
             coordinator: OnceLock::new(),
         };
@@ -241,6 +253,23 @@ impl World {
             inner: Arc::new(inner),
         })
     }
+}
+
+/// The rank that serves the rendezvous, where another one does.
+fn server_of(session: &Session, served_by: ServedBy) -> Option<Server> {
+    let ServedBy::Rank(rank) = served_by else {
+        return None;
+    };
+    let near = island::host_identity();
+    let mate = |card: &Card| Mate {
+        pid: card.pid,
+        host: card.host.clone(),
+        is_near: !near.is_empty() && card.host_identity == near,
+    };
+    (rank != session.rank()).then(|| Server {
+        rank: rank.0,
+        mates: session.roster().iter().map(mate).collect(),
+    })
 }
 
 /// The socket through which local peers get the arena. A host without abstract sockets just has
@@ -256,7 +285,7 @@ fn join_session(
     unix_address: String,
     status: &Arc<Status>,
     deadline: Deadline,
-) -> Result<Session, RendezvousError> {
+) -> Result<Session, BringUpError> {
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -280,7 +309,16 @@ fn join_session(
         card,
     };
     let (status, served_by) = (Arc::clone(status), options.served_by);
-    let on_event = Box::new(move |event| note(&status, served_by, event));
+    let refused = Arc::new(OnceLock::new());
+    let seen = Arc::clone(&refused);
+    let on_event = Box::new(move |event| {
+        if let SessionEvent::Refused { at_unix_ms } = event {
+            // Said once, before anything else fails.
+            let _ = seen.set(at_unix_ms);
+        } else {
+            note(&status, served_by, event);
+        }
+    });
     Session::join(
         &options.endpoint,
         &options.secret,
@@ -288,6 +326,13 @@ fn join_session(
         deadline,
         on_event,
     )
+    .map_err(|error| match refused.get() {
+        Some(at_unix_ms) => BringUpError::Rendezvous {
+            error,
+            at_unix_ms: *at_unix_ms,
+        },
+        None => error.into(),
+    })
 }
 
 /// Records an event of the control plane where waiting ranks look.
@@ -295,7 +340,7 @@ fn join_session(
     clippy::wildcard_enum_match_arm,
     reason = "events to come concern no waiting rank either"
 )]
-fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
+pub(crate) fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
     match event {
         SessionEvent::Abort { origin, bytes } => {
             // Only peers that proved the secret get here; what cannot be read is no word of theirs.
@@ -372,7 +417,7 @@ fn job_number(options: &JoinOptions) -> u64 {
 
 /// What ranks tell each other over the control plane.
 #[derive(Debug, Serialize, Deserialize)]
-enum Word {
+pub(crate) enum Word {
     Notice(Notice),
     Testimony(Testimony),
 }

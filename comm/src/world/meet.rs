@@ -4,6 +4,7 @@
 //! - MEET-1: every rank draws the same conclusions, since all of them come from the roster and from
 //!   what all ranks said in a round.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
@@ -13,15 +14,17 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::bring_up::BringUpError;
 use super::island::{self, IslandKey};
-use super::join::{BringUpError, JoinOptions};
+use super::join::JoinOptions;
 use super::{Island, Net, SharedMemory};
+use crate::config::TCP_STREAMS_MAX;
 use crate::rendezvous::{Card, Endpoint, Session};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::spaces::Spaces;
-use crate::transport::tcp::{Listener, TcpError};
+use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
 
 /// While members of an island are still coming, the leader looks this often whether the others
@@ -29,6 +32,8 @@ use crate::types::Rank;
 const HAND_OUT_STEP: Duration = Duration::from_millis(20);
 /// How long a rank waits for the memory that another one brought along, before it goes on without.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+const _: () = assert!(LANES_MAX == TCP_STREAMS_MAX);
+
 /// Name of the round that ends bring-up.
 const ROUND_READY: &str = "ready";
 /// Name of the round that follows where somebody could not attach.
@@ -44,6 +49,14 @@ struct Ready {
     data_address: Option<SocketAddr>,
     /// It brought memory along.
     has_memory: bool,
+}
+
+/// What a rank has when all have met.
+pub(super) struct Met {
+    pub(super) island: Option<Island>,
+    pub(super) net: Option<Net>,
+    /// A number for each rank that those have in common which share memory; the same list on all ranks.
+    pub(super) hosts: Vec<u32>,
 }
 
 /// The part of bring-up after the roster is known.
@@ -68,10 +81,7 @@ impl BringUp<'_> {
             .collect()
     }
 
-    pub(super) fn meet(
-        &self,
-        door: Option<UnixListener>,
-    ) -> Result<(Option<Island>, Option<Net>), BringUpError> {
+    pub(super) fn meet(&self, door: Option<UnixListener>) -> Result<Met, BringUpError> {
         let me = self.session.rank();
         let size = self.session.roster().len();
         let group = self.candidates(me);
@@ -87,7 +97,7 @@ impl BringUp<'_> {
                 Some(listener) => listener,
                 none => none.insert(self.listen()?),
             };
-            let data_address = Some(listener.local_addr());
+            let data_address = Some(self.address(listener));
             all = self.round(
                 ROUND_ADDRESSES,
                 Ready {
@@ -100,6 +110,7 @@ impl BringUp<'_> {
             listener,
             addresses: all.iter().map(|ready| ready.data_address).collect(),
             secret: *self.options.secret.expose(),
+            lanes: self.options.tcp_streams.clamp(1, LANES_MAX),
         });
         let memories = if all.iter().any(|ready| ready.has_memory) {
             self.share_memory(door.as_ref().filter(|_| arena.is_some()), &group, &all)?
@@ -107,7 +118,24 @@ impl BringUp<'_> {
             vec![None; group.len()]
         };
         let island = arena.map(|arena| island_of(arena, memories, me, &group, &all, size));
-        Ok((island, net))
+        let hosts = self.hosts(&all);
+        Ok(Met { island, net, hosts })
+    }
+
+    /// For each rank the lowest of those that share memory with it: one number for each island.
+    fn hosts(&self, all: &[Ready]) -> Vec<u32> {
+        let mut lowest = HashMap::new();
+        let mut hosts = Vec::with_capacity(all.len());
+        for (rank, (card, ready)) in (0_u32..).zip(self.session.roster().iter().zip(all)) {
+            // Who shares no memory is a host of its own.
+            let host = if ready.attached {
+                *lowest.entry(card.host_identity.as_str()).or_insert(rank)
+            } else {
+                rank
+            };
+            hosts.push(host);
+        }
+        hosts
     }
 
     /// Maps what the ranks of the island have brought along, and ends with the round that tells whose
@@ -194,7 +222,7 @@ impl BringUp<'_> {
         let me = self.session.rank();
         let ready = |attached| Ready {
             attached,
-            data_address: listener.map(Listener::local_addr),
+            data_address: listener.map(|listener| self.address(listener)),
             has_memory: self.options.memory.is_some(),
         };
         let key = IslandKey::derive(self.options.secret.expose());
@@ -240,6 +268,13 @@ impl BringUp<'_> {
             })
         };
         all.iter().enumerate().map(read).collect()
+    }
+
+    /// Where the other ranks reach this one.
+    fn address(&self, listener: &Listener) -> SocketAddr {
+        self.options
+            .advertise
+            .unwrap_or_else(|| listener.local_addr())
     }
 
     /// Listens where the other ranks can reach this one.

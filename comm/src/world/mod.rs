@@ -5,6 +5,7 @@
 //! members know, and its slot and links are made when it is first used.
 
 mod alloc;
+mod bring_up;
 mod control;
 mod env;
 mod island;
@@ -12,6 +13,7 @@ mod join;
 mod meet;
 mod net;
 mod retire;
+mod selection;
 mod status;
 mod testimony;
 mod threads;
@@ -21,11 +23,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use alloc::{AllocError, RegionBuffer};
+pub use bring_up::BringUpError;
 pub(crate) use control::Control;
 pub use env::FromEnvError;
-pub use join::{BRING_UP_DEFAULT, BringUpError, JoinOptions, ServedBy, Transport};
+pub use join::{BRING_UP_DEFAULT, JoinOptions, ServedBy, TCP_STREAMS_DEFAULT, Transport};
+pub(crate) use join::{Word, note};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
+pub use selection::{Selection, SelectionError};
 pub(crate) use status::{CutOff, Notice, Status};
 pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
@@ -44,7 +49,7 @@ pub use crate::transport::shm::memory::{SharedMemory, SharedMemoryError};
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
-use crate::watch::Watch;
+use crate::watch::{CallSites, Server, Watch};
 
 /// Longest name of a group, in bytes: it is hashed, shown in messages and sent in notices.
 pub const GROUP_NAME_MAX: usize = 256;
@@ -65,6 +70,10 @@ pub(crate) struct WorldInner {
     pub(crate) island: Option<Island>,
     /// Links to ranks that share no memory with this one; `None` where there are none.
     pub(crate) net: Option<Net>,
+    /// A number for each rank that those have in common which share memory.
+    pub(crate) hosts: Vec<u32>,
+    /// The rank that serves the rendezvous, where another rank does.
+    pub(crate) server: Option<Server>,
     pub(crate) control: Box<dyn Control>,
     pub(crate) status: Arc<Status>,
     /// What this rank does, for whoever asks.
@@ -75,6 +84,8 @@ pub(crate) struct WorldInner {
     pub(crate) table: Option<algo::Table>,
     /// Whether messages carry a checksum.
     pub(crate) checksum: bool,
+    /// What is made of the places in the program that calls come from.
+    pub(crate) call_sites: CallSites,
     /// How often each group was made here: part of the key, so that a group that is destroyed and
     /// made again never meets messages of its former life.
     made: Mutex<HashMap<(String, Vec<Rank>), u64>>,

@@ -6,7 +6,9 @@ use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
 use crate::transport::Stream;
-use crate::transport::tcp::{LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, connect};
+use crate::transport::tcp::{
+    Bundle, LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, TcpLink, connect,
+};
 
 /// Where the others are, and the door through which they come.
 pub(crate) struct Net {
@@ -14,6 +16,8 @@ pub(crate) struct Net {
     /// Where each world rank listens.
     pub(crate) addresses: Vec<Option<SocketAddr>>,
     pub(crate) secret: [u8; SECRET_BYTES],
+    /// Connections of each stream that this rank makes.
+    pub(crate) lanes: u8,
 }
 
 impl Net {
@@ -30,14 +34,19 @@ impl Net {
             let what = "it does not listen for links".to_owned();
             return Err(ErrorKind::Transport { peer: theirs, what });
         };
-        let name = LinkName {
-            group: group.key,
-            plane: plane as u8,
-            from: mine.0,
-            to: theirs.0,
+        let lane = |lane: u8| {
+            let name = LinkName {
+                group: group.key,
+                plane: lane_of(plane, lane),
+                lanes: self.lanes,
+                from: mine.0,
+                to: theirs.0,
+            };
+            connect(address, name, &self.secret, vigil.deadline())
         };
-        match connect(address, name, &self.secret, vigil.deadline) {
-            Ok(link) => Ok(Box::new(link)),
+        let links: Result<Vec<TcpLink>, TcpError> = (0..self.lanes).map(lane).collect();
+        match links {
+            Ok(links) => Ok(stream_of(links)),
             Err(TcpError::TimedOut { .. }) => Err(vigil.stalled(&[peer])),
             // A peer that is gone does not listen: say that rather than how the connection failed.
             Err(error) => Err(vigil
@@ -57,13 +66,36 @@ impl Net {
         plane: Plane,
         peer: usize,
     ) -> Option<Box<dyn Stream>> {
-        let key = ParkedKey {
+        let key = |lane: u8| ParkedKey {
             group: vigil.group.key,
-            plane: plane as u8,
+            plane: lane_of(plane, lane),
             peer: vigil.group.members[peer].0,
         };
-        let link = self.listener.try_take(key)?;
-        Some(Box::new(link))
+        // The connector says how many there are to be, and makes them in this order: with the last one all
+        // are here.
+        let lanes = self.listener.lanes_of(key(0))?;
+        if lanes > 1 && !self.listener.has(key(lanes - 1)) {
+            return None;
+        }
+        let links: Option<Vec<TcpLink>> = (0..lanes)
+            .map(|lane| self.listener.try_take(key(lane)))
+            .collect();
+        links.map(stream_of)
+    }
+}
+
+/// The number of a connection among those of two ranks in a group.
+fn lane_of(plane: Plane, lane: u8) -> u8 {
+    plane as u8 | lane << 1
+}
+
+fn stream_of(mut links: Vec<TcpLink>) -> Box<dyn Stream> {
+    match links.pop() {
+        Some(link) if links.is_empty() => Box::new(link),
+        last => {
+            links.extend(last);
+            Box::new(Bundle::new(links))
+        }
     }
 }
 

@@ -8,13 +8,14 @@ use super::control::{Hub, Seat};
 use super::status::Gone;
 use super::{DEADLINE_DEFAULT, Island, SharedMemory, World, WorldInner};
 use crate::algo::Table;
+use crate::kernel::Kernels;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::placement;
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
-use crate::watch::Mode;
+use crate::watch::{CallSites, Mode};
 
 /// How ranks that are threads work together; the default is what [`World::threads`] gives.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct ThreadOptions {
     pub algo_table: Option<Table>,
     /// Whether messages carry a checksum.
     pub checksum: bool,
+    /// What is made of the places in the program that calls come from.
+    pub call_sites: CallSites,
     /// Deadline of every call, unless a communicator says otherwise.
     pub deadline: Duration,
     /// Heap of each rank's shared region, in bytes. Address space; memory is used as written.
@@ -33,6 +36,9 @@ pub struct ThreadOptions {
     pub memory: Option<Arc<SharedMemory>>,
     /// Whether each rank keeps to its share of the processors.
     pub pin: bool,
+    /// Kernels that the process is to use instead of the best ones; see
+    /// [`Kernels::use_everywhere`].
+    pub kernels: Option<Kernels>,
 }
 
 impl ThreadOptions {
@@ -50,11 +56,13 @@ impl Default for ThreadOptions {
         Self {
             algo_table: None,
             checksum: false,
+            call_sites: CallSites::default(),
             deadline: DEADLINE_DEFAULT,
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,
             memory: None,
             pin: false,
+            kernels: None,
         }
     }
 }
@@ -90,6 +98,9 @@ impl World {
         options: &ThreadOptions,
         body: impl Fn(Self) -> T + Sync,
     ) -> Result<Vec<T>, ArenaError> {
+        if let Some(kernels) = options.kernels {
+            kernels.use_everywhere();
+        }
         let worlds = Self::seats(world_size, options)?;
         let results = thread::scope(|scope| {
             let threads: Vec<_> = worlds
@@ -147,6 +158,8 @@ impl World {
                 job: 0,
                 island: Some(island),
                 net: None,
+                hosts: vec![0; world_size],
+                server: None,
                 control: Box::new(Seat {
                     hub: Arc::clone(&hub),
                     rank,
@@ -157,6 +170,11 @@ impl World {
                 pace: Pace::for_ranks(world_size),
                 table: options.algo_table.clone(),
                 checksum: options.checksum,
+                call_sites: if options.watched {
+                    options.call_sites
+                } else {
+                    CallSites::Off
+                },
                 made: Mutex::default(),
                 coordinator: OnceLock::new(),
             };

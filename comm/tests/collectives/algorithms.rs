@@ -1,11 +1,12 @@
 //! Every registered algorithm of every collective, chosen through the user's selection table, over
 //! rings in shared memory and over TCP.
 
-use muster_comm::algo::{Algorithm, Links, algorithms_for, planned};
-use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::algo::{Algorithm, ENTRY, Links, Table, algorithms_for, planned};
+use muster_comm::error::{ErrorKind, Field};
+use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
 use crate::check::{Case, Lens, UNEVEN, run, uneven};
-use crate::support::{Random, Setup, seed};
+use crate::support::{Random, Setup, ranks, seed};
 
 /// A setup in which collectives are carried out by these algorithms.
 fn forced(setup: &Setup, algorithms: &[(Collective, &Algorithm)]) -> Setup {
@@ -112,6 +113,104 @@ fn messages_far_longer_than_a_ring_are_right() {
             }
             case.root = random.below(3);
             run(&setup, 3, vec![case.clone(), case]);
+        }
+    }
+}
+
+#[test]
+fn the_entry_carries_all_that_fits_it_where_a_rule_says_so() {
+    let mut random = Random::new(seed() ^ 13);
+    for n in [2, 3, 5, 8] {
+        let carried: Vec<_> = planned()
+            .filter(|collective| ENTRY.collectives.contains(collective))
+            .map(|collective| (collective, &ENTRY))
+            .collect();
+        let mut all = Vec::new();
+        for (collective, _) in &carried {
+            // Eight bytes an element at most, a block for each rank, and the counts.
+            all.extend(cases(*collective, n, &[0, 1, n + 1, 100], &mut random));
+        }
+        random.shuffle(&mut all);
+        run(&forced(&Setup::shm(), &carried), n, all);
+    }
+}
+
+#[test]
+fn staging_in_segments_of_any_size_is_right() {
+    let mut random = Random::new(seed() ^ 14);
+    for segment in ["16KiB", "64KiB", "512KiB"] {
+        let direct: Vec<Collective> = planned()
+            .filter(|collective| *collective != Collective::Barrier)
+            .collect();
+        let rule = |collective: &Collective| format!("{collective} -> direct segment={segment}\n");
+        let setup = Setup {
+            table: direct.iter().map(rule).collect(),
+            ..Setup::shm()
+        };
+        for n in [2, 3, 7] {
+            let counts = [0, 1, 5000, 40_000 / n];
+            let of = |collective: &Collective| cases(*collective, n, &counts, &mut random);
+            run(&setup, n, direct.iter().flat_map(of).collect());
+        }
+    }
+}
+
+#[test]
+fn a_call_says_by_which_algorithm_it_went() {
+    let taken = |rule: &'static str, count: usize| {
+        let setup = Setup {
+            table: rule.to_owned(),
+            ..Setup::shm()
+        };
+        let all = ranks(3, &setup, move |world| {
+            let comm = world.everyone().unwrap();
+            assert_eq!(comm.last_algorithm(), None);
+            let outcome = comm.all_reduce_in_place(&mut vec![1_f32; count], ReduceOp::Sum);
+            outcome
+                .map(|()| comm.last_algorithm().unwrap())
+                .map_err(|error| error.kind().to_string())
+        });
+        assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+        all[0].clone()
+    };
+    assert_eq!(taken("", 8), Ok("entry"));
+    assert_eq!(taken("", 8000), Ok("direct"));
+    assert_eq!(taken("all_reduce bytes<=16 -> entry", 8), Ok("entry"));
+    assert_eq!(taken("all_reduce -> direct", 8), Ok("direct"));
+    assert_eq!(taken("all_reduce -> direct_small", 8), Ok("direct_small"));
+    assert_eq!(taken("all_reduce -> ring", 8), Ok("ring"));
+    let refused = taken("\nall_reduce -> entry", 8000).unwrap_err();
+    assert!(
+        refused.contains("line 2") && refused.contains("16384 bytes"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn ranks_that_go_by_different_tables_are_told_so() {
+    let tables = [
+        "",
+        "all_reduce -> direct",
+        "all_reduce -> direct segment=64KiB",
+        "all_reduce -> ring",
+    ];
+    for (usual, odd) in [(0, 1), (1, 2), (1, 3), (3, 0), (2, 0)] {
+        let errors = ranks(3, &Setup::shm(), move |world| {
+            let which = if world.rank().0 == 1 { odd } else { usual };
+            let table = Table::with_overrides(tables[which]).unwrap();
+            let everyone: Vec<Rank> = (0..3).map(Rank).collect();
+            let comm = world.group_with_rules("torn", &everyone, table).unwrap();
+            let first = comm.all_reduce_in_place(&mut [1_f32; 8], ReduceOp::Sum);
+            // Nobody is out of step.
+            comm.barrier().unwrap();
+            first.map_err(|error| error.kind().clone())
+        });
+        for error in &errors {
+            assert_eq!(error, &errors[0]);
+            let Err(ErrorKind::Mismatch { field, peer, .. }) = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!((*field, *peer), (Field::Algorithm, Rank(1)), "{error:?}");
         }
     }
 }

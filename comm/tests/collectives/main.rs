@@ -1,6 +1,6 @@
 //! Conformance of the collectives: every call, on every way it can take, against the reference.
 //!
-//! Expected values come from `collective::reference` only, and `check` is the only caller of the
+//! Expected values come from `collective::reference` only, and `perform` is the only caller of the
 //! collectives under test. A world is made by `support::ranks`, whose `Setup` says what links the
 //! ranks and which algorithms they take; every wait is bounded there.
 
@@ -23,10 +23,12 @@ mod arguments;
 mod check;
 mod fates;
 mod groups;
+mod left_out;
 mod matrix;
 mod mismatches;
 mod numbers;
 mod objects;
+mod perform;
 mod points;
 mod programs;
 mod support;

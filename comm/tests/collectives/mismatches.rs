@@ -226,10 +226,10 @@ fn splits_that_do_not_fit_name_the_pair() {
         };
         assert_eq!(
             (*field, *rank, *peer),
-            (Field::Splits, Rank(3), Rank(1)),
-            "{kind}"
+            (Field::Splits, Rank(1), Rank(3)),
+            "of two that disagree with one each, the sender is the odd one: {kind}"
         );
-        let both = mine.contains(&count.to_string()) && theirs.contains(&wrong.to_string());
+        let both = mine.contains(&wrong.to_string()) && theirs.contains(&count.to_string());
         assert!(both, "{kind}");
     }
 }
@@ -322,8 +322,11 @@ fn a_group_of_one_name_with_other_members_is_named_by_the_deadline_and_harms_nob
         };
         assert_eq!(*field, Field::Membership, "{kind}");
         assert_ne!(mine, theirs, "{kind}");
-        assert!(mine == members || theirs == members, "rank {rank}: {kind}");
-        assert!(rank < 3 || peer.index() == 0, "{kind}");
+        // All get the verdict on the sides that were found first; rank 3, on a third side, may meet its
+        // own mismatch with rank 0 before.
+        let own = mine == members || theirs == members;
+        assert!(own || rank == 3, "rank {rank}: {kind}");
+        assert!(rank < 3 || !own || peer.index() == 0, "{kind}");
     }
 }
 

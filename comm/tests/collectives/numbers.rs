@@ -3,7 +3,8 @@
 use muster_comm::algo::{Links, algorithms_for};
 use muster_comm::types::{Collective, DType, ReduceOp};
 
-use crate::check::{Case, Inputs, Lens, perform};
+use crate::check::{Case, Inputs, Lens};
+use crate::perform::perform;
 use crate::support::{Random, Setup, ranks, seed};
 
 const FLOATS: [DType; 4] = [DType::Bf16, DType::F16, DType::F32, DType::F64];

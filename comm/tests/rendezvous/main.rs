@@ -7,7 +7,9 @@
     reason = "helpers of tests fail as tests do; the lints spare only what is inside a test"
 )]
 
-mod faults;
+mod absent;
+mod addresses;
+mod claims;
 mod hostile;
 mod life;
 mod support;

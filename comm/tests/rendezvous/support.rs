@@ -177,3 +177,20 @@ pub(crate) fn on_all<T: Send>(members: &[Member], call: impl Fn(&Session) -> T +
             .collect()
     })
 }
+
+/// Waits until so many ranks have joined, so that arrival has an order.
+pub(crate) fn await_joined(coordinator: &Coordinator, count: usize) {
+    for _ in 0..count {
+        event_until(coordinator, |event| {
+            matches!(event, CoordinatorEvent::Joined { .. })
+        });
+    }
+}
+
+pub(crate) fn failed(coordinator: &Coordinator) -> RendezvousError {
+    let is_failed = |event: &CoordinatorEvent| matches!(event, CoordinatorEvent::Failed(_));
+    let CoordinatorEvent::Failed(error) = event_until(coordinator, is_failed) else {
+        unreachable!("this is what was waited for");
+    };
+    error
+}

@@ -6,6 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use muster_comm::algo::choices_for;
 use muster_comm::buffer::Element;
 use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
@@ -13,6 +14,7 @@ use muster_comm::types::{Collective, ReduceOp};
 use muster_comm::world::{AllocError, RegionBuffer};
 
 use crate::bench::data::{self, Data, Stretch};
+use crate::bench::ground::{Form, Ground, There, no_room};
 use crate::bench::plan::{Cell, Memory, carries_objects};
 
 /// One member's buffers, with all that a call needs beside them.
@@ -25,6 +27,8 @@ pub struct Call<'a, T> {
     in_place: bool,
     send: Store<T>,
     recv: Store<T>,
+    /// The buffers on a device; those above are what is copied there and back, then.
+    there: Option<There<T>>,
     send_counts: Vec<usize>,
     recv_counts: Vec<usize>,
     object: Vec<u8>,
@@ -43,7 +47,7 @@ impl<T: Element> Store<T> {
     /// Zeroed elements.
     fn take(comm: &Communicator, memory: Memory, elements: usize) -> Result<Self, AllocError> {
         Ok(match memory {
-            Memory::Private => Self::Private(vec![T::zeroed(); elements]),
+            Memory::Device | Memory::Private => Self::Private(vec![T::zeroed(); elements]),
             Memory::Region => Self::Region(comm.alloc(elements)?),
         })
     }
@@ -69,6 +73,31 @@ impl<T: Element> DerefMut for Store<T> {
     }
 }
 
+/// Why a cell has no buffers.
+#[derive(Debug)]
+pub enum Unfit {
+    /// The device failed.
+    Failed(CommError),
+    /// There is no room: another cell may have it.
+    NoRoom(String),
+}
+
+impl From<AllocError> for Unfit {
+    fn from(error: AllocError) -> Self {
+        Self::NoRoom(error.to_string())
+    }
+}
+
+impl From<CommError> for Unfit {
+    fn from(error: CommError) -> Self {
+        if no_room(&error) {
+            Self::NoRoom(error.kind().to_string())
+        } else {
+            Self::Failed(error)
+        }
+    }
+}
+
 /// What came of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -82,13 +111,14 @@ impl<'a, T: Element> Call<'a, T> {
     /// Takes the memory and writes the inputs.
     ///
     /// # Errors
-    /// Where the region has no room.
+    /// Where the region or the device has no room, or the device fails.
     pub fn new(
-        comm: &'a Communicator,
+        ground: &'a Ground,
         cell: &Cell,
         collective: Collective,
         seed: u64,
-    ) -> Result<Self, AllocError> {
+    ) -> Result<Self, Unfit> {
+        let comm = ground.host();
         let (me, shape) = (comm.rank(), cell.shape);
         let data = Data {
             shape,
@@ -122,8 +152,13 @@ impl<'a, T: Element> Call<'a, T> {
             | Collective::ScatterV => (shape.parts(), Vec::new()),
             _ => (Vec::new(), Vec::new()),
         };
+        let there = match ground {
+            Ground::Device(comm) => Some(There::new(comm, collective, send.len(), recv.len())?),
+            Ground::Host(_) => None,
+        };
         let mut call = Self {
             comm,
+            there,
             collective,
             op: cell.op,
             root: shape.root,
@@ -145,12 +180,23 @@ impl<'a, T: Element> Call<'a, T> {
             },
             data,
         };
-        call.fill(true);
+        call.fill(true)?;
         Ok(call)
     }
 
     /// Writes the inputs anew. For timed calls in place that reduce, values that do not change.
-    pub fn fill(&mut self, timed: bool) {
+    ///
+    /// # Errors
+    /// Those of copies to the device.
+    pub fn fill(&mut self, timed: bool) -> Result<(), CommError> {
+        self.write(timed);
+        match &self.there {
+            Some(there) => there.put(&self.send, &self.recv),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, timed: bool) {
         let size = T::DTYPE.size();
         if carries_objects(self.collective) {
             return;
@@ -199,6 +245,16 @@ impl<'a, T: Element> Call<'a, T> {
     #[inline]
     pub fn make(&mut self) -> Result<(), CommError> {
         let (comm, op, root) = (self.comm, self.op, self.root);
+        if let Some(there) = &self.there {
+            return there.make(&Form {
+                collective: self.collective,
+                op,
+                root,
+                in_place: self.in_place,
+                send_counts: &self.send_counts,
+                recv_counts: &self.recv_counts,
+            });
+        }
         if self.in_place {
             let buffer = &mut self.recv[..];
             return match self.collective {
@@ -243,6 +299,14 @@ impl<'a, T: Element> Call<'a, T> {
         }
     }
 
+    /// How the last call went, where the host backend carries it out by an algorithm.
+    #[must_use]
+    pub fn taken(&self) -> Option<&'static str> {
+        let is_selected = choices_for(self.collective).next().is_some();
+        let is_here = self.there.is_none() && (is_selected || carries_objects(self.collective));
+        is_here.then(|| self.comm.last_algorithm()).flatten()
+    }
+
     /// Makes the call on fresh inputs and looks at every element of the result.
     ///
     /// # Errors
@@ -252,22 +316,27 @@ impl<'a, T: Element> Call<'a, T> {
             let wrong = self.objects_wrong(&self.objects()?);
             return Ok(Checked { wrong, first: None });
         }
-        self.fill(false);
+        self.fill(false)?;
         self.make()?;
-        Ok(self.look(false))
+        self.look(false)
     }
 
     /// Looks at the result of the last timed call, where repeated calls leave one that can be told.
-    #[must_use]
-    pub fn look_after_timing(&self) -> Checked {
+    ///
+    /// # Errors
+    /// Those of copies from the device.
+    pub fn look_after_timing(&mut self) -> Result<Checked, CommError> {
         // In place an all_to_all changes its own input; reductions had neutral values.
         if self.in_place && self.collective == Collective::AllToAll {
-            return Checked::default();
+            return Ok(Checked::default());
         }
         self.look(true)
     }
 
-    fn look(&self, timed: bool) -> Checked {
+    fn look(&mut self, timed: bool) -> Result<Checked, CommError> {
+        if let Some(there) = &self.there {
+            there.get(&mut self.recv)?;
+        }
         let size = T::DTYPE.size();
         let expected: Vec<Stretch> = if timed && self.in_place && self.collective.reduces() {
             vec![self.data.neutral(self.recv.len())]
@@ -284,7 +353,7 @@ impl<'a, T: Element> Call<'a, T> {
         };
         let got = &self.recv[begin..begin + elements];
         let (wrong, first) = data::wrong(&expected, size, bytemuck::cast_slice(got));
-        Checked { wrong, first }
+        Ok(Checked { wrong, first })
     }
 
     /// Makes a call with objects: whose they are and what arrived.

@@ -124,6 +124,7 @@ impl Gather {
         let keep = SAMPLES_KEPT_MAX / rounds.len().max(1);
         let is_checked = self.plan.checks > 0 && matches!(cell.what, What::Collective(_));
         Some(Record {
+            taken: last.taken.clone(),
             latency_us: latency,
             algbw_gbytes_per_s: bandwidth(bytes as f64),
             busbw_gbytes_per_s: bandwidth(cell.shape.bus_bytes()),
@@ -157,6 +158,8 @@ impl Gather {
         Record {
             collective: cell.what.name().to_owned(),
             algo: cell.algo.unwrap_or("auto").to_owned(),
+            taken: None,
+            segment: (cell.segment > 0).then_some(cell.segment),
             ranks: u32::try_from(shape.n).unwrap_or(u32::MAX),
             bytes: shape.bytes(),
             count: shape.shown_count() as u64,
@@ -178,18 +181,7 @@ impl Gather {
             group: kind.kind.clone(),
             groups: u32::try_from(kind.groups.len()).unwrap_or(u32::MAX),
             world_size: u32::try_from(self.world_size).unwrap_or(u32::MAX),
-            latency_us: Latency::default(),
-            algbw_gbytes_per_s: None,
-            busbw_gbytes_per_s: None,
-            wrong: None,
-            wrong_text: None,
-            unsupported: None,
-            cold_us: Vec::new(),
-            start_skew_us: None,
-            rank_median_us: Vec::new(),
-            calls_per_sample: 0,
-            samples: 0,
-            samples_us: Vec::new(),
+            ..Record::default()
         }
     }
 

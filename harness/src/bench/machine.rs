@@ -4,7 +4,12 @@
 //! takes three or twelve times as long for seconds. A benchmark that does not look would call that a
 //! regression.
 
+use std::time::Duration;
+
 use muster_comm::sync::{AtomicU32, Clock, Ordering};
+use rustix::process::getppid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::measured::Pulse;
@@ -22,8 +27,11 @@ const COPY_BYTES: usize = 4 << 20;
 /// Copies of one look; the fastest counts.
 const COPIES: usize = 4;
 
+/// Before a look, so that the ranks that wait meanwhile have gone to sleep.
+const CALM: Duration = Duration::from_millis(8);
+
 /// The machine on which something was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Name of the processor, as the kernel gives it.
     pub cpu: String,
@@ -75,6 +83,8 @@ impl Machine {
 /// Looks at what the machine can do now. Takes a few milliseconds of two processors.
 #[must_use]
 pub fn pulse() -> Pulse {
+    // The ranks wait for this one, and go to sleep after a while.
+    Clock::pause(CALM);
     let before = schedule();
     let exchange_ns = exchange();
     let copy_gbytes_per_s = copy();
@@ -100,8 +110,21 @@ fn schedule() -> (f64, f64) {
     )
 }
 
-/// Two threads pass a number to and fro.
+/// Processors that peers may be on and this thread may not, where it is kept to some: those of the parent,
+/// which started all of them.
+fn elsewhere() -> Option<CpuSet> {
+    let mine = sched_getaffinity(None).ok()?;
+    let all = sched_getaffinity(getppid()).ok()?;
+    let mut others = CpuSet::new();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu) && !mine.is_set(*cpu)) {
+        others.set(cpu);
+    }
+    (others.count() > 0).then_some(others)
+}
+
+/// Two threads pass a number to and fro, on different processors.
 fn exchange() -> f64 {
+    let elsewhere = elsewhere();
     let turn = AtomicU32::new(0);
     let wait_for = |value: u32| {
         let mut spins = 0;
@@ -117,6 +140,10 @@ fn exchange() -> f64 {
     };
     std::thread::scope(|scope| {
         let other = std::thread::Builder::new().spawn_scoped(scope, || {
+            if let Some(others) = &elsewhere {
+                // Where the system refuses, the two share a processor, and the figure shows it.
+                let _ = sched_setaffinity(None, others);
+            }
             for round in 0..EXCHANGES * STRETCHES {
                 wait_for(2 * round + 1);
                 // SYNC: Release pairs with the Acquire load of the first thread.
@@ -160,6 +187,31 @@ fn copy() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_thread_goes_where_this_one_may_not() {
+        std::thread::spawn(|| {
+            let before = sched_getaffinity(None).unwrap();
+            let first = (0..CpuSet::MAX_CPU)
+                .find(|cpu| before.is_set(*cpu))
+                .unwrap();
+            let mut mine = CpuSet::new();
+            mine.set(first);
+            sched_setaffinity(None, &mine).unwrap();
+            let of_parent = sched_getaffinity(getppid()).unwrap();
+            match elsewhere() {
+                Some(others) => {
+                    assert!(!others.is_set(first));
+                    let all_of_parent = (0..CpuSet::MAX_CPU)
+                        .all(|cpu| of_parent.is_set(cpu) || !others.is_set(cpu));
+                    assert!(all_of_parent);
+                }
+                None => assert!(of_parent.count() == 1, "{of_parent:?}"),
+            }
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn a_look_at_the_machine_gives_positive_figures() {

@@ -1,5 +1,6 @@
 //! What one rank tells about one cell: the samples that it took, and what it found wrong.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most samples that a rank takes of a cell in one round: what fits a message to the launcher with
@@ -28,13 +29,16 @@ pub struct Measured {
     pub wrong_text: Option<String>,
     /// Why it was not measured, where the call said that it cannot be carried out.
     pub unsupported: Option<String>,
+    /// How the last call went; see the record.
+    #[serde(default)]
+    pub taken: Option<String>,
     /// What the machine could do just before, where this rank looked.
     pub machine: Option<Pulse>,
 }
 
 /// What the machine can do at a moment, apart from anything that is measured: whether two runs are
 /// comparable shows here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pulse {
     /// Half a round trip of one cache line between two threads, in nanoseconds.
     pub exchange_ns: f64,

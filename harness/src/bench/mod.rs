@@ -1,7 +1,7 @@
 //! `muster bench`: what is measured, how, and what is made of it.
 //!
 //! `plan` says which cells there are, `shape` how large their buffers are and how many bytes count,
-//! `data` what lies in them, `call` makes the calls. `rank` measures as one rank, `measured` is what
+//! `data` what lies in them, `call` makes the calls, on `ground`: host or devices. `rank` measures as one rank, `measured` is what
 //! it tells, `gather` merges what all ranks told into the records of `model`. `table` and `csv` are
 //! views of them. Nothing here starts processes: that is `run`'s work.
 
@@ -9,6 +9,7 @@ pub mod call;
 pub mod csv;
 pub mod data;
 pub mod gather;
+pub mod ground;
 pub mod machine;
 pub mod measured;
 pub mod model;
@@ -17,3 +18,4 @@ pub mod rank;
 pub mod shape;
 pub mod stats;
 pub mod table;
+pub mod tune;

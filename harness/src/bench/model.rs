@@ -7,12 +7,14 @@
 //! BENCH-2: a report has passed only if it has no verdict, has a record of every cell it planned, and
 //! found no element wrong.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::machine::Machine;
 use crate::bench::measured::Pulse;
 use crate::exit::Exit;
 use crate::report::model::{TOOL, Verdict};
+use crate::report::origin::Origin;
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -22,7 +24,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub const SAMPLES_KEPT_MAX: usize = 1000;
 
 /// The outcome of `bench`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchReport {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -36,14 +38,26 @@ pub struct BenchReport {
     pub emulated: bool,
     /// Whether everything asked for was measured and right.
     pub passed: bool,
+    /// Whether something that was asked for was not measured.
+    #[serde(default)]
+    pub partial: bool,
     /// Seed of the inputs.
     pub seed: u64,
     /// Wall time of the run in microseconds.
     pub elapsed_us: u64,
     /// Where it ran.
     pub machine: Machine,
+    /// When and how it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// How bytes were allowed to go: `auto`, `shm` or `tcp`.
     pub transport: String,
+    /// Whether each rank kept to its share of the processors.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Where the rules came from that select algorithms: `built in`, `MUSTER_ALGO` or a file.
+    #[serde(default)]
+    pub rules: String,
     /// Calls before the timed ones, in each round.
     pub warm_ups: u32,
     /// How often each cell was measured, at different times.
@@ -59,7 +73,7 @@ pub struct BenchReport {
 }
 
 /// A look at the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineState {
     /// The round in which it was taken.
     pub round: u32,
@@ -69,7 +83,7 @@ pub struct MachineState {
 }
 
 /// One cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// What was done: the name of a collective, `group_create` or `bring_up`.
     pub collective: String,
@@ -89,7 +103,7 @@ pub struct Record {
     pub root: Option<u32>,
     /// Whether send and receive buffer were one.
     pub in_place: bool,
-    /// Where buffers lay: `private` or `region`.
+    /// Where buffers lay: `private`, `region` or `device`.
     pub memory: String,
     /// How uneven blocks differed, where blocks may.
     pub split: Option<String>,
@@ -123,10 +137,18 @@ pub struct Record {
     pub samples: u64,
     /// Times of a call on the slowest rank, a list for each round, in the order of time.
     pub samples_us: Vec<Vec<f64>>,
+    /// How the last timed call went: the name of an algorithm, `entry` where the contribution rode in the
+    /// exchange that begins a call, `straight` where ranks used each other's buffers in place, `copy` in a
+    /// group of one; null where it was not a collective of the host backend.
+    #[serde(default)]
+    pub taken: Option<String>,
+    /// Bytes that went through staging at once, where that was asked for.
+    #[serde(default)]
+    pub segment: Option<u32>,
 }
 
 /// Quantiles of the time of a call, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// The least.
     pub min: f64,
@@ -145,7 +167,7 @@ pub struct Latency {
 }
 
 /// How far apart ranks began, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Skew {
     /// The middle one of all samples.
     pub median: f64,
@@ -166,10 +188,14 @@ impl BenchReport {
             backend: backend.to_owned(),
             emulated: false,
             passed: false,
+            partial: false,
             seed,
             elapsed_us: 0,
             machine: Machine::here(),
+            origin: None,
             transport: transport.to_owned(),
+            pinned: false,
+            rules: String::new(),
             warm_ups,
             rounds,
             cells_planned: 0,
@@ -182,6 +208,25 @@ impl BenchReport {
     /// Decides whether everything passed (BENCH-2).
     pub fn close(&mut self) {
         self.passed = self.exit() == Exit::Ok;
+        let all_rounds = |record: &Record| {
+            record.collective == "bring_up" || record.samples_us.len() >= self.rounds as usize
+        };
+        self.partial = (self.records.len() as u64) < self.cells_planned
+            || !self.records.iter().all(all_rounds);
+    }
+
+    /// The cause where no cell could be carried out: a run that measured nothing has proved nothing.
+    #[must_use]
+    pub fn nothing_measured(&self) -> Option<Verdict> {
+        let Some(first) = self.records.first() else {
+            return Some(Verdict::new(Exit::Internal, "nothing was measured"));
+        };
+        let first = first.unsupported.as_ref()?;
+        let is_refused = |record: &Record| record.unsupported.is_some();
+        self.records
+            .iter()
+            .all(is_refused)
+            .then(|| Verdict::new(Exit::Resource, format!("nothing was measured: {first}")))
     }
 
     /// The class of the outcome.

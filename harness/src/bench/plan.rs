@@ -3,102 +3,21 @@
 //! PLAN-1: every rank and the launcher make the same list of cells from the same plan and layout,
 //! so a number says which cell is meant.
 
-use muster_comm::algo::select::parse_bytes;
-use muster_comm::algo::{Links, algorithms_for};
+mod sizes;
+mod what;
+
+use muster_comm::algo::{ENTRY, Links, choices_for, find};
 use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::types::{Collective, DType, ReduceOp};
 use serde::{Deserialize, Serialize};
 
+pub use self::sizes::{parse_size, sweep};
+pub use self::what::{What, carries_objects, places};
 use crate::bench::shape::{Shape, Split};
 use crate::check::cases::{Case, Catalogue, KindGroups, ObjectShape, Question, WORLD_KIND};
 
 /// Most cells of one world: a sweep of more is a mistake, and would run for hours.
 pub const CELLS_MAX: usize = 20_000;
-
-/// What is done again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum What {
-    /// Nothing, in a world that comes up and ends.
-    BringUp,
-    /// A call.
-    Collective(Collective),
-    /// A group is made, its members meet for the first time, and it is destroyed.
-    GroupCreate,
-}
-
-impl What {
-    /// The name that options and reports use.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BringUp => "bring_up",
-            Self::Collective(collective) => collective.name(),
-            Self::GroupCreate => "group_create",
-        }
-    }
-
-    /// Whether it moves or reduces numbers, so that it has sizes and element types.
-    #[must_use]
-    pub const fn has_numbers(self) -> bool {
-        match self {
-            Self::Collective(collective) => {
-                !matches!(collective, Collective::Barrier) && !carries_objects(collective)
-            }
-            Self::BringUp | Self::GroupCreate => false,
-        }
-    }
-
-    /// Whether it has sizes.
-    #[must_use]
-    pub const fn has_sizes(self) -> bool {
-        match self {
-            Self::Collective(collective) => !matches!(collective, Collective::Barrier),
-            Self::BringUp | Self::GroupCreate => false,
-        }
-    }
-}
-
-/// Whether a call carries objects rather than numbers.
-#[must_use]
-pub const fn carries_objects(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::ScatterObject
-    )
-}
-
-/// Whether a call can be made out of place (first) and in place (second).
-#[must_use]
-pub const fn places(collective: Collective) -> (bool, bool) {
-    match collective {
-        Collective::AllGather
-        | Collective::AllReduce
-        | Collective::AllToAll
-        | Collective::Gather
-        | Collective::Reduce
-        | Collective::ReduceScatter
-        | Collective::Scatter => (true, true),
-        // The one buffer is input on the root and output elsewhere.
-        Collective::Broadcast => (false, true),
-        Collective::AllGatherObject
-        | Collective::AllGatherV
-        | Collective::AllToAllV
-        | Collective::Barrier
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::GatherV
-        | Collective::Recv
-        | Collective::ReduceScatterV
-        | Collective::ScatterObject
-        | Collective::ScatterV
-        | Collective::Send
-        | Collective::SendRecvBatch => (true, false),
-    }
-}
 
 /// Out of place, in place, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -116,6 +35,8 @@ pub enum Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Memory {
+    /// Memory of the rank's device.
+    Device,
     /// Ordinary memory of the process.
     Private,
     /// The rank's shared region, which peers of the host reach without a copy.
@@ -127,6 +48,7 @@ impl Memory {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Device => "device",
             Self::Private => "private",
             Self::Region => "region",
         }
@@ -161,6 +83,9 @@ pub struct Plan {
     /// Algorithms by name; `auto` leaves the choice to the tables, `all` stands for every one that
     /// the call has.
     pub algos: Vec<String>,
+    /// Bytes of a segment for algorithms that go through staging, 0 for their own choice.
+    #[serde(default)]
+    pub segments: Vec<u32>,
     /// Out of place, in place or both.
     pub places: Places,
     /// Where buffers lie.
@@ -196,6 +121,8 @@ pub struct Cell {
     pub op: ReduceOp,
     /// Name of the algorithm; `None` leaves the choice to the tables.
     pub algo: Option<&'static str>,
+    /// Bytes of a segment, 0 for the algorithm's own choice.
+    pub segment: u32,
     /// Whether send and receive buffer are one.
     pub in_place: bool,
     /// Where buffers lie.
@@ -275,6 +202,7 @@ impl Plan {
             dtype: DType::U8,
             op: ReduceOp::Sum,
             algo: None,
+            segment: 0,
             in_place: false,
             memory: Memory::Private,
             kind,
@@ -320,30 +248,52 @@ impl Plan {
                 for memory in &self.memories {
                     for in_place in &places {
                         for bytes in &self.sizes {
-                            for algo in &algos {
-                                cells.push(Cell {
+                            let (element, root) = (dtype.size(), self.root);
+                            let shape = Shape::of(collective, n, element, *bytes, self.split, root);
+                            for algo in algos.iter().filter(|algo| self.wants(**algo, &shape)) {
+                                let segments = self.segments_of(collective, *algo, &shape);
+                                cells.extend(segments.map(|segment| Cell {
                                     what,
-                                    shape: Shape::of(
-                                        collective,
-                                        n,
-                                        dtype.size(),
-                                        *bytes,
-                                        self.split,
-                                        self.root,
-                                    ),
+                                    shape,
                                     dtype: *dtype,
                                     op: *op,
                                     algo: *algo,
+                                    segment,
                                     in_place: *in_place,
                                     memory: *memory,
                                     kind,
-                                });
+                                }));
                             }
                         }
                     }
                 }
             }
         }
+    }
+
+    /// Whether an algorithm is to be measured with a shape: of all there are, the entry only with what it
+    /// carries. Asked for by name, it says itself what it does not.
+    fn wants(&self, algo: Option<&str>, shape: &Shape) -> bool {
+        algo != Some(ENTRY.name)
+            || self.algos.iter().any(|name| name == ENTRY.name)
+            || shape.fits_entry()
+    }
+
+    /// The segments with which an algorithm is measured: those that cut the shape at all.
+    fn segments_of(
+        &self,
+        collective: Collective,
+        algo: Option<&str>,
+        shape: &Shape,
+    ) -> impl Iterator<Item = u32> {
+        let found = algo.and_then(|name| find(collective, name).ok());
+        let is_staged = found.is_some_and(|found| found.links == Links::Direct);
+        let bytes = shape.bytes();
+        let asked = self.segments.iter().copied();
+        let cut = asked
+            .filter(move |segment| *segment == 0 || (is_staged && u64::from(*segment) < bytes));
+        let cut: Vec<u32> = cut.collect();
+        if cut.is_empty() { vec![0] } else { cut }.into_iter()
     }
 
     /// The algorithms of one call, as far as this world can carry them out.
@@ -354,7 +304,7 @@ impl Plan {
                 chosen.push(None);
                 continue;
             }
-            let fitting = algorithms_for(collective)
+            let fitting = choices_for(collective)
                 .filter(|algorithm| name == "all" || algorithm.name == name)
                 .filter(|algorithm| self.direct || algorithm.links == Links::Message)
                 .filter(|_| n > 1);
@@ -414,40 +364,6 @@ impl Plan {
     }
 }
 
-/// A size: a whole number with or without one of B, K, M, G, KiB, MiB, GiB behind it; all of them
-/// are powers of 1024.
-///
-/// # Errors
-/// In words: what is allowed.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let spelt = match text.chars().last() {
-        Some('k' | 'K') => format!("{}KiB", &text[..text.len() - 1]),
-        Some('m' | 'M') => format!("{}MiB", &text[..text.len() - 1]),
-        Some('g' | 'G') => format!("{}GiB", &text[..text.len() - 1]),
-        _ => text.to_owned(),
-    };
-    parse_bytes(&spelt).ok_or_else(|| {
-        "a size is a whole number of bytes with or without K, M, G, KiB, MiB or GiB (powers of 1024)"
-            .to_owned()
-    })
-}
-
-/// The sizes from `begin` to `end`, each by `factor` larger than the one before, or by `step` where
-/// there is one. `end` is reached only if the steps lead there.
-#[must_use]
-pub fn sweep(begin: u64, end: u64, factor: u64, step: Option<u64>) -> Vec<u64> {
-    let next = |size: u64| match step {
-        Some(step) => size.checked_add(step),
-        // From zero no factor leads away.
-        None => size.checked_mul(factor).filter(|next| *next > size),
-    };
-    std::iter::successors(Some(begin), |size| next(*size))
-        .take_while(|size| *size <= end)
-        .take(CELLS_MAX)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use muster_comm::layout::Matrix;
@@ -462,6 +378,7 @@ mod tests {
             ops: vec![ReduceOp::Sum],
             root: 0,
             algos: vec!["auto".to_owned()],
+            segments: Vec::new(),
             places: Places::Out,
             memories: vec![Memory::Private],
             split: Split::Uneven,
@@ -488,43 +405,6 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_the_suffixes_of_nccl_tests() {
-        for (text, bytes) in [
-            ("8", 8),
-            ("8B", 8),
-            ("64K", 65536),
-            ("64k", 65536),
-            ("1MiB", 1 << 20),
-            ("2G", 2 << 30),
-            ("0", 0),
-        ] {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for bad in [
-            "",
-            "K",
-            "-1",
-            "1.5M",
-            "8 apples",
-            "99999999999999999999",
-            "1é",
-            "20000000000G",
-        ] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sweeps_go_by_factor_or_by_step_and_end() {
-        assert_eq!(sweep(8, 64, 2, None), [8, 16, 32, 64]);
-        assert_eq!(sweep(8, 100, 4, None), [8, 32]);
-        assert_eq!(sweep(8, 30, 2, Some(10)), [8, 18, 28]);
-        assert_eq!(sweep(0, 8, 2, None), [0]);
-        assert_eq!(sweep(8, 64, 1, None), [8]);
-        assert_eq!(sweep(9, 8, 2, None), [0_u64; 0]);
-    }
-
-    #[test]
     fn sizes_that_round_to_the_same_buffers_are_one_cell() {
         let mut plan = plan(&[What::Collective(Collective::AllGather)]);
         plan.sizes = vec![8, 16, 32, 64];
@@ -539,10 +419,7 @@ mod tests {
         plan.sizes = vec![8];
         plan.algos = vec!["auto".to_owned(), "all".to_owned()];
         let with_memory = plan.cells(&layout("tp2")).len();
-        assert_eq!(
-            with_memory,
-            1 + algorithms_for(Collective::AllReduce).count()
-        );
+        assert_eq!(with_memory, 1 + choices_for(Collective::AllReduce).count());
         plan.direct = false;
         let without = plan.cells(&layout("tp2"));
         assert!(without.len() > 2 && without.len() < with_memory);

@@ -16,7 +16,8 @@ use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 use muster_comm::world::World;
 
-use crate::bench::call::{Call, Checked};
+use crate::bench::call::{Call, Checked, Unfit};
+use crate::bench::ground::Ground;
 use crate::bench::machine;
 use crate::bench::measured::{Measured, SAMPLES_MAX};
 use crate::bench::plan::{Cell, Plan, Stop, What};
@@ -36,19 +37,34 @@ const DECIDE_NS: u64 = 10_000_000;
 /// Time between two looks at the machine, in nanoseconds.
 const PULSE_NS: u64 = 1_000_000_000;
 
+/// Puts a group where its calls are to be made.
+pub type Place<'a> = &'a dyn Fn(Communicator) -> Result<Ground, CommError>;
+
+/// What a group is made for: the kind, the algorithm and the segment.
+type Rules = (usize, Option<&'static str>, u32);
+
+impl std::fmt::Debug for Bench<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a rank needs to measure all cells of a plan.
-#[derive(Debug)]
 pub struct Bench<'a> {
     world: &'a World,
     plan: &'a Plan,
     kinds: &'a [KindGroups],
     seed: u64,
+    /// Puts a group where its calls are to be made.
+    place: Place<'a>,
     /// The fault that this rank plants.
     tamper: Option<Tamper>,
     /// All ranks: starts, ends and decisions.
     control: Communicator,
     /// The group of the last cell, kept while the next one has the same.
-    current: Option<(usize, Option<&'static str>, Option<Communicator>)>,
+    current: Option<(Rules, Option<Ground>)>,
     /// When this rank last looked at the machine.
     looked_ns: u64,
 }
@@ -71,6 +87,7 @@ impl<'a> Bench<'a> {
         plan: &'a Plan,
         kinds: &'a [KindGroups],
         job: &Job,
+        place: Place<'a>,
     ) -> Result<Self, CommError> {
         let everyone: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
         let control = world.group("bench", &everyone)?;
@@ -80,6 +97,7 @@ impl<'a> Bench<'a> {
             plan,
             kinds,
             seed: job.seed,
+            place,
             tamper: job.faults_of(world.rank().0).next().map(Inject::tamper),
             control,
             current: None,
@@ -120,18 +138,19 @@ impl<'a> Bench<'a> {
     }
 
     /// The group of this rank in a cell, if it is in one.
-    fn group(&mut self, cell: &Cell) -> Result<Option<Communicator>, CommError> {
-        if let Some((kind, algo, comm)) = &self.current
-            && (*kind, *algo) == (cell.kind, cell.algo)
+    fn group(&mut self, cell: &Cell) -> Result<Option<Ground>, CommError> {
+        let rules = (cell.kind, cell.algo, cell.segment);
+        if let Some((current, comm)) = &self.current
+            && *current == rules
         {
             return Ok(comm.clone());
         }
         let comm = self.make_group(cell, "")?;
-        self.current = Some((cell.kind, cell.algo, comm.clone()));
+        self.current = Some((rules, comm.clone()));
         Ok(comm)
     }
 
-    fn make_group(&self, cell: &Cell, suffix: &str) -> Result<Option<Communicator>, CommError> {
+    fn make_group(&self, cell: &Cell, suffix: &str) -> Result<Option<Ground>, CommError> {
         let kind = &self.kinds[cell.kind];
         let me = self.world.rank().0;
         let Some(index) = kind.groups.iter().position(|group| group.contains(&me)) else {
@@ -144,7 +163,11 @@ impl<'a> Bench<'a> {
             .zip(cell.collective())
             .and_then(|(algo, collective)| {
                 // The plan holds only names that the collective has.
-                Table::with_overrides(&format!("{collective} -> {algo}")).ok()
+                let segment = match cell.segment {
+                    0 => String::new(),
+                    bytes => format!(" segment={bytes}"),
+                };
+                Table::with_overrides(&format!("{collective} -> {algo}{segment}")).ok()
             });
         let comm = match rules {
             Some(rules) => self.world.group_with_rules(&name, &members, rules)?,
@@ -152,14 +175,14 @@ impl<'a> Bench<'a> {
         };
         comm.set_deadline(self.control.deadline());
         comm.set_tamper(self.tamper);
-        Ok(Some(comm))
+        (self.place)(comm).map(Some)
     }
 
     fn typed(
         &self,
         cell: &Cell,
         collective: Collective,
-        comm: &Communicator,
+        comm: &Ground,
         measured: &mut Measured,
     ) -> Result<(), CommError> {
         let of = (cell, collective, comm);
@@ -181,22 +204,28 @@ impl<'a> Bench<'a> {
 
     fn run<T: Element>(
         &self,
-        (cell, collective, comm): (&Cell, Collective, &Communicator),
+        (cell, collective, comm): (&Cell, Collective, &Ground),
         measured: &mut Measured,
     ) -> Result<(), CommError> {
         let mut call = match Call::<T>::new(comm, cell, collective, self.seed) {
             Ok(call) => call,
-            Err(error) => {
-                measured.unsupported = Some(error.to_string());
+            Err(Unfit::Failed(error)) => return Err(error),
+            Err(Unfit::NoRoom(why)) => {
+                measured.unsupported = Some(why);
                 return self.samples(measured, &mut || Ok(()));
             }
         };
         self.samples(measured, &mut || call.make())?;
+        measured.taken = call.taken().map(str::to_owned);
         if measured.unsupported.is_some() {
             return Ok(());
         }
         if self.plan.checks > 0 {
-            note(&call.look_after_timing(), "after the timed calls", measured);
+            note(
+                &call.look_after_timing()?,
+                "after the timed calls",
+                measured,
+            );
         }
         // Every round would spend more on checking than on measuring.
         let is_checked = measured.round == 0 || measured.round + 1 == self.plan.rounds;

@@ -6,6 +6,9 @@
 use muster_comm::types::Collective;
 use serde::{Deserialize, Serialize};
 
+/// Most bytes that a member contributes in the exchange of entries: payload and counts of a slot.
+const ENTRY_BYTES_MAX: usize = 16 << 10;
+
 /// How the blocks of calls with uneven blocks differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -176,6 +179,24 @@ impl Shape {
         let largest = |me| self.send_elements(me).max(self.recv_elements(me));
         let elements = (0..self.n).map(largest).max().unwrap_or(0);
         (elements * self.element) as u64
+    }
+
+    /// Whether what every member contributes, with the counts of blocks where they differ, fits the exchange
+    /// that begins a call over shared memory.
+    #[must_use]
+    pub fn fits_entry(&self) -> bool {
+        let sent = if self.collective == Collective::Broadcast {
+            self.count
+        } else {
+            let sent = (0..self.n).map(|me| self.send_elements(me));
+            sent.max().unwrap_or(0)
+        };
+        let counts = if self.collective.name().ends_with("_v") {
+            self.n * size_of::<u64>()
+        } else {
+            0
+        };
+        sent.saturating_mul(self.element).saturating_add(counts) <= ENTRY_BYTES_MAX
     }
 
     /// Bytes that count for the bus bandwidth: [`Shape::bytes`] times the factor of nccl-tests; of

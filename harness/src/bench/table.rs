@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 use crate::bench::model::{BenchReport, Record};
 use crate::out::{BAD, GOOD, STRONG, escaped};
 
+/// What is above everything that an emulated device did.
+pub const EMULATED: &str = "emulated device: nothing below was measured on hardware\n";
+
 /// What is above a run of lines that share it.
 #[must_use]
 pub fn heading(record: &Record) -> String {
@@ -50,8 +53,8 @@ pub fn heading(record: &Record) -> String {
 #[must_use]
 pub fn columns() -> String {
     format!(
-        "{:>10} {:>11}  {:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}\n\
-         {:>10} {:>11}  {:<18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}",
+        "{:>10} {:>11}  {:<24} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}\n\
+         {:>10} {:>11}  {:<24} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}",
         "size",
         "count",
         "algorithm",
@@ -83,10 +86,10 @@ pub fn columns() -> String {
 #[must_use]
 pub fn line(record: &Record) -> String {
     let mut text = format!(
-        "{:>10} {:>11}  {:<18} ",
+        "{:>10} {:>11}  {:<24} ",
         size(record.bytes),
         record.count,
-        escaped(&record.algo)
+        escaped(&algorithm(record))
     );
     if let Some(why) = &record.unsupported {
         let _ = write!(text, "not measured: {}", escaped(why));
@@ -122,6 +125,17 @@ pub fn line(record: &Record) -> String {
     }
     let _ = write!(text, " {:>8}", record.samples);
     text
+}
+
+/// The algorithm: where the tables chose, also which.
+fn algorithm(record: &Record) -> String {
+    let segment = record
+        .segment
+        .map_or_else(String::new, |bytes| format!("/{}K", bytes >> 10));
+    match &record.taken {
+        Some(taken) if *taken != record.algo => format!("{}{segment}: {taken}", record.algo),
+        _ => format!("{}{segment}", record.algo),
+    }
 }
 
 /// What is below the lines: what was wrong, the spread, the verdict.
@@ -160,10 +174,11 @@ pub fn closing(report: &BenchReport) -> String {
     }
     let seconds = report.elapsed_us as f64 / 1e6;
     let measured = format!(
-        "{} of {} lines in {seconds:.1} s, backend {}, {} rounds, {} {} ({} cpus)",
+        "{} of {} lines in {seconds:.1} s, backend {}{}, {} rounds, {} {} ({} cpus)",
         report.records.len(),
         report.cells_planned,
         report.backend,
+        if report.emulated { " (emulated)" } else { "" },
         report.rounds,
         report.machine.profile,
         escaped(&report.machine.cpu),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use muster_comm::algo::{ENTRY, Links, choices_for, find_choice, planned};
 use muster_comm::layout::{Layout, LayoutError};
-use muster_comm::types::DType;
+use muster_comm::types::{Collective, DType};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::plan::Plan;
@@ -115,12 +116,90 @@ pub struct Job {
     /// Whether the groups are checked on their devices, and how.
     #[serde(default)]
     pub hccl: Option<Hccl>,
+    /// Whether each rank keeps to its share of the processors of its host.
+    #[serde(default)]
+    pub pin: bool,
+    /// Rules that select algorithms, in front of the built-in ones.
+    #[serde(default)]
+    pub rules: Option<String>,
+    /// Which way calls are made to go, where each is proved by itself.
+    #[serde(default)]
+    pub forced: Forced,
     /// What to measure instead of proving, if that is the job.
     #[serde(default)]
     pub bench: Option<Plan>,
     /// What tokens to dispatch instead, if that is the job.
     #[serde(default)]
     pub moe: Option<moe::plan::Plan>,
+}
+
+/// Which way the calls of a matrix are made to go, so that each is proved and not only the one that the library
+/// would choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    /// The algorithm of every call that has it; the other calls are left out.
+    pub algo: Option<String>,
+    /// Vector instructions, by name.
+    pub isa: Option<String>,
+    /// Whether buffers lie in the region that local ranks share.
+    pub region: bool,
+}
+
+/// Most bytes for which `entry` is asked: what a rank contributes is no more, and the counts of 128 ranks fit
+/// beside it.
+const ENTRY_ASKED_MAX: &str = "15KiB";
+
+impl Forced {
+    /// Every algorithm by name, in the order of the collectives. `direct` says whether ranks share memory.
+    #[must_use]
+    pub fn all_algorithms(direct: bool) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for algorithm in planned().flat_map(choices_for) {
+            let fits = direct || algorithm.links == Links::Message;
+            if fits && !names.iter().any(|name| name == algorithm.name) {
+                names.push(algorithm.name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// The calls that the algorithm carries out; none where no algorithm is forced.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Collective> {
+        let has = |name: &String| {
+            planned()
+                .filter(|collective| find_choice(*collective, name).is_ok())
+                .collect()
+        };
+        self.algo.as_ref().map(has).unwrap_or_default()
+    }
+
+    /// Rules that force the algorithm, to stand before all others.
+    #[must_use]
+    pub fn rules(&self) -> Option<String> {
+        let name = self.algo.as_deref()?;
+        let rule = |collective: Collective| {
+            let direct = find_choice(collective, name)
+                .is_ok_and(|algorithm| algorithm.links == Links::Direct);
+            let links = if direct { "links=direct" } else { "" };
+            let bytes = if name == ENTRY.name {
+                format!("bytes<={ENTRY_ASKED_MAX}")
+            } else {
+                String::new()
+            };
+            format!("{collective} {links} {bytes} -> {name}\n")
+        };
+        Some(self.calls().into_iter().map(rule).collect())
+    }
+
+    /// What the name of a matrix has behind it: `+region+ring+avx2`.
+    #[must_use]
+    pub fn suffix(&self) -> String {
+        let region = self.region.then_some("region");
+        let parts = [region, self.algo.as_deref(), self.isa.as_deref()];
+        let part = |part: &str| format!("+{part}");
+        parts.into_iter().flatten().map(part).collect()
+    }
 }
 
 /// How groups are checked on their devices.
@@ -140,12 +219,14 @@ impl Job {
 
     /// The faults that `rank` has to plant while this matrix runs.
     pub fn faults_of(&self, rank: u32) -> impl Iterator<Item = &Inject> {
+        // The way that is forced stands behind the name of the matrix.
+        let matrix = self.matrix.name.split('+').next();
         self.inject.iter().filter(move |inject| {
             inject.rank == rank
                 && inject
                     .matrix
-                    .as_ref()
-                    .is_none_or(|name| *name == self.matrix.name)
+                    .as_deref()
+                    .is_none_or(|name| Some(name) == matrix)
         })
     }
 }

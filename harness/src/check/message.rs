@@ -61,6 +61,8 @@ pub struct CaseResult {
     pub case: u32,
     /// Time that it took here, in microseconds.
     pub elapsed_us: u64,
+    /// The algorithm of the last call of the case, where one was selected.
+    pub algo: Option<String>,
     /// What was wrong, if anything.
     pub wrong: Option<Wrong>,
     /// What of the case this rank's device does not have; all of it, where one has no reduction.
@@ -160,6 +162,7 @@ mod tests {
                 help: None,
             }),
             RankMessage::Results(vec![CaseResult {
+                algo: Some("ring".to_owned()),
                 case: 1,
                 elapsed_us: 2,
                 wrong: Some(Wrong {

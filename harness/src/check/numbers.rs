@@ -57,8 +57,8 @@ pub fn check(numbers: &Numbers<'_>) -> Result<Option<Wrong>, CommError> {
         DType::U32 => numbers.typed::<u32>(),
         DType::U64 => numbers.typed::<u64>(),
     }?;
-    let spoilt = numbers.comm.take_spoilt().map(|call| Wrong {
-        text: format!("{call} changed its own send buffer on the device"),
+    let spoilt = numbers.comm.take_trouble().map(|text| Wrong {
+        text,
         blamed: vec![numbers.comm.members()[numbers.me()].0],
         ..Wrong::default()
     });

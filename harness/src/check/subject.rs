@@ -2,7 +2,10 @@
 //!
 //! Checks make their calls on slices, whatever backend carries them out. For devices each call
 //! copies its buffers there and back; receive buffers too, so that an element which nobody wrote
-//! still holds the pattern, and send buffers are compared on the device's side of the call.
+//! still holds the pattern, and send buffers are compared on the device's side of the call. So it is with
+//! buffers in the region that ranks of a host share: [`region`].
+
+pub mod region;
 
 use std::sync::Mutex;
 
@@ -12,6 +15,8 @@ use muster_comm::device::{DeviceBuffer, DeviceError};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
+use region::OnRegion;
+
 /// A group to check.
 #[derive(Debug)]
 pub enum Subject {
@@ -19,6 +24,8 @@ pub enum Subject {
     Device(OnDevice),
     /// On the host.
     Host(Communicator),
+    /// On the host, with buffers in the region that local ranks share.
+    Region(OnRegion),
 }
 
 /// A group on its devices.
@@ -70,6 +77,11 @@ macro_rules! apart {
         ) -> Result<(), CommError> {
             match self {
                 Self::Host(comm) => comm.$name(sendbuf, $($before,)* recvbuf, $($after),*),
+                Self::Region(region) => {
+                    region.apart(Collective::$collective, sendbuf, recvbuf, |comm, send, recv| {
+                        comm.$name(send, $($before,)* recv, $($after),*)
+                    })
+                }
                 Self::Device(device) => device.apart(
                     Collective::$collective,
                     sendbuf,
@@ -91,6 +103,9 @@ macro_rules! in_place {
         pub fn $name<T: Element>(&self, buffer: &mut [T], $($after: $late),*) -> Result<(), CommError> {
             match self {
                 Self::Host(comm) => comm.$name(buffer, $($after),*),
+                Self::Region(region) => {
+                    region.in_place(buffer, |comm, buffer| comm.$name(buffer, $($after),*))
+                }
                 Self::Device(device) => device.in_place(Collective::$collective, buffer, |comm, buffer| {
                     comm.$name(buffer, $($after),*)
                 }),
@@ -106,6 +121,7 @@ impl Subject {
         match self {
             Self::Device(device) => device.comm.host(),
             Self::Host(comm) => comm,
+            Self::Region(region) => region.comm(),
         }
     }
 
@@ -148,16 +164,21 @@ impl Subject {
         Some(refused.to_string())
     }
 
-    /// The call that changed its own send buffer on the device since somebody last asked.
+    /// What went wrong beside the results since somebody last asked: a call that changed its own send buffer
+    /// where that lay, or a buffer that was not to be had there.
     #[must_use]
-    pub fn take_spoilt(&self) -> Option<&'static str> {
+    pub fn take_trouble(&self) -> Option<String> {
         match self {
-            Self::Device(device) => device
-                .spoilt
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .take(),
+            Self::Device(device) => {
+                let spoilt = device
+                    .spoilt
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .take();
+                spoilt.map(|call| format!("{call} changed its own send buffer on the device"))
+            }
             Self::Host(_) => None,
+            Self::Region(region) => region.take_trouble(),
         }
     }
 
@@ -169,6 +190,7 @@ impl Subject {
         match self {
             Self::Device(device) => device.comm.barrier(),
             Self::Host(comm) => comm.barrier(),
+            Self::Region(region) => region.comm().barrier(),
         }
     }
 
@@ -230,6 +252,11 @@ impl Subject {
     pub fn send<T: Element>(&self, sendbuf: &[T], peer: usize) -> Result<(), CommError> {
         match self {
             Self::Host(comm) => comm.send(sendbuf, peer),
+            Self::Region(region) => {
+                region.apart(Collective::Send, sendbuf, &mut [], |comm, send, _| {
+                    comm.send(send, peer)
+                })
+            }
             Self::Device(device) => {
                 device.apart(Collective::Send, sendbuf, &mut [], |comm, send, _| {
                     comm.send(send, peer)
@@ -245,6 +272,9 @@ impl Subject {
     pub fn recv<T: Element>(&self, recvbuf: &mut [T], peer: usize) -> Result<(), CommError> {
         match self {
             Self::Host(comm) => comm.recv(recvbuf, peer),
+            Self::Region(region) => {
+                region.in_place(recvbuf, |comm, buffer| comm.recv(buffer, peer))
+            }
             Self::Device(device) => device.in_place(Collective::Recv, recvbuf, |comm, buffer| {
                 comm.recv(buffer, peer)
             }),
@@ -260,19 +290,26 @@ impl Subject {
         messages: &mut [Message<'_, T>],
     ) -> Result<(), CommError> {
         match self {
-            Self::Host(comm) => {
-                let messages: Vec<PointToPoint<'_>> = messages
-                    .iter_mut()
-                    .map(|message| match message {
-                        Message::Recv(buffer, peer) => PointToPoint::recv(buffer, *peer),
-                        Message::Send(buffer, peer) => PointToPoint::send(buffer, *peer),
-                    })
-                    .collect();
-                comm.batch_send_recv(&messages)
-            }
+            Self::Host(comm) => on_host(comm, messages),
             Self::Device(device) => device.batch(messages),
+            Self::Region(region) => region.batch(messages),
         }
     }
+}
+
+/// Messages between buffers where they lie.
+fn on_host<T: Element>(
+    comm: &Communicator,
+    messages: &mut [Message<'_, T>],
+) -> Result<(), CommError> {
+    let messages: Vec<PointToPoint<'_>> = messages
+        .iter_mut()
+        .map(|message| match message {
+            Message::Recv(buffer, peer) => PointToPoint::recv(buffer, *peer),
+            Message::Send(buffer, peer) => PointToPoint::send(buffer, *peer),
+        })
+        .collect();
+    comm.batch_send_recv(&messages)
 }
 
 impl OnDevice {

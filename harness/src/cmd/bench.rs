@@ -1,6 +1,5 @@
 //! `muster bench`: its options, and the order in which worlds are measured.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,14 +8,17 @@ use muster_comm::launch::Contract;
 use muster_comm::types::{DType, ReduceOp};
 
 use crate::backend::{self, Backend};
-use crate::bench::plan::{Memory, Places, Stop, What};
+use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
 use crate::check::job::Transport;
-use crate::cmd::verify::{parse_dtype, parse_time};
+use crate::cmd::rules::Rules;
+use crate::cmd::saving::Saving;
+use crate::cmd::values::{parse_dtype, parse_time};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::report::origin::Origin;
 use crate::run::joined;
 
 mod choose;
@@ -119,6 +121,10 @@ pub struct BenchArgs {
     )]
     algo: Vec<String>,
 
+    /// How much goes through staging at once, separated by commas: 16K to 1M, for algorithms over shared memory [default: 1M]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = choose::segment)]
+    segment: Vec<u32>,
+
     /// Out of place, in place or both
     #[arg(long, value_enum, default_value_t = Places::Out)]
     place: Places,
@@ -147,6 +153,10 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
+    /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
+    #[arg(long)]
+    pin: bool,
+
     /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
@@ -167,9 +177,11 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
-    /// Write the JSON document to this file too; an old one is replaced when the run is over
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
+    #[command(flatten)]
+    rules: Rules,
+
+    #[command(flatten)]
+    saving: Saving,
 
     /// Seed of the inputs [default: 1]
     #[arg(long, value_name = "N")]
@@ -196,6 +208,7 @@ fn after_long_help() -> String {
          muster bench all_to_all_v --group ep --tp 2 --ep 4  all EP groups of a layout at once\n  \
          muster bench barrier bring_up group_create -g 8     what has no size\n  \
          muster bench --rounds 10 --save base.json           a file for `muster compare`\n  \
+         muster bench --report out.html --report out.xml     a page for people, JUnit for CI\n  \
          mpirun -n 8 muster bench all_gather                 in the ranks of a launcher\n\n{}",
         Exit::table()
     )
@@ -208,23 +221,37 @@ fn after_long_help() -> String {
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
     let identity = joined::identity(&environment, args.launcher)?;
-    let jobs = args.jobs(&environment, identity.as_ref())?;
-    let (backend, line) = backend::host_only(args.backend, &environment)?;
+    let mut jobs = args.jobs(&environment, identity.as_ref())?;
+    let deadline = args.settings(&environment)?.0;
+    let ranks = jobs.iter().map(|(job, _)| job.matrix.world_size).max();
+    let here = ranks.filter(|_| identity.is_none());
+    let (choice, hccl) = backend::for_measuring(args.backend, &environment, deadline, here)?;
+    if let Some(hccl) = hccl {
+        args.refuse_host_options()?;
+        for (job, _) in &mut jobs {
+            job.hccl = Some(hccl.clone());
+            if let Some(plan) = &mut job.bench {
+                plan.memories = vec![Memory::Device];
+            }
+        }
+    }
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
     if speaks {
-        if let Some(path) = &args.save {
-            out::can_save(path)?;
-        }
+        args.saving.check()?;
         let warnings = environment.warnings();
-        let lines = line
+        let lines = choice
+            .line
+            .clone()
             .into_iter()
             .chain(warnings.iter().map(ToString::to_string));
         lines.for_each(|line| out::note(&line));
     }
     let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
-    let mut bench = go::Run::new(args, backend, seed);
+    let mut bench = go::Run::new(args, &choice, seed, Origin::here(&environment));
+    bench.set_pinned(jobs.iter().any(|(job, _)| job.pin));
+    bench.set_rules(args.rules.of(&environment)?.source);
     match identity {
         None => bench.locally(&jobs),
         Some(identity) => bench.joined(&jobs, &environment, &identity),
@@ -232,6 +259,40 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
 }
 
 impl BenchArgs {
+    /// Options that say something about the host backend only.
+    fn refuse_host_options(&self) -> Result<(), Failure> {
+        let refuse = |what: &str, help: &str| Err(Failure::usage(what).with_help(help));
+        if !self.inject.is_empty() {
+            return refuse(
+                "--inject spoils data of the host backend, and devices have their own",
+                "use --backend host, or MUSTER_EMU_FAULT with an emulated device",
+            );
+        }
+        if self.algo.iter().any(|name| name != "auto") {
+            return refuse(
+                "--algo names algorithms of the host backend; on devices HCCL chooses its own",
+                "leave it out, or use --backend host",
+            );
+        }
+        if self.memory.contains(&Memory::Region) {
+            return refuse(
+                "--memory names memory of the host; with --backend hccl buffers lie on the devices",
+                "leave it out, or use --backend host",
+            );
+        }
+        let objects = |what: &What| match what {
+            What::Collective(call) => carries_objects(*call),
+            What::BringUp | What::GroupCreate => false,
+        };
+        if let Some(what) = self.whats().into_iter().find(objects) {
+            return refuse(
+                &format!("{} goes over the host whatever the backend", what.name()),
+                "measure it with --backend host",
+            );
+        }
+        Ok(())
+    }
+
     fn whats(&self) -> Vec<What> {
         let mut all: Vec<What> = Vec::new();
         for what in self.what.iter().flat_map(|whats| &whats.0) {

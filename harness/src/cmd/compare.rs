@@ -3,22 +3,27 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use muster_comm::config::Environment;
 
-use crate::bench::measured::Pulse;
-use crate::bench::model::BenchReport;
-use crate::compare::files::{self, Results};
+use crate::bench::machine::Machine;
+use crate::cmd::saving::Saving;
+use crate::compare::files::{self, Conditions, Results};
 use crate::compare::judge::{self, Comparison, Wishes};
+use crate::compare::states::{Measurement, in_one_state};
 use crate::compare::{rows, view};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
-use crate::report::model::Report;
+use crate::report::compared::CompareReport;
+use crate::report::document::Document;
+use crate::report::model::Verdict;
+use crate::report::origin::Origin;
 
 /// Options of `muster compare`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Compare two result files of bench or verify, and name what became worse",
-    long_about = "Compares two result files of `muster bench` or of `muster verify`. Rows are matched by everything that \
+    about = "Compare two result files of bench, moe or verify, and name what became worse",
+    long_about = "Compares two result files of `muster bench`, of `muster moe` or of `muster verify`. Rows are matched by everything that \
         was chosen; times are judged by a rank test over rounds with an interval for the effect, corrected for the number \
         of rows; wrong data is judged first. docs/compare.md explains it.",
     after_long_help = after_long_help(),
@@ -59,6 +64,9 @@ pub struct CompareArgs {
     /// How to show the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+
+    #[command(flatten)]
+    saving: Saving,
 }
 
 /// How a comparison is shown.
@@ -98,6 +106,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
         let all = std::iter::once(first).chain(more);
         all.map(|path| files::read(path)).collect()
     };
+    args.saving.check()?;
     let base = read(&args.base, &args.more_base)?;
     let new = read(&args.new, &args.more_new)?;
     let command = base.first().map_or("", Results::command);
@@ -111,78 +120,134 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
             other.command()
         )));
     }
+    if matches!(command, "compare" | "drill") {
+        return Err(Failure::usage(format!(
+            "a result of {command} has nothing to compare: `compare` reads those of bench, moe and verify"
+        )));
+    }
     let wishes = Wishes {
         threshold: args.threshold / 100.0,
         allow_missing: args.allow_missing,
     };
-    let (base_bench, base_verify) = split(base);
-    let (new_bench, new_verify) = split(new);
-    let comparison = if command == "bench" {
-        same_machine(&base_bench, &new_bench, args.any_machine)?;
-        judge::judge(
-            &rows::of_bench(&base_bench),
-            &rows::of_bench(&new_bench),
-            &pulses(&base_bench),
-            &pulses(&new_bench),
-            &wishes,
-        )
-    } else {
-        let (base, new) = (rows::of_verify(&base_verify), rows::of_verify(&new_verify));
-        judge::judge(&base, &new, &[], &[], &wishes)
-    };
-    let comparison = with_early_end(comparison, &new_bench, &new_verify);
-    out::result(&match (args.markdown, args.format) {
-        (true, _) => view::markdown(&comparison),
-        (false, Format::Text) => view::text(&comparison),
-        (false, Format::Json) => document(&comparison, command)?,
-    })?;
-    Ok(comparison.class)
+    let (mut base, mut new) = (Side::of(base), Side::of(new));
+    same_conditions(&base.conditions, &new.conditions, args.any_machine)?;
+    let left_out = in_one_state(&mut base.measured, &mut new.measured);
+    let mut comparison = judge::judge(
+        &base.measured.rows,
+        &new.measured.rows,
+        &base.measured.pulses(),
+        &new.measured.pulses(),
+        &wishes,
+    );
+    comparison.remarks.extend(left_out);
+    let comparison = with_early_end(comparison, &new.verdicts);
+    args.publish(command, comparison, new.machine)
 }
 
-fn split(files: Vec<Results>) -> (Vec<BenchReport>, Vec<Report>) {
-    let (mut bench, mut verify) = (Vec::new(), Vec::new());
-    for file in files {
-        match file {
-            Results::Bench(report) => bench.push(*report),
-            Results::Verify(report) => verify.push(*report),
-        }
+impl CompareArgs {
+    /// Writes and prints the result.
+    fn publish(
+        &self,
+        command: &str,
+        comparison: Comparison,
+        machine: Option<Machine>,
+    ) -> Result<Exit, Failure> {
+        let names = |first: &PathBuf, more: &[PathBuf]| {
+            let all = std::iter::once(first).chain(more);
+            all.map(|path| path.display().to_string()).collect()
+        };
+        let report = CompareReport {
+            base: names(&self.base, &self.more_base),
+            new: names(&self.new, &self.more_new),
+            machine,
+            origin: Some(Origin::here(&Environment::capture())),
+            ..CompareReport::new(command, comparison)
+        };
+        let written = self.saving.write(&report);
+        out::result(&match (self.markdown, self.format) {
+            (true, _) => view::markdown(&report.comparison),
+            (false, Format::Text) => view::text(&report.comparison),
+            (false, Format::Json) => report.json()?,
+        })?;
+        Saving::ended(report.comparison.class, written)
     }
-    (bench, verify)
 }
 
-fn pulses(reports: &[BenchReport]) -> Vec<Pulse> {
-    let states = reports.iter().flat_map(|report| &report.machine_states);
-    states.map(|state| state.pulse).collect()
+/// What the files of one side hold together.
+#[derive(Default)]
+struct Side {
+    measured: Measurement,
+    /// Of each file with times.
+    conditions: Vec<Conditions>,
+    /// Of each run that has one.
+    verdicts: Vec<Verdict>,
+    /// Of the first run that says it.
+    machine: Option<Machine>,
 }
 
-fn same_machine(base: &[BenchReport], new: &[BenchReport], any: bool) -> Result<(), Failure> {
+impl Side {
+    /// Of files that all are of one command.
+    fn of(files: Vec<Results>) -> Self {
+        let (mut bench, mut moe, mut verify) = (Vec::new(), Vec::new(), Vec::new());
+        let mut side = Self::default();
+        for file in files {
+            match file {
+                Results::Bench(report) => bench.push(*report),
+                // Refused before.
+                Results::Compare(_) | Results::Drill(_) => {}
+                Results::Moe(report) => moe.push(*report),
+                Results::Verify(report) => verify.push(*report),
+            }
+        }
+        let rows = &mut side.measured.rows;
+        *rows = rows::of_bench(&bench);
+        rows.extend(rows::of_moe(&moe));
+        rows.extend(rows::of_verify(&verify));
+        side.conditions = bench.iter().map(Conditions::of_bench).collect();
+        side.conditions.extend(moe.iter().map(Conditions::of_moe));
+        let of_bench = bench
+            .iter()
+            .map(|report| (report.rounds, &report.machine_states));
+        let of_moe = moe
+            .iter()
+            .map(|report| (report.rounds, &report.machine_states));
+        for (rounds, states) in of_bench.chain(of_moe) {
+            side.measured.add(rounds, states);
+        }
+        let machine = bench.first().map(|report| report.machine.clone());
+        let machine = machine.or_else(|| moe.first().map(|report| report.machine.clone()));
+        side.machine = machine.or_else(|| verify.first()?.machine.clone());
+        let ends = bench.into_iter().map(|report| report.verdict);
+        let ends = ends.chain(moe.into_iter().map(|report| report.verdict));
+        let ends = ends.chain(verify.into_iter().map(|report| report.verdict));
+        side.verdicts = ends.flatten().collect();
+        side
+    }
+}
+
+fn same_conditions(base: &[Conditions], new: &[Conditions], any: bool) -> Result<(), Failure> {
     let Some(first) = base.first() else {
         return Ok(());
     };
     for other in base.iter().chain(new) {
-        let differences = files::differences(first, other);
+        let differences = first.differences(other);
         if !differences.is_empty() && !any {
             return Err(Failure::usage(format!(
                 "times of different machines or settings say nothing about the program: {}",
                 differences.join("; ")
             ))
-            .with_help("measure both on one machine, or say --any-machine"));
+            .with_help("measure both in the same way on one machine, or say --any-machine"));
         }
     }
     Ok(())
 }
 
 /// A run that ended early is no pass, whatever its rows say.
-fn with_early_end(
-    mut comparison: Comparison,
-    bench: &[BenchReport],
-    verify: &[Report],
-) -> Comparison {
-    let ends = bench
+fn with_early_end(mut comparison: Comparison, verdicts: &[Verdict]) -> Comparison {
+    for verdict in verdicts
         .iter()
-        .map(|report| &report.verdict)
-        .chain(verify.iter().map(|report| &report.verdict));
-    for verdict in ends.flatten().filter(|verdict| verdict.class != Exit::Data) {
+        .filter(|verdict| verdict.class != Exit::Data)
+    {
         let name = verdict.class.class();
         comparison
             .remarks
@@ -193,24 +258,4 @@ fn with_early_end(
         }
     }
     comparison
-}
-
-fn document(comparison: &Comparison, command: &str) -> Result<String, Failure> {
-    let broken = |error: serde_json::Error| {
-        Failure::internal(format!("the comparison cannot be written as JSON: {error}"))
-    };
-    let mut value = serde_json::json!({
-        "schema_version": 1,
-        "tool": crate::report::model::TOOL,
-        "command": "compare",
-        "compared": command,
-        "passed": comparison.class == Exit::Ok,
-    });
-    let fields = serde_json::to_value(comparison).map_err(broken)?;
-    if let (Some(value), Some(fields)) = (value.as_object_mut(), fields.as_object()) {
-        value.extend(fields.clone());
-    }
-    let mut text = serde_json::to_string(&value).map_err(broken)?;
-    text.push('\n');
-    Ok(text)
 }

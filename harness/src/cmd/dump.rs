@@ -61,7 +61,7 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
         reports.extend(found);
     }
     let value = match (args.format, reports.as_slice()) {
-        (DumpFormat::Json, reports) => dump::document(reports),
+        (DumpFormat::Json, reports) => dump::document(reports, None),
         (DumpFormat::Pytorch, [report]) => dump::pytorch(report),
         (DumpFormat::Pytorch, _) => {
             return Err(Failure::usage(
@@ -81,7 +81,7 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
 /// # Errors
 /// If a file cannot be read.
 pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
-    let mut reports = Vec::new();
+    let mut dumps = Vec::new();
     for path in &args.dumps {
         let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
         let size = std::fs::metadata(path)
@@ -93,9 +93,9 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-        reports.extend(dump::read(&text).map_err(|error| refuse(error.to_string()))?);
+        dumps.push(dump::read(&text).map_err(|error| refuse(error.to_string()))?);
     }
-    let verdict = dump::explain(&reports);
+    let verdict = dump::explain_all(&dumps);
     let mut text = String::new();
     // Writing to a string cannot fail.
     match (&verdict, args.json) {
@@ -103,7 +103,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
             let _ = writeln!(text, "{}", out::escaped(&verdict.line()));
         }
         (None, false) => {
-            let _ = writeln!(text, "nobody waits, as far as {} dumps tell", reports.len());
+            let _ = writeln!(text, "nobody waits, as far as {} dumps tell", dumps.len());
         }
         (verdict, true) => {
             let json = serde_json::to_string_pretty(verdict)
@@ -112,6 +112,5 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
         }
     }
     out::result(&text)?;
-    let exit = verdict.and_then(|verdict| Exit::from_code(verdict.class.code().into()));
-    Ok(exit.unwrap_or(Exit::Ok))
+    Ok(verdict.map_or(Exit::Ok, |verdict| verdict.class.into()))
 }

@@ -12,8 +12,10 @@ use muster_comm::launch::{
     Contract, Detected, Field, Heard, Identity, PerNode, VisibleDevices, detect, rank_table, survey,
 };
 use muster_comm::sync::Deadline;
+use muster_comm::world::Selection;
 use serde::Serialize;
 
+use crate::cmd::rules::unusable;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out::{self, STRONG, escaped};
@@ -110,6 +112,10 @@ struct Answer {
     #[serde(skip)]
     lines: Vec<Known>,
     secret: Option<&'static str>,
+    /// Where the rules come from that select algorithms.
+    selection: String,
+    /// Rules in front of the built-in ones.
+    own_rules: usize,
     ignored: Vec<Ignored>,
     unread: Vec<String>,
     notes: Vec<String>,
@@ -226,6 +232,9 @@ fn answer(
     answer.known = known.collect();
     let is_set = |name: &&str| environment.names().any(|known| known == *name);
     answer.secret = SECRETS.into_iter().find(is_set);
+    let selection = Selection::of_environment(environment).map_err(|error| unusable(&error))?;
+    answer.own_rules = selection.own_rules();
+    answer.selection = selection.source;
     answer.ignored = heard
         .iter()
         .filter(|heard| !believed.contains(&heard.contract))
@@ -429,6 +438,17 @@ impl Answer {
             |name| format!("by {name}, not shown"),
         );
         let _ = writeln!(text, "  {:<LABEL$}{secret}", "secret");
+        let rules = match self.own_rules {
+            0 => String::new(),
+            1 => ", 1 rule in front of the built-in ones".to_owned(),
+            own => format!(", {own} rules in front of the built-in ones"),
+        };
+        let _ = writeln!(
+            text,
+            "  {:<LABEL$}{}{rules}",
+            "selection table",
+            escaped(&self.selection)
+        );
         for ignored in &self.ignored {
             let _ = writeln!(
                 text,

@@ -4,22 +4,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use muster_comm::config::{DEADLINE_S, Environment, PIN, SEED};
 use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::{Layout, Matrix};
 
 use crate::backend::{self, Backend};
-use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
-use crate::cmd::verify::parse_time;
+use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::cmd::rules::Rules;
+use crate::cmd::saving::Saving;
+use crate::cmd::values::parse_time;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
-use crate::moe::file::Recorded;
+use crate::moe::file::{self, Recorded};
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
 use crate::moe::plan::{Plan, STEPS_MAX, Source};
 use crate::moe::report::{MoeReport, Parallel};
+use crate::moe::routing::Routing;
 use crate::out;
+use crate::report::origin::Origin;
 use crate::run::joined;
 
 mod go;
@@ -104,7 +108,7 @@ pub struct MoeArgs {
     )]
     payload: Vec<Payload>,
 
-    /// Timed steps of a line in each round [default: as --time allows, 5 to 100]
+    /// Timed steps of a line in each round [default: as --time allows, 3 to 100]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(STEPS_MAX)))]
     steps: Option<u32>,
 
@@ -124,6 +128,10 @@ pub struct MoeArgs {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
+    /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
+    #[arg(long)]
+    pin: bool,
+
     /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
@@ -140,9 +148,15 @@ pub struct MoeArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
-    /// Write the JSON document to this file too; an old one is replaced when the run is over
+    #[command(flatten)]
+    rules: Rules,
+
+    #[command(flatten)]
+    saving: Saving,
+
+    /// Write the routing that is used to this file, as JSON lines that `--routing file:` replays
     #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
+    write_routing: Option<PathBuf>,
 
     /// Seed of routing [default: 1]
     #[arg(long, value_name = "N")]
@@ -181,7 +195,8 @@ fn after_long_help() -> String {
          muster moe --preset deepseek-v3 --ep 8 --sweep tokens=1..512 --dtype fp8    decode\n  \
          muster moe --ep 4 --dispatcher all-to-all,deduplicated,all-gather         compare dispatchers\n  \
          muster moe --ep 8 -r balanced -r zipf:1 -r hot-rank:3 -r uneven:2        compare workloads\n  \
-         muster moe --ep 4 --routing file:trace.jsonl                            replay a recording\n\n{}",
+         muster moe --ep 4 --routing file:trace.jsonl                            replay a recording\n  \
+         muster moe --sweep tokens=1..8192 --report moe.html                     a page with the curves\n\n{}",
         presets.join("\n"),
         Exit::table()
     )
@@ -242,29 +257,36 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
     let identity = joined::identity(&environment, args.launcher)?;
     let layout = args.layout(identity.as_ref())?;
-    let (job, model) = args.job(&environment, &layout)?;
-    let (backend, line) = backend::host_only(args.backend, &environment)?;
+    let (mut job, model) = args.job(&environment, &layout)?;
+    let here = identity.is_none().then_some(job.matrix.world_size);
+    let (choice, hccl) = backend::for_measuring(args.backend, &environment, job.deadline(), here)?;
+    job.hccl = hccl;
     let speaks = identity
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
     if speaks {
-        if let Some(path) = &args.save {
-            out::can_save(path)?;
-        }
+        args.write_routing(&job, &layout)?;
+        args.saving.check()?;
         let warnings = environment.warnings();
-        let lines = line
+        let lines = choice
+            .line
+            .clone()
             .into_iter()
             .chain(warnings.iter().map(ToString::to_string));
         lines.for_each(|line| out::note(&line));
     }
     let dims = layout.dims();
-    let mut report = MoeReport::new(backend, false, job.seed, args.transport.name(), model);
+    let emulated = choice.emulated.is_some();
+    let transport = args.transport.name();
+    let mut report = MoeReport::new(choice.name(), emulated, job.seed, transport, model);
+    report.pinned = job.pin;
     report.layout = Parallel {
         world_size: dims.world,
         tp: dims.tp,
         ep: dims.ep,
         etp: dims.etp,
     };
+    report.origin = Some(Origin::here(&environment));
     report.warm_ups = args.warmup;
     report.rounds = args.rounds;
     let mut run = go::Run::new(args, report);
@@ -299,6 +321,23 @@ impl MoeArgs {
             )));
         }
         Ok(layout)
+    }
+
+    /// Writes the routing of every step and rank, if it was asked for.
+    fn write_routing(&self, job: &Job, layout: &Layout) -> Result<(), Failure> {
+        let (Some(path), Some(plan)) = (&self.write_routing, &job.moe) else {
+            return Ok(());
+        };
+        let ([source], [tokens]) = (&plan.sources[..], &plan.tokens[..]) else {
+            return Err(Failure::usage(
+                "--write-routing writes one routing: give one --routing and one number of --tokens",
+            ));
+        };
+        let (shape, world) = (plan.shape(layout), layout.dims().world as usize);
+        let route = |step, rank| source.route(shape, job.seed, step, rank, world, *tokens);
+        let of_step = |step| (0..world).map(|rank| route(step, rank)).collect();
+        let steps: Vec<Vec<Routing>> = (0..source.routings(shape)).map(of_step).collect();
+        out::save(path, &file::to_lines(&steps))
     }
 
     fn model(&self) -> Result<Model, Failure> {
@@ -353,6 +392,7 @@ impl MoeArgs {
             time_ms: u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX),
             warm_ups: self.warmup,
             rounds: self.rounds,
+            round: None,
         };
         plan.check(layout)
             .map_err(|what| Failure::usage(format!("{}: {what}", model.name)))?;
@@ -367,6 +407,9 @@ impl MoeArgs {
             transport: self.transport,
             inject: Vec::new(),
             seed: self.seed.or(seed).unwrap_or(SEED_DEFAULT),
+            pin: self.pin || environment.read(&PIN).map_err(unreadable)?.unwrap_or(false),
+            rules: self.rules.of(environment)?.text,
+            forced: Forced::default(),
             bench: None,
             moe: Some(plan),
         };

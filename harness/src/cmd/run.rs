@@ -2,14 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::cmd::rules::Rules;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::program::{self, Program};
-use crate::world::tether;
+use crate::world::{guard, tether};
 
 /// Most ranks of one host.
 const RANKS_MAX: i64 = 4096;
@@ -27,6 +29,11 @@ pub struct RunArgs {
     /// Print what came of it as one JSON document on standard output; the ranks' output goes nowhere
     #[arg(long)]
     json: bool,
+    /// Folder into which each rank writes its last calls with a verdict and on SIGUSR1, for `muster explain`
+    #[arg(long, value_name = "FOLDER")]
+    dumps: Option<PathBuf>,
+    #[command(flatten)]
+    rules: Rules,
     /// The program of every rank and its arguments
     #[arg(
         trailing_var_arg = true,
@@ -48,17 +55,45 @@ pub struct ExecArgs {
     command: Vec<OsString>,
 }
 
+/// Options of the guard.
+#[derive(Debug, Args)]
+pub struct GuardArgs {
+    /// Process id of the launcher
+    #[arg(long)]
+    launcher: u32,
+}
+
+/// Waits for the end of the launcher, and ends what that leaves behind.
+///
+/// # Errors
+/// Never.
+pub fn guard(args: &GuardArgs) -> Result<Exit, Failure> {
+    guard::watch(args.launcher);
+    Ok(Exit::Ok)
+}
+
 /// Starts the ranks and watches them to their end.
 ///
 /// # Errors
 /// If they cannot be started.
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    let dumps = args.dumps.as_deref().map(folder).transpose()?;
+    let rules = args.rules.file()?;
     program::run(&Program {
+        rules: rules.as_deref(),
         ranks: args.ranks,
         grace: Duration::from_secs(args.grace.into()),
         json: args.json,
+        dumps: dumps.as_deref(),
         command: &args.command,
     })
+}
+
+/// Makes the folder; its absolute path, since ranks may change theirs.
+fn folder(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(path)
+        .and_then(|()| path.canonicalize())
+        .map_err(|error| Failure::usage(format!("--dumps {}: {error}", path.display())))
 }
 
 /// Becomes the program of a rank, tied to the launcher: the tie outlasts the change of program.

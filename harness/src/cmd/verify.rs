@@ -11,26 +11,30 @@ use muster_comm::sync::Clock;
 use muster_comm::types::DType;
 
 use crate::backend::{self, Backend};
+use crate::bench::machine::Machine;
 use crate::check::inject::Inject;
-use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::cmd::rules::Rules;
+use crate::cmd::saving::Saving;
+use crate::cmd::values::{parse_count, parse_dtype, parse_preset, parse_time};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
 use crate::report::model::Report;
+use crate::report::origin::Origin;
 use crate::report::{json, table};
 use crate::run::{self, Finished, joined, local};
 use crate::world::signals::Interrupts;
 
-/// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
-/// ranks is 8 GiB, more than a machine without an accelerator should be asked for.
-const COUNT_MAX: usize = 1 << 26;
+mod ways;
+
+use ways::Ways;
+
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// Seed of the inputs where neither option nor environment says.
 const SEED_DEFAULT: u64 = 1;
-/// Longest deadline that makes sense: longer ones are a hang by another name.
-const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Options of `muster verify`.
 #[derive(Debug, Args)]
@@ -99,6 +103,15 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
+    #[command(flatten)]
+    ways: Ways,
+
+    #[command(flatten)]
+    rules: Rules,
+
+    #[command(flatten)]
+    saving: Saving,
+
     /// Seed of the inputs; the same seed gives the same data [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -121,7 +134,9 @@ fn after_long_help() -> String {
          muster verify --preset mindspeed-rl-12           the layouts of a training stack\n  \
          muster verify tp2ep4@16 --etp 1 --format json    for a program to read\n  \
          muster verify tp8 --transport tcp --deadline 5s  TCP between ranks of this host\n  \
+         muster verify tp2 --memory both --algo auto,all --isa all  every path by itself\n  \
          muster verify tp2 --inject bitflip:rank=1        see what wrong data looks like (exit 40)\n  \
+         muster verify --report out.html --report out.xml a page for people, JUnit for CI\n  \
          torchrun --nproc-per-node 8 --no-python muster verify tp2ep4\n\n{}",
         Exit::table()
     )
@@ -156,6 +171,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         .as_ref()
         .is_none_or(|identity| identity.rank.0 == 0);
     if speaks {
+        args.saving.check()?;
         for line in choice
             .line
             .clone()
@@ -165,13 +181,15 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
             out::note(&line);
         }
     }
+    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
+    let report = Report::new(choice.name(), choice.emulated.is_some(), seed);
     let mut run = Run {
         args,
-        report: Report::new(
-            choice.name(),
-            choice.emulated.is_some(),
-            jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed),
-        ),
+        report: Report {
+            machine: Some(Machine::here()),
+            origin: Some(Origin::here(&environment)),
+            ..report
+        },
         started: Clock::now(),
     };
     if jobs.is_empty() {
@@ -209,28 +227,26 @@ impl Run<'_> {
         }
         let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
+        let work: Vec<usize> = jobs
+            .iter()
+            .map(|(job, layout)| run::answers(job, layout))
+            .collect();
+        let (mut done, whole) = (0, work.iter().sum());
         for (place, (job, layout)) in jobs.iter().enumerate() {
             if self.report.verdict.is_some() {
                 let reason = "not run after the failure before".to_owned();
                 self.report.matrices.push(run::skipped(job, layout, reason));
                 continue;
             }
-            progress.begin(
-                &job.matrix.name,
-                job.matrix.world_size,
-                place + 1,
-                jobs.len(),
-            );
+            progress.begin(in_words(job, place + 1, jobs.len()));
             let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
-                progress.set(so_far.answers, so_far.expected);
+                progress.set(done + so_far.answers, whole);
             });
+            done += work[place];
             // What the matrices before proved must not be lost with this one.
             let finished =
                 outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
-            if !finished.output.is_empty() {
-                progress.clear();
-            }
-            self.add(finished);
+            progress.suspended(|| self.add(finished));
         }
         drop(progress);
         self.publish()
@@ -265,7 +281,9 @@ impl Run<'_> {
         }
         let progress = Progress::new();
         let total = fitting.len();
-        let mut shown = usize::MAX;
+        let work = |(job, layout): &(Job, Layout)| run::answers(job, layout);
+        let whole: usize = fitting.iter().map(work).sum();
+        let (mut shown, mut done) = (usize::MAX, 0);
         joined::run(
             &fitting,
             environment,
@@ -274,10 +292,11 @@ impl Run<'_> {
                 if shown != place
                     && let Some((job, _)) = fitting.get(place)
                 {
-                    progress.begin(&job.matrix.name, job.matrix.world_size, place + 1, total);
+                    progress.begin(in_words(job, place + 1, total));
+                    done = fitting.iter().take(place).map(work).sum();
                     shown = place;
                 }
-                progress.set(so_far.answers, so_far.expected);
+                progress.set(done + so_far.answers, whole);
             },
             &mut |all| {
                 progress.clear();
@@ -314,12 +333,20 @@ impl Run<'_> {
     fn publish(&mut self) -> Result<Exit, Failure> {
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
         self.report.close();
+        // A closed terminal must not cost the files, nor a full disk the table.
+        let written = self.args.saving.write(&self.report);
         out::result(&match self.args.format {
             Format::Json => json::render(&self.report)?,
             Format::Table => table::render(&self.report),
         })?;
-        Ok(self.report.exit())
+        Saving::ended(self.report.exit(), written)
     }
+}
+
+/// A matrix under way, for the live line.
+fn in_words(job: &Job, place: usize, of: usize) -> String {
+    let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
+    format!("{name} ({place}/{of}), {ranks} ranks")
 }
 
 impl VerifyArgs {
@@ -341,11 +368,16 @@ impl VerifyArgs {
                 .map_err(unreadable)?
                 .unwrap_or(SEED_DEFAULT),
         };
+        let rules = self.rules.of(environment)?.text;
         let specs = self.specs()?;
         self.check_injections(&specs)?;
-        let job = |(matrix, layout): (MatrixSpec, Layout)| {
+        let ways = self.ways.all(self.transport)?;
+        let job = |(spec, layout): &(MatrixSpec, Layout), forced: &Forced| {
+            let mut matrix = spec.clone();
+            matrix.name.push_str(&forced.suffix());
             let job = Job {
                 matrix,
+                forced: forced.clone(),
                 dtypes: self.dtypes.clone(),
                 counts: self.sizes.clone(),
                 deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
@@ -353,12 +385,15 @@ impl VerifyArgs {
                 inject: self.inject.clone(),
                 seed,
                 hccl: None,
+                pin: false,
+                rules: rules.clone(),
                 bench: None,
                 moe: None,
             };
-            (job, layout)
+            (job, layout.clone())
         };
-        Ok(specs.into_iter().map(job).collect())
+        let of_spec = |spec| ways.iter().map(move |forced| job(spec, forced));
+        Ok(specs.iter().flat_map(of_spec).collect())
     }
 
     /// The matrices and presets that were chosen, or the default ones, with the options applied.
@@ -414,6 +449,12 @@ impl VerifyArgs {
 
     /// Options that say something about the host backend only.
     fn refuse_host_options(&self) -> Result<(), Failure> {
+        if self.ways.is_any() {
+            return Err(Failure::usage(
+                "--memory, --algo and --isa say how the host backend carries calls out; on devices HCCL does",
+            )
+            .with_help("leave them out, or use --backend host"));
+        }
         if self.inject.is_empty() {
             return Ok(());
         }
@@ -440,76 +481,5 @@ impl VerifyArgs {
             }
         }
         Ok(())
-    }
-}
-
-fn parse_preset(name: &str) -> Result<&'static Preset, String> {
-    Preset::find(name).map_err(|error| {
-        let meant = Preset::closest(name)
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
-        format!("{error}{meant}")
-    })
-}
-
-pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
-    name.trim().parse::<DType>().map_err(|error| {
-        let meant = error
-            .suggestion()
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
-        format!("{error}{meant}")
-    })
-}
-
-fn parse_count(text: &str) -> Result<usize, String> {
-    text.trim()
-        .parse()
-        .ok()
-        .filter(|count| *count <= COUNT_MAX)
-        .ok_or_else(|| format!("a number of elements is 0 to {COUNT_MAX}"))
-}
-
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let allowed =
-        || "a time is a number with ms, s or m behind it, from 1ms to 24 hours".to_owned();
-    let text = text.trim();
-    let (digits, milliseconds) = if let Some(digits) = text.strip_suffix("ms") {
-        (digits, 1)
-    } else if let Some(digits) = text.strip_suffix('s') {
-        (digits, 1000)
-    } else if let Some(digits) = text.strip_suffix('m') {
-        (digits, 60_000)
-    } else {
-        (text, 1000)
-    };
-    let number: u64 = digits.parse().map_err(|_| allowed())?;
-    let time = Duration::from_millis(number.checked_mul(milliseconds).ok_or_else(allowed)?);
-    if time.is_zero() || time > DEADLINE_MAX {
-        return Err(allowed());
-    }
-    Ok(time)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units_and_bounds() {
-        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(parse_time("7"), Ok(Duration::from_secs(7)));
-        for bad in [
-            "",
-            "s",
-            "0s",
-            "-1s",
-            "1h",
-            "99999999999999999999s",
-            "18446744073709551615m",
-            "25000m",
-        ] {
-            assert!(parse_time(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -4,8 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::bench::machine::Machine;
 use crate::bench::model::{self as bench, BenchReport};
+use crate::drill::model as drill;
 use crate::fail::Failure;
+use crate::moe::report::{self as moe, MoeReport};
+use crate::report::compared::{self, CompareReport};
 use crate::report::model::{self as verify, Report};
 
 /// Largest file that is read, in bytes: hundreds of times what the longest run writes.
@@ -16,6 +20,12 @@ const BYTES_MAX: u64 = 1 << 30;
 pub enum Results {
     /// Of `muster bench`.
     Bench(Box<BenchReport>),
+    /// Of `muster compare`.
+    Compare(Box<CompareReport>),
+    /// Of `muster drill`.
+    Drill(Box<drill::Report>),
+    /// Of `muster moe`.
+    Moe(Box<MoeReport>),
     /// Of `muster verify`.
     Verify(Box<Report>),
 }
@@ -26,6 +36,9 @@ impl Results {
     pub const fn command(&self) -> &'static str {
         match self {
             Self::Bench(_) => "bench",
+            Self::Compare(_) => "compare",
+            Self::Drill(_) => "drill",
+            Self::Moe(_) => "moe",
             Self::Verify(_) => "verify",
         }
     }
@@ -71,18 +84,21 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Results, Failure> {
         }
     })?;
     let field = |name: &str| document.get(name);
-    let is_bench = field("command").and_then(Value::as_str) == Some("bench");
+    let command = field("command").and_then(Value::as_str);
     let is_verify = field("cases").is_some() && field("matrices").is_some();
-    if !is_bench && !is_verify {
-        return Err(Failure::usage(format!(
-            "{name} is no result of `muster bench` or `muster verify`"
-        ))
-        .with_help("both write one with --format json"));
-    }
-    let known = if is_bench {
-        bench::SCHEMA_VERSION
-    } else {
-        verify::SCHEMA_VERSION
+    let is_drill = field("drills").is_some() && field("interrupted").is_some();
+    let known = match command {
+        Some("bench") => bench::SCHEMA_VERSION,
+        Some("compare") => compared::SCHEMA_VERSION,
+        Some("moe") => moe::SCHEMA_VERSION,
+        _ if is_verify => verify::SCHEMA_VERSION,
+        _ if is_drill => drill::SCHEMA_VERSION,
+        _ => {
+            return Err(Failure::usage(format!(
+                "{name} is no result of `muster bench`, `moe`, `verify`, `compare` or `drill`"
+            ))
+            .with_help("all of them write one with --format json"));
+        }
     };
     let version = field("schema_version").and_then(Value::as_u64);
     if version != Some(u64::from(known)) {
@@ -97,50 +113,73 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Results, Failure> {
             "{name} lacks something or has something else in it: {error}"
         ))
     };
-    Ok(if is_bench {
-        Results::Bench(serde_json::from_value(document).map_err(broken)?)
-    } else {
-        Results::Verify(serde_json::from_value(document).map_err(broken)?)
+    Ok(match command {
+        Some("bench") => Results::Bench(serde_json::from_value(document).map_err(broken)?),
+        Some("compare") => Results::Compare(serde_json::from_value(document).map_err(broken)?),
+        Some("moe") => Results::Moe(serde_json::from_value(document).map_err(broken)?),
+        _ if is_drill => Results::Drill(serde_json::from_value(document).map_err(broken)?),
+        _ => Results::Verify(serde_json::from_value(document).map_err(broken)?),
     })
 }
 
-/// What of two machines or settings differs and makes times incomparable.
-#[must_use]
-pub fn differences(base: &BenchReport, new: &BenchReport) -> Vec<String> {
-    let pairs = [
-        (
-            "processor",
-            base.machine.cpu.clone(),
-            new.machine.cpu.clone(),
-        ),
-        (
-            "processors",
-            base.machine.cpus.to_string(),
-            new.machine.cpus.to_string(),
-        ),
-        (
-            "architecture",
-            base.machine.arch.clone(),
-            new.machine.arch.clone(),
-        ),
-        (
-            "build profile",
-            base.machine.profile.clone(),
-            new.machine.profile.clone(),
-        ),
-        ("backend", base.backend.clone(), new.backend.clone()),
-        (
-            "emulated device",
-            base.emulated.to_string(),
-            new.emulated.to_string(),
-        ),
-        ("transport", base.transport.clone(), new.transport.clone()),
-    ];
-    pairs
-        .into_iter()
-        .filter(|(_, base, new)| base != new)
-        .map(|(what, base, new)| format!("{what} {base} and {new}"))
-        .collect()
+/// What times depend on beside the program: machine and settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conditions(Vec<(&'static str, String)>);
+
+impl Conditions {
+    /// Of a benchmark.
+    #[must_use]
+    pub fn of_bench(report: &BenchReport) -> Self {
+        Self::of(
+            &report.machine,
+            (&report.backend, report.emulated),
+            &report.transport,
+            report.pinned,
+        )
+    }
+
+    /// Of a dispatch: with the seed, because it decides who sends what where.
+    #[must_use]
+    pub fn of_moe(report: &MoeReport) -> Self {
+        let mut all = Self::of(
+            &report.machine,
+            (&report.backend, report.emulated),
+            &report.transport,
+            report.pinned,
+        );
+        all.0.push(("seed", report.seed.to_string()));
+        all
+    }
+
+    fn of(
+        machine: &Machine,
+        (backend, emulated): (&str, bool),
+        transport: &str,
+        pinned: bool,
+    ) -> Self {
+        let pinned = if pinned { "pinned" } else { "free" };
+        Self(vec![
+            ("processor", machine.cpu.clone()),
+            ("processors", machine.cpus.to_string()),
+            ("architecture", machine.arch.clone()),
+            ("build profile", machine.profile.clone()),
+            ("backend", backend.to_owned()),
+            ("emulated device", emulated.to_string()),
+            ("transport", transport.to_owned()),
+            ("ranks", pinned.to_owned()),
+        ])
+    }
+
+    /// What differs and makes times incomparable.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        self.0
+            .iter()
+            .zip(&other.0)
+            .filter(|(base, new)| base != new)
+            .map(|((what, base), (_, new))| format!("{what} {base} and {new}"))
+            .collect()
+    }
 }
 
 #[cfg(test)]

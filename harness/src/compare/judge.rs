@@ -8,20 +8,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::bench::measured::Pulse;
 use crate::bench::stats;
+use crate::compare::common::common;
+use crate::compare::conditions::usual;
+use crate::compare::machine::machine_ratio;
 use crate::compare::rank_test::{self, Effect};
 use crate::compare::rows::Row;
 use crate::exit::Exit;
 
 /// Probability of any false alarm in a comparison, if nothing has changed and rounds are independent.
 pub const LEVEL: f64 = 0.05;
-/// Rows from which on what all have in common can be told from what one has.
-const COMMON_ROWS_MIN: usize = 8;
-/// Least change of the machine's own figures that is believed.
-const MACHINE_CHANGE_MIN: f64 = 1.1;
 
 /// What the caller wants to hear of.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,9 @@ pub struct Wishes {
 }
 
 /// What became of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// The new data is wrong, the old was right.
@@ -61,7 +63,7 @@ pub enum Fate {
 }
 
 /// One row of the comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// What it is about.
     pub name: String,
@@ -84,7 +86,7 @@ pub struct Compared {
 }
 
 /// The outcome of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The rows, worst first.
     pub rows: Vec<Compared>,
@@ -109,18 +111,19 @@ pub fn judge(
     new_pulses: &[Pulse],
     wishes: &Wishes,
 ) -> Comparison {
+    // Whether everything became slower is asked of all rounds, one row of the usual ones.
+    let everything = common(&measured(base, new));
+    let (base, new) = (usual(base), usual(new));
+    let unusual = left_out_remark(base.left_out, new.left_out);
+    let (base, new) = (&base.rows[..], &new.rows[..]);
     let news: HashMap<&str, &Row> = new.iter().map(|row| (row.name.as_str(), row)).collect();
     let known: HashSet<&str> = base.iter().map(|row| row.name.as_str()).collect();
     let pairs: Vec<(&Row, Option<&Row>)> = base
         .iter()
         .map(|row| (row, news.get(row.name.as_str()).copied()))
         .collect();
-    let measured: Vec<(&Row, &Row)> = pairs
-        .iter()
-        .filter_map(|(base, new)| Some((*base, (*new)?)))
-        .filter(|(base, new)| !base.rounds_us.is_empty() && !new.rounds_us.is_empty())
-        .collect();
-    let common = common_ratio(&measured);
+    let measured = measured(base, new);
+    let common = common(&measured).ratio;
     let (machine, mut remarks) = machine_ratio(base_pulses, new_pulses);
     let mut times = times(&measured, common, machine, wishes);
     let mut rows: Vec<Compared> = pairs
@@ -136,8 +139,11 @@ pub fn judge(
         let ratio = |row: &Compared| row.ratio.unwrap_or(1.0);
         a.fate.cmp(&b.fate).then(ratio(b).total_cmp(&ratio(a)))
     });
-    let is_common = common > (1.0 + 2.0 * wishes.threshold) * machine;
-    remarks.extend(common_remark(common, machine, is_common, measured.len()));
+    let is_common =
+        everything.p_slower <= LEVEL && everything.ratio > (1.0 + 2.0 * wishes.threshold) * machine;
+    remarks.extend(unusual);
+    let shown = if is_common { everything.ratio } else { common };
+    remarks.extend(common_remark(shown, machine, is_common, measured.len()));
     let class = class_of(&rows, is_common, measured.len(), wishes);
     Comparison {
         rows,
@@ -149,53 +155,25 @@ pub fn judge(
     }
 }
 
-/// The median ratio of all rows, where there are enough of them.
-fn common_ratio(measured: &[(&Row, &Row)]) -> f64 {
-    if measured.len() < COMMON_ROWS_MIN {
-        return 1.0;
-    }
-    let mut ratios: Vec<f64> = measured
+/// The rows that were timed on both sides.
+fn measured<'a>(base: &'a [Row], new: &'a [Row]) -> Vec<(&'a Row, &'a Row)> {
+    let news: HashMap<&str, &Row> = new.iter().map(|row| (row.name.as_str(), row)).collect();
+    let both = base
         .iter()
-        .filter_map(|(base, new)| Some(middle(&new.rounds_us)? / middle(&base.rounds_us)?))
-        .filter(|ratio| ratio.is_finite())
-        .collect();
-    stats::sort(&mut ratios);
-    if ratios.is_empty() {
-        1.0
-    } else {
-        stats::median(&ratios)
-    }
+        .filter_map(|base| Some((base, *news.get(base.name.as_str())?)));
+    both.filter(|(base, new)| !base.rounds_us.is_empty() && !new.rounds_us.is_empty())
+        .collect()
 }
 
-/// How many times slower the machine itself was, and what is to be said about that.
-fn machine_ratio(base: &[Pulse], new: &[Pulse]) -> (f64, Vec<String>) {
-    type Figure = fn(&Pulse) -> f64;
-    let figures: [(&str, Figure); 3] = [
-        ("an exchange of a cache line between two threads", |pulse| {
-            pulse.exchange_ns
-        }),
-        ("a copy of 4 MiB", |pulse| {
-            1.0 / pulse.copy_gbytes_per_s.max(1e-9)
-        }),
-        ("a thread that wants to run", |pulse| {
-            1.0 / pulse.processor_share.max(1e-3)
-        }),
-    ];
-    let (mut worst, mut remarks) = (1.0_f64, Vec::new());
-    for (what, figure) in figures {
-        let of = |pulses: &[Pulse]| -> Vec<f64> { pulses.iter().map(figure).collect() };
-        let Some(effect) = rank_test::compare(&of(base), &of(new)) else {
-            continue;
-        };
-        if effect.p_slower <= LEVEL && effect.ratio >= MACHINE_CHANGE_MIN {
-            worst = worst.max(effect.ratio);
-            remarks.push(format!(
-                "the machine was not the same: {what} took {:.2} times as long in the new run",
-                effect.ratio
-            ));
-        }
-    }
-    (worst, remarks)
+/// How many rounds of each side were left out, if any were.
+fn left_out_remark(base: (usize, usize), new: (usize, usize)) -> Option<String> {
+    (base.0 + new.0 > 0).then(|| {
+        format!(
+            "rounds in which everything was a quarter slower or faster than in the rest of their side are left out: \
+             {} of {} of the base, {} of {} of the new run",
+            base.0, base.1, new.0, new.1
+        )
+    })
 }
 
 /// Fate, effect and corrected p of every row that was timed on both sides.

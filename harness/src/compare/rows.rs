@@ -1,12 +1,14 @@
 //! The rows of result files: what was measured or checked, by name, with what came out.
 //!
 //! Two rows are the same row if everything that was chosen is the same: call, algorithm, ranks,
-//! size, element type, reduction, root, place, memory, split and group.
+//! size, element type, reduction, root, place, memory, split and group; for a dispatch model, groups,
+//! tokens, routing, dispatcher and type, and which part of the step.
 
 use std::collections::HashMap;
 
 use crate::bench::model::{BenchReport, Record};
-use crate::bench::table;
+use crate::bench::{stats, table};
+use crate::moe::report::{MoeReport, Record as MoeRecord, Timing};
 use crate::report::model::{Case, Report, listed};
 
 /// One row of one side.
@@ -40,12 +42,7 @@ pub fn of_bench(reports: &[BenchReport]) -> Vec<Row> {
             rows.len() - 1
         });
         let row = &mut rows[place];
-        row.rounds_us
-            .extend(record.samples_us.iter().filter_map(|samples| {
-                let mut ascending = samples.clone();
-                crate::bench::stats::sort(&mut ascending);
-                (!ascending.is_empty()).then(|| crate::bench::stats::median(&ascending))
-            }));
+        row.rounds_us.extend(medians(&record.samples_us));
         row.wrong += record.wrong.unwrap_or(0);
         row.failed = row.failed.take().or_else(|| record.unsupported.clone());
         row.detail = row.detail.take().or_else(|| record.wrong_text.clone());
@@ -53,8 +50,77 @@ pub fn of_bench(reports: &[BenchReport]) -> Vec<Row> {
     rows
 }
 
+/// The median of each round that has samples.
+fn medians(rounds: &[Vec<f64>]) -> impl Iterator<Item = f64> {
+    rounds.iter().filter_map(|samples| {
+        let mut ascending = samples.clone();
+        stats::sort(&mut ascending);
+        (!ascending.is_empty()).then(|| stats::median(&ascending))
+    })
+}
+
+/// The rows of `moe` files of one side: dispatch, combine and round trip of each record apart.
+/// Rounds of the same row in several files are put together.
+#[must_use]
+pub fn of_moe(reports: &[MoeReport]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let records = reports
+        .iter()
+        .flat_map(|report| report.records.iter().map(move |record| (report, record)));
+    for (report, record) in records {
+        let parts: [(&str, &Timing); 3] = [
+            ("dispatch", &record.dispatch),
+            ("combine", &record.combine),
+            ("round trip", &record.round_trip),
+        ];
+        for (part, timing) in parts {
+            let name = moe_name(report, record, part);
+            let place = *places.entry(name.clone()).or_insert_with(|| {
+                rows.push(Row {
+                    name,
+                    ..Row::default()
+                });
+                rows.len() - 1
+            });
+            let row = &mut rows[place];
+            row.rounds_us.extend(medians(&timing.samples_us));
+            row.failed = row.failed.take().or_else(|| record.unsupported.clone());
+            // Data is that of the whole step: said once.
+            if part == "round trip" {
+                row.wrong += record.wrong;
+                row.detail = row.detail.take().or_else(|| record.wrong_text.clone());
+            }
+        }
+    }
+    rows
+}
+
+/// What a part of a dispatch is about, in words.
+fn moe_name(report: &MoeReport, record: &MoeRecord, part: &str) -> String {
+    let (model, layout) = (&report.model, &report.layout);
+    let shape = match model.name.as_str() {
+        "custom" => format!(
+            "hidden {}, {} experts, top-{}",
+            model.hidden, model.experts, model.top_k
+        ),
+        name => name.to_owned(),
+    };
+    format!(
+        "{part}, {shape}, tp{} ep{} etp{} on {} ranks, {} tokens, {}, {}, {}",
+        layout.tp,
+        layout.ep,
+        layout.etp,
+        layout.world_size,
+        record.tokens,
+        record.routing,
+        record.dispatcher,
+        record.dtype
+    )
+}
+
 /// What a record is about, in words.
-fn name_of(record: &Record) -> String {
+pub(crate) fn name_of(record: &Record) -> String {
     let mut words = vec![record.collective.clone()];
     words.extend(record.dtype.clone());
     words.extend(record.op.clone());
@@ -86,6 +152,11 @@ fn name_of(record: &Record) -> String {
     if record.algo != "auto" {
         parts.push(record.algo.clone());
     }
+    parts.extend(
+        record
+            .segment
+            .map(|bytes| format!("segments of {} KiB", bytes >> 10)),
+    );
     parts.join(", ")
 }
 

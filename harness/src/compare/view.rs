@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::compare::judge::{Compared, Comparison, Fate};
 use crate::exit::Exit;
 use crate::out::{BAD, GOOD, STRONG, escaped};
+use crate::report::markdown::cell;
 
 /// Rows of one fate that are shown; the JSON document has all of them.
 const SHOWN_MAX: usize = 20;
@@ -127,22 +128,6 @@ fn summary(comparison: &Comparison) -> String {
         }
     }
     parts.join(", ")
-}
-
-/// Text that cannot end a cell of a table or begin markup.
-fn cell(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for character in escaped(text).chars() {
-        match character {
-            '|' | '<' | '>' | '`' | '*' | '_' | '[' | ']' | '\\' => {
-                clean.push('\\');
-                clean.push(character);
-            }
-            '\n' | '\t' => clean.push(' '),
-            plain => clean.push(plain),
-        }
-    }
-    clean
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //!
 //! The reader of npy is ours: its header is one line, and the libraries bring a parser of Python.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -142,14 +143,48 @@ impl Recorded {
         for source in 0..sources {
             let tokens = recorded.get(source).map_or(&[][..], Vec::as_slice);
             let mut experts = Vec::with_capacity(tokens.len() * shape.top_k);
-            for token in tokens {
-                let ids = checked(token, shape).map_err(|what| failed(token.line, what))?;
+            for (number, token) in tokens.iter().enumerate() {
+                let ids = checked(token, shape).map_err(|what| FileError {
+                    file: self.file.clone(),
+                    place: match token.line {
+                        Some(line) => place(Some(line)),
+                        None => format!(" step {step} rank {source} token {number}"),
+                    },
+                    what,
+                })?;
                 experts.extend(ids);
             }
             routings.push(Routing::new(experts, shape.top_k, seed, source));
         }
         Ok(routings)
     }
+}
+
+/// A routing file in JSON lines: of each step the routing of every source.
+#[must_use]
+pub fn to_lines(steps: &[Vec<Routing>]) -> String {
+    let mut text = String::new();
+    for (step, sources) in steps.iter().enumerate() {
+        for (rank, routing) in sources.iter().enumerate() {
+            for token in 0..routing.tokens() {
+                let name = |expert: &u32| match *expert {
+                    MASKED => "-1".to_owned(),
+                    expert => expert.to_string(),
+                };
+                let ids: Vec<String> = routing.experts_of(token).iter().map(name).collect();
+                let of_step = match steps.len() {
+                    1 => String::new(),
+                    _ => format!("\"step\": {step}, "),
+                };
+                let _ = writeln!(
+                    text,
+                    "{{\"rank\": {rank}, {of_step}\"topk_ids\": [{}]}}",
+                    ids.join(", ")
+                );
+            }
+        }
+    }
+    text
 }
 
 fn checked(token: &Token, shape: Shape) -> Result<Vec<u32>, String> {
@@ -412,6 +447,21 @@ mod tests {
         assert_eq!(routings[1].experts_of(0), [4, 5]);
         let steps = read(&array("<i4", "(2, 1, 2, 2)", &narrow)).expect("well formed");
         assert_eq!(steps.steps(), 2);
+        let text = to_lines(&[routings.clone(), routings.clone()]);
+        let again = Recorded::parse("r.jsonl", text.as_bytes()).expect("well formed");
+        assert_eq!(again.steps(), 2);
+        assert_eq!(again.routings(SHAPE, 2, 1, 1).expect("fits"), routings);
+        let narrow_shape = Shape {
+            experts: 7,
+            ..SHAPE
+        };
+        let error = same.routings(narrow_shape, 2, 0, 1).expect_err("expert 7");
+        assert!(
+            error
+                .to_string()
+                .contains("step 0 rank 1 token 1: expert 7"),
+            "{error}"
+        );
         let error = |bytes: &[u8]| read(bytes).expect_err("malformed").to_string();
         assert!(error(&array("<f4", "(2, 2, 2)", &narrow)).contains("int32"));
         assert!(error(&array("<i4", "(2, 4)", &narrow)).contains("shape"));

@@ -5,7 +5,7 @@
 
 use muster_comm::layout::{GroupKind, Layout};
 
-use super::dispatch::Phase;
+use super::dispatch::{Dispatcher, Phase};
 use super::measured::{Measured, Step};
 use super::plan::{Cell, Plan, Source};
 use super::report::{
@@ -13,7 +13,7 @@ use super::report::{
 };
 use super::skew::Skew;
 use crate::bench::gather::latency;
-use crate::bench::model::Skew as StartSkew;
+use crate::bench::model::{MachineState, Skew as StartSkew};
 use crate::bench::stats;
 
 /// Merges what the ranks of one world tell.
@@ -26,6 +26,7 @@ pub struct Gather {
     one_host: bool,
     /// By cell, round and rank.
     told: Vec<Vec<Vec<Option<Measured>>>>,
+    machine_states: Vec<MachineState>,
 }
 
 impl Gather {
@@ -36,6 +37,7 @@ impl Gather {
         let round = vec![None; world];
         Self {
             told: vec![vec![round; plan.rounds as usize]; plan.cells().len()],
+            machine_states: Vec::new(),
             plan: plan.clone(),
             layout: layout.clone(),
             seed,
@@ -50,24 +52,45 @@ impl Gather {
     }
 
     /// Takes in what a rank tells; gives back the record of a cell that is complete with it.
-    pub fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+    pub fn take(&mut self, rank: u32, mut measured: Measured) -> Option<Record> {
         let (number, round) = (measured.cell as usize, measured.round as usize);
         let slot = self
             .told
             .get_mut(number)?
             .get_mut(round)?
             .get_mut(rank as usize)?;
+        if let Some(pulse) = measured.machine.take() {
+            self.machine_states.push(MachineState {
+                round: measured.round,
+                pulse,
+            });
+        }
         *slot = Some(measured);
         let is_complete = self.told[number].iter().flatten().all(Option::is_some);
         is_complete.then(|| self.record(number))?
     }
 
-    /// The record of a cell.
+    /// Looks at the machine so far.
+    #[must_use]
+    pub fn machine_states(&self) -> &[MachineState] {
+        &self.machine_states
+    }
+
+    /// The records of all cells that have a complete round, for a run that ended early.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<Record> {
+        (0..self.told.len())
+            .filter_map(|number| self.record(number))
+            .collect()
+    }
+
+    /// The record of a cell, from its complete rounds.
     fn record(&self, number: usize) -> Option<Record> {
         let cells = self.plan.cells();
         let cell = cells.get(number)?;
         let rounds: Vec<Vec<&Measured>> = self.told[number]
             .iter()
+            .filter(|ranks| ranks.iter().all(Option::is_some))
             .map(|ranks| ranks.iter().flatten().collect())
             .collect();
         let first = rounds.first()?;
@@ -78,10 +101,14 @@ impl Gather {
             received_bytes_mean: volume.received_bytes_mean + back.received_bytes_mean,
             ..volume
         };
-        let timing =
-            |wanted: &dyn Fn(Phase) -> bool, volume: &Volume| self.timing(&rounds, wanted, volume);
+        let timing = |wanted: &dyn Fn(Phase) -> bool, volume: &Volume| {
+            self.timing(&rounds, wanted, volume, cell)
+        };
         let cold = |ranks: &Vec<&Measured>| {
-            let slowest = ranks.iter().map(|told| told.cold.time_ns(|_| true)).max();
+            let slowest = ranks
+                .iter()
+                .map(|told| told.cold.time_ns(Phase::is_layer))
+                .max();
             micros(slowest.unwrap_or(0))
         };
         Some(Record {
@@ -92,11 +119,8 @@ impl Gather {
             imbalance: self.imbalance(cell, first),
             volume,
             dispatch: timing(&Phase::is_dispatch, &volume),
-            combine: timing(
-                &|phase| !phase.is_dispatch() && phase != Phase::Experts,
-                &back,
-            ),
-            round_trip: timing(&|_| true, &both),
+            combine: timing(&Phase::is_combine, &back),
+            round_trip: timing(&Phase::is_layer, &both),
             cold_us: rounds.iter().map(cold).collect(),
             start_skew_us: self.one_host.then(|| start_skew(&rounds)).flatten(),
             phases_us: phases(&rounds),
@@ -106,6 +130,10 @@ impl Gather {
                 .iter()
                 .flatten()
                 .find_map(|told| told.wrong_text.clone()),
+            unsupported: rounds
+                .iter()
+                .flatten()
+                .find_map(|told| told.unsupported.clone()),
         })
     }
 
@@ -147,6 +175,14 @@ impl Gather {
         let own: u64 = ranks.iter().map(|told| told.rows.2).sum();
         let received: u64 = ranks.iter().map(|told| told.rows.1).sum();
         let busiest = ranks.iter().map(|told| told.rows.0.max(told.rows.1)).max();
+        let hidden = self.plan.hidden;
+        let others = match cell.dispatcher {
+            Dispatcher::AllGather => 0,
+            Dispatcher::AllToAll | Dispatcher::Capacity(_) | Dispatcher::Deduplicated => {
+                u64::from(self.layout.dims().etp) - 1
+            }
+        };
+        let between_parts = received * others;
         Volume {
             rows,
             row_bytes: row,
@@ -154,7 +190,20 @@ impl Gather {
             off_rank_bytes: rows.saturating_sub(own) * row,
             busiest_bytes: busiest.unwrap_or(0) * row,
             received_bytes_mean: (received * row) as f64 / ranks.len().max(1) as f64,
+            beside_bytes: rows * self.beside(cell),
+            etp_gather_bytes: between_parts * (cell.payload.combine_bytes(hidden) as u64 + 4),
+            etp_reduce_bytes: between_parts * 4 * hidden as u64,
         }
+    }
+
+    /// Bytes that go beside a row: its weights, in f32, and what says whose they are.
+    fn beside(&self, cell: &Cell<'_>) -> u64 {
+        let bytes = match cell.dispatcher {
+            Dispatcher::AllToAll | Dispatcher::Capacity(_) => 4,
+            Dispatcher::Deduplicated => (4 + 4) * self.plan.top_k,
+            Dispatcher::AllGather => (1 + 4) * self.plan.experts,
+        };
+        bytes as u64
     }
 
     fn timing(
@@ -162,6 +211,7 @@ impl Gather {
         rounds: &[Vec<&Measured>],
         wanted: &dyn Fn(Phase) -> bool,
         volume: &Volume,
+        cell: &Cell<'_>,
     ) -> Timing {
         let by_round: Vec<Vec<f64>> = rounds
             .iter()
@@ -174,7 +224,7 @@ impl Gather {
             let is_known = bytes > 0.0 && latency_us.median > 0.0;
             is_known.then(|| bytes / latency_us.median / 1e3)
         };
-        let ranks = f64::from(self.layout.dims().ep);
+        let ranks = f64::from(self.sharers(cell));
         let keep = (SAMPLES_KEPT_MAX / rounds.len().max(1)).max(1);
         Timing {
             latency_us,
@@ -185,6 +235,15 @@ impl Gather {
                 .iter()
                 .map(|samples| stats::thinned(samples, keep))
                 .collect(),
+        }
+    }
+
+    /// Ranks among which rows go, one of which is the own one.
+    fn sharers(&self, cell: &Cell<'_>) -> u32 {
+        let dims = self.layout.dims();
+        match cell.dispatcher {
+            Dispatcher::AllGather => dims.ep * dims.etp,
+            Dispatcher::AllToAll | Dispatcher::Capacity(_) | Dispatcher::Deduplicated => dims.ep,
         }
     }
 
@@ -216,7 +275,7 @@ impl Gather {
             rows_sent: rows.0,
             rows_received: rows.1,
             dispatch_us: times(&Phase::is_dispatch),
-            combine_us: times(&|phase| !phase.is_dispatch() && phase != Phase::Experts),
+            combine_us: times(&Phase::is_combine),
             wait_us: if self.one_host {
                 collective.filter_map(wait).collect()
             } else {
@@ -234,6 +293,7 @@ impl Gather {
             | Phase::Experts
             | Phase::Permute
             | Phase::Probs
+            | Phase::Staging
             | Phase::Tokens
             | Phase::Unpermute => GroupKind::EtpEp,
         };
@@ -264,7 +324,7 @@ fn began(step: &Step, phase: Phase) -> Option<u64> {
         .spells
         .iter()
         .find(|spell| Phase::ALL.get(usize::from(spell.phase)) == Some(&phase))?;
-    Some(step.begun_ns + u64::from(spell.start_ns))
+    Some(step.begun_ns + spell.start_ns)
 }
 
 /// The way back has the rows of the way there, in the payload's type for it.

@@ -1,13 +1,15 @@
 //! The place of a rank in an MoE layer: its groups, and who else is where.
 
-use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
 use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::types::Rank;
 use muster_comm::world::World;
 use serde::{Deserialize, Serialize};
 
+use super::exchange::Exchange;
+use super::pool::Pool;
 use super::workload::Shape;
+use crate::bench::rank::Place;
 
 /// What is sent of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -67,11 +69,11 @@ pub struct Member {
 #[derive(Debug)]
 pub struct Layer {
     /// Expert parallel group: tokens go from member to member.
-    pub ep: Communicator,
+    pub ep: Exchange,
     /// Expert tensor parallel group, where it has more than one member.
-    pub etp: Option<Communicator>,
+    pub etp: Option<Exchange>,
     /// Both at once: counts are exchanged over it.
-    pub etp_ep: Communicator,
+    pub etp_ep: Exchange,
     /// The members of [`Layer::etp_ep`], in its order.
     pub members: Vec<Member>,
     /// This rank's place among them.
@@ -80,13 +82,15 @@ pub struct Layer {
     pub shape: Shape,
     /// Elements of a token.
     pub hidden: usize,
+    /// Memory of steps.
+    pub pool: Pool,
 }
 
 impl Layer {
-    /// Makes the groups of this rank.
+    /// Makes the groups of this rank; `place` puts each where rows are to move.
     ///
     /// # Errors
-    /// If a group cannot be made.
+    /// If a group cannot be made or placed.
     ///
     /// # Panics
     /// If the layout does not hold this rank: it belongs to another world.
@@ -95,9 +99,10 @@ impl Layer {
         layout: &Layout,
         shape: Shape,
         hidden: usize,
+        place: Place<'_>,
     ) -> Result<Self, CommError> {
         let of = |kind, rank| layout.group_of(kind, rank).unwrap_or_default();
-        let place = |kind, rank| {
+        let index = |kind, rank| {
             let members: Vec<Rank> = of(kind, rank);
             members.iter().position(|member| *member == rank)
         };
@@ -106,8 +111,8 @@ impl Layer {
             .iter()
             .map(|rank| Member {
                 world: rank.index(),
-                ep: place(GroupKind::Ep, *rank).unwrap_or(0),
-                etp: place(GroupKind::Etp, *rank).unwrap_or(0),
+                ep: index(GroupKind::Ep, *rank).unwrap_or(0),
+                etp: index(GroupKind::Etp, *rank).unwrap_or(0),
             })
             .collect();
         let me = both.iter().position(|rank| *rank == world.rank());
@@ -116,7 +121,9 @@ impl Layer {
             let first = members.first().map_or(0, |rank| rank.0);
             format!("moe-{}-{first}", kind.name())
         };
-        let group = |kind, members: &[Rank]| world.group(&name(kind, members), members);
+        let group = |kind, members: &[Rank]| {
+            place(world.group(&name(kind, members), members)?).map(Exchange::from)
+        };
         Ok(Self {
             ep: group(GroupKind::Ep, &of(GroupKind::Ep, world.rank()))?,
             etp: (etp.len() > 1)
@@ -128,6 +135,7 @@ impl Layer {
             me: me.expect("a rank of the layout"),
             shape,
             hidden,
+            pool: Pool::default(),
         })
     }
 
@@ -147,7 +155,7 @@ impl Layer {
     /// Expert tensor parallel size.
     #[must_use]
     pub fn etp_size(&self) -> usize {
-        self.etp.as_ref().map_or(1, Communicator::size)
+        self.etp.as_ref().map_or(1, Exchange::size)
     }
 
     /// The experts of an ep index.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::{Phase, Span};
+use crate::bench::measured::Pulse;
 
 /// When a rank was in a phase of one step: nanoseconds since the step began on this rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,9 +11,9 @@ pub struct Spell {
     /// Number of the phase in [`Phase::ALL`].
     pub phase: u8,
     /// Nanoseconds since the step began.
-    pub start_ns: u32,
+    pub start_ns: u64,
     /// Nanoseconds that it took.
-    pub took_ns: u32,
+    pub took_ns: u64,
 }
 
 /// One step of a rank.
@@ -47,21 +48,24 @@ pub struct Measured {
     pub wrong: u64,
     /// What was wrong first, in words.
     pub wrong_text: Option<String>,
+    /// Why it was not measured, where a call said that it cannot be carried out.
+    pub unsupported: Option<String>,
+    /// What the machine could do just before, where this rank looked.
+    pub machine: Option<Pulse>,
 }
 
 impl Step {
     /// The step that these spans are of.
     #[must_use]
     pub fn of(begun_ns: u64, spans: &[Span]) -> Self {
-        let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         let number = |phase: Phase| {
             let place = Phase::ALL.iter().position(|other| *other == phase);
             u8::try_from(place.unwrap_or(0)).unwrap_or(0)
         };
         let spell = |span: &Span| Spell {
             phase: number(span.phase),
-            start_ns: short(span.start_ns.saturating_sub(begun_ns)),
-            took_ns: short(span.end_ns.saturating_sub(span.start_ns)),
+            start_ns: span.start_ns.saturating_sub(begun_ns),
+            took_ns: span.end_ns.saturating_sub(span.start_ns),
         };
         Self {
             begun_ns,
@@ -78,6 +82,31 @@ impl Step {
                 .is_some_and(|phase| wanted(*phase))
         };
         let spells = self.spells.iter().filter(is_wanted);
-        spells.map(|spell| u64::from(spell.took_ns)).sum()
+        spells.map(|spell| spell.took_ns).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_of_many_seconds_keep_their_length() {
+        let second = 1_000_000_000;
+        let span = |phase, start_ns, end_ns| Span {
+            phase,
+            start_ns,
+            end_ns,
+        };
+        let spans = [
+            span(Phase::Tokens, 7 * second, 19 * second),
+            span(Phase::Staging, 19 * second, 20 * second),
+            span(Phase::Tokens, 20 * second, 21 * second),
+        ];
+        let step = Step::of(second, &spans);
+        assert_eq!(step.time_ns(Phase::is_dispatch), 13 * second);
+        assert_eq!(step.time_ns(Phase::is_combine), 0);
+        assert_eq!(step.time_ns(Phase::is_layer), 13 * second);
+        assert_eq!(step.spells[1].start_ns, 18 * second);
     }
 }

@@ -1,18 +1,20 @@
 //! MoE dispatch and combine as real layers do them: routing first, splits from it, every row checked.
 //!
-//! `model`, `workload`, `routing`, `file`, `skew`, `data`, `check` and `random` are pure; `layer` and
-//! `dispatch` make calls. Nothing here starts processes.
+//! `model`, `workload`, `routing`, `file`, `skew`, `data`, `check` and `random` are pure; `layer`,
+//! `exchange` and `dispatch` make calls. Nothing here starts processes.
 
 pub mod check;
 pub mod data;
 pub mod dispatch;
+pub mod exchange;
 pub mod file;
 pub mod gather;
 pub mod layer;
 pub mod measured;
 pub mod model;
 pub mod plan;
-mod random;
+pub mod pool;
+pub mod random;
 pub mod rank;
 pub mod report;
 pub mod routing;

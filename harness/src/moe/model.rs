@@ -1,10 +1,11 @@
 //! Shapes of mixture-of-experts layers: of published models by name, or as given.
 
 use muster_comm::types::{UnknownName, closest};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What of a model decides how much a MoE layer sends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     /// Name of the preset, or `custom`.
     pub name: String,
@@ -157,6 +158,12 @@ impl ModelPreset {
     /// An unknown name, with every known one.
     pub fn find(name: &str) -> Result<&'static Self, UnknownName> {
         let lower = name.to_ascii_lowercase();
+        // The same shape under another name.
+        let lower = if lower == "deepseek-r1" {
+            "deepseek-v3".to_owned()
+        } else {
+            lower
+        };
         PRESETS
             .iter()
             .find(|preset| preset.name == lower)
@@ -199,5 +206,9 @@ mod tests {
             assert_eq!(preset.hidden % 16, 0, "{}", preset.name);
         }
         assert_eq!(ModelPreset::closest("qwen3-30b"), Some("qwen3-30b-a3b"));
+        assert_eq!(
+            ModelPreset::find("DeepSeek-R1").map(|preset| preset.experts),
+            Ok(256)
+        );
     }
 }

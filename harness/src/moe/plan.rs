@@ -22,7 +22,7 @@ pub const CELLS_MAX: usize = 1000;
 pub const STEPS_MAX: u32 = 2000;
 
 /// Fewest and most steps of a cell in a round, where time decides.
-const STEPS: (u64, u64) = (5, 100);
+const STEPS: (u64, u64) = (3, 100);
 
 /// Where routing comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub struct Plan {
     pub warm_ups: u32,
     /// How often all cells are gone through.
     pub rounds: u32,
+    /// The one round that this world is for; all of them where it stays together.
+    pub round: Option<u32>,
 }
 
 /// What is measured at a time.
@@ -90,6 +92,20 @@ impl Plan {
         let fit = self.time_ms.saturating_mul(1_000_000) / first_ns.max(1);
         let steps = u32::try_from(fit.clamp(STEPS.0, STEPS.1)).unwrap_or(STEPS_MAX);
         self.steps.unwrap_or(steps)
+    }
+
+    /// Steps before the timed ones, of a cell whose first step took so long on the slowest rank:
+    /// one where each takes longer than all of them may.
+    #[must_use]
+    pub fn warm_ups(&self, first_ns: u64) -> u32 {
+        let is_long = first_ns / 1_000_000 > self.time_ms && self.steps.is_none();
+        self.warm_ups.min(if is_long { 1 } else { u32::MAX })
+    }
+
+    /// The rounds of this world.
+    #[must_use]
+    pub fn rounds_here(&self) -> std::ops::Range<u32> {
+        self.round.map_or(0..self.rounds, |round| round..round + 1)
     }
 
     /// Every cell, in the order in which they are measured.

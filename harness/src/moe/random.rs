@@ -7,7 +7,7 @@
 
 /// A sequence of numbers under a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draws {
+pub struct Draws {
     key: u64,
     next: u64,
 }
@@ -15,7 +15,7 @@ pub(super) struct Draws {
 impl Draws {
     /// The sequence for a list of words: seed, step, purpose, index…
     #[must_use]
-    pub(super) fn of(words: &[u64]) -> Self {
+    pub fn of(words: &[u64]) -> Self {
         let key = words
             .iter()
             .fold(0x6d75_7374_6572_u64, |key, word| mix(key ^ mix(*word)));
@@ -23,13 +23,13 @@ impl Draws {
     }
 
     /// The next number, uniform over all of `u64`.
-    pub(super) fn next_u64(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.next += 1;
         mix(self.key.wrapping_add(self.next.wrapping_mul(GOLDEN)))
     }
 
     /// Uniform over the open interval from 0 to 1, in steps of 2^-53.
-    pub(super) fn next_unit(&mut self) -> f64 {
+    pub fn next_unit(&mut self) -> f64 {
         const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
         ((self.next_u64() >> 11) as f64 + 0.5) * STEP
     }
@@ -38,20 +38,20 @@ impl Draws {
     ///
     /// # Panics
     /// If `n` is 0.
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         assert!(n > 0, "nothing to choose from");
         let product = u128::from(self.next_u64()) * n as u128;
         usize::try_from(product >> 64).unwrap_or(n - 1)
     }
 
     /// Standard normal, by the transform of Box and Muller.
-    pub(super) fn next_normal(&mut self) -> f64 {
+    pub fn next_normal(&mut self) -> f64 {
         let radius = (-2.0 * self.next_unit().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.next_unit()).cos()
     }
 
     /// A random order of `0..n`.
-    pub(super) fn permutation(&mut self, n: usize) -> Vec<usize> {
+    pub fn permutation(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         for last in (1..n).rev() {
             order.swap(last, self.below(last + 1));

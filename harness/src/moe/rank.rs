@@ -7,19 +7,24 @@
 use std::time::Duration;
 
 use muster_comm::collective::Communicator;
-use muster_comm::error::CommError;
+use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
 
 use super::check::{self, Wrong};
-use super::dispatch::Watch;
+use super::dispatch::{Phase, Watch};
 use super::layer::Layer;
 use super::measured::{Measured, Step};
 use super::plan::{Cell, Plan};
 use super::routing::Routing;
 use super::workload::Shape;
+use crate::bench::machine;
+use crate::bench::rank::Place;
+
+/// Time between two looks at the machine, in nanoseconds.
+const PULSE_NS: u64 = 1_000_000_000;
 
 /// A rank that measures.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub struct Moe<'a> {
     seed: u64,
     rank: usize,
     world: usize,
+    /// When this rank last looked at the machine.
+    looked_ns: u64,
 }
 
 /// What one step took, moved and got wrong.
@@ -43,25 +50,26 @@ struct Taken {
 }
 
 impl<'a> Moe<'a> {
-    /// Makes the groups of this rank.
+    /// Makes the groups of this rank; `place` puts each where rows are to move.
     ///
     /// # Errors
-    /// If a group cannot be made.
+    /// If a group cannot be made or placed.
     pub fn new(
         world: &World,
         layout: &Layout,
         plan: &'a Plan,
         seed: u64,
         deadline: Duration,
+        place: Place<'_>,
     ) -> Result<Self, CommError> {
         let shape = plan.shape(layout);
         let everyone: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
         let control = world.group("moe", &everyone)?;
         control.set_deadline(deadline);
-        let layer = Layer::new(world, layout, shape, plan.hidden)?;
-        for group in [&layer.ep, &layer.etp_ep].into_iter().chain(&layer.etp) {
+        let layer = Layer::new(world, layout, shape, plan.hidden, &|group| {
             group.set_deadline(deadline);
-        }
+            place(group)
+        })?;
         Ok(Self {
             plan,
             layer,
@@ -70,6 +78,7 @@ impl<'a> Moe<'a> {
             seed,
             rank: world.rank().index(),
             world: world.size(),
+            looked_ns: 0,
         })
     }
 
@@ -83,7 +92,12 @@ impl<'a> Moe<'a> {
     ///
     /// # Errors
     /// The first error of a call.
-    pub fn measure(&self, number: u32, round: u32, cell: &Cell<'_>) -> Result<Measured, CommError> {
+    pub fn measure(
+        &mut self,
+        number: u32,
+        round: u32,
+        cell: &Cell<'_>,
+    ) -> Result<Measured, CommError> {
         let routings: Vec<Routing> = (0..cell.source.routings(self.shape))
             .map(|step| self.routing(cell, step, self.rank))
             .collect();
@@ -98,15 +112,29 @@ impl<'a> Moe<'a> {
             let over = |count: &u64| count.saturating_sub(capacity as u64);
             measured.dropped = measured.by_expert.iter().map(over).sum();
         }
-        let cold = self.step(cell, &routings, 0, true)?;
+        let is_time = number == 0 || Clock::nanos() - self.looked_ns > PULSE_NS;
+        if self.rank == 0 && is_time {
+            measured.machine = Some(machine::pulse());
+            self.looked_ns = Clock::nanos();
+        }
+        let cold = match self.step(cell, &routings, 0, true) {
+            Ok(cold) => cold,
+            // Refused on all members alike, for it depends on the product and the call only.
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                measured.unsupported = Some(error.kind().to_string());
+                return Ok(measured);
+            }
+            Err(error) => return Err(error),
+        };
         note(cold.wrong, &mut measured);
         measured.cold = cold.step;
         measured.rows = cold.rows;
-        let mut slowest = [measured.cold.time_ns(|_| true)];
+        // All of it, copies to devices too: it decides how long the cell takes.
+        let mut slowest = [measured.cold.time_ns(|_: Phase| true)];
         self.control
             .all_reduce_in_place(&mut slowest, ReduceOp::Max)?;
         let steps = self.plan.steps(slowest[0]);
-        for step in 0..self.plan.warm_ups {
+        for step in 0..self.plan.warm_ups(slowest[0]) {
             self.step(cell, &routings, u64::from(step), false)?;
         }
         for step in 0..steps {
@@ -156,6 +184,7 @@ impl<'a> Moe<'a> {
                 combined,
             ));
         }
+        layer.pool.give(outcome.combined);
         let rows = (
             outcome.rows_sent as u64,
             outcome.rows_received as u64,

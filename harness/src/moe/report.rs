@@ -6,15 +6,17 @@
 //! A record is made of what all ranks told or not at all; a report has passed only if it has no
 //! verdict, has every record that was planned, and found nothing wrong.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::Phase;
 use super::model::Model;
 use super::skew::Skew;
 use crate::bench::machine::Machine;
-use crate::bench::model::{Latency, Skew as StartSkew};
+use crate::bench::model::{Latency, MachineState, Skew as StartSkew};
 use crate::exit::Exit;
 use crate::report::model::{TOOL, Verdict};
+use crate::report::origin::Origin;
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -22,7 +24,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub const SAMPLES_KEPT_MAX: usize = 1000;
 
 /// The outcome of `moe`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MoeReport {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -36,14 +38,23 @@ pub struct MoeReport {
     pub emulated: bool,
     /// Whether everything asked for was measured and right.
     pub passed: bool,
+    /// Whether something that was asked for was not measured.
+    #[serde(default)]
+    pub partial: bool,
     /// Seed of routing.
     pub seed: u64,
     /// Wall time of the run in microseconds.
     pub elapsed_us: u64,
     /// Where it ran.
     pub machine: Machine,
+    /// When and how it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// How bytes were allowed to go: `auto`, `shm` or `tcp`.
     pub transport: String,
+    /// Whether each rank kept to its share of the processors.
+    #[serde(default)]
+    pub pinned: bool,
     /// The shape of the layer.
     pub model: Model,
     /// The groups.
@@ -58,12 +69,15 @@ pub struct MoeReport {
     pub cells_planned: u64,
     /// The cells that were measured, in the order of the plan.
     pub records: Vec<Record>,
+    /// Looks at the machine during the run, in their order.
+    #[serde(default)]
+    pub machine_states: Vec<MachineState>,
     /// The cause, when the run failed.
     pub verdict: Option<Verdict>,
 }
 
 /// Sizes of the layout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parallel {
     /// All ranks.
     pub world_size: u32,
@@ -76,7 +90,7 @@ pub struct Parallel {
 }
 
 /// One cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Mean tokens of a rank.
     pub tokens: u64,
@@ -108,10 +122,13 @@ pub struct Record {
     pub wrong: u64,
     /// What was wrong first, in words.
     pub wrong_text: Option<String>,
+    /// Why it was not measured, where a call cannot be carried out; all times are zero then.
+    #[serde(default)]
+    pub unsupported: Option<String>,
 }
 
 /// How uneven loads were; of the first routing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Imbalance {
     /// What the workload asks of experts and of ep ranks; none for a file.
     pub asked: Option<Loads>,
@@ -124,7 +141,7 @@ pub struct Imbalance {
 }
 
 /// Loads by expert and by ep rank.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Loads {
     /// By expert.
     pub experts: Skew,
@@ -133,7 +150,7 @@ pub struct Loads {
 }
 
 /// Bytes of one dispatch, of the first routing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
     /// Rows that all ranks sent.
     pub rows: u64,
@@ -147,10 +164,19 @@ pub struct Volume {
     pub busiest_bytes: u64,
     /// The mean over ranks of what was received, which is what DeepEP counts.
     pub received_bytes_mean: f64,
+    /// Bytes beside the rows: weights in f32, and the experts that they are for.
+    #[serde(default)]
+    pub beside_bytes: u64,
+    /// Bytes that left their rank so that all parts of an expert have its rows.
+    #[serde(default)]
+    pub etp_gather_bytes: u64,
+    /// Bytes that left their rank so that the parts' results are summed, in f32.
+    #[serde(default)]
+    pub etp_reduce_bytes: u64,
 }
 
 /// Times of a part of the step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
     /// Quantiles over steps of the slowest rank's time.
     pub latency_us: Latency,
@@ -165,7 +191,7 @@ pub struct Timing {
 }
 
 /// Time of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseTime {
     /// Which.
     pub phase: Phase,
@@ -174,7 +200,7 @@ pub struct PhaseTime {
 }
 
 /// One rank.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankRow {
     /// World rank.
     pub rank: u32,
@@ -197,6 +223,21 @@ impl MoeReport {
     /// Decides whether everything passed.
     pub fn close(&mut self) {
         self.passed = self.exit() == Exit::Ok;
+        let all_rounds =
+            |record: &Record| record.round_trip.samples_us.len() >= self.rounds as usize;
+        self.partial = (self.records.len() as u64) < self.cells_planned
+            || !self.records.iter().all(all_rounds);
+    }
+
+    /// The cause where every cell was refused: a run that measured nothing has proved nothing.
+    #[must_use]
+    pub fn nothing_measured(&self) -> Option<Verdict> {
+        let first = self.records.first()?.unsupported.as_ref()?;
+        let all = self
+            .records
+            .iter()
+            .all(|record| record.unsupported.is_some());
+        all.then(|| Verdict::new(Exit::Resource, format!("nothing was measured: {first}")))
     }
 
     /// The class of the outcome.
@@ -223,10 +264,13 @@ impl MoeReport {
             backend: backend.to_owned(),
             emulated,
             passed: false,
+            partial: false,
             seed,
             elapsed_us: 0,
             machine: Machine::here(),
+            origin: None,
             transport: transport.to_owned(),
+            pinned: false,
             model,
             layout: Parallel::default(),
             warm_ups: 0,
@@ -234,6 +278,7 @@ impl MoeReport {
             rounds: 0,
             cells_planned: 0,
             records: Vec::new(),
+            machine_states: Vec::new(),
             verdict: None,
         }
     }

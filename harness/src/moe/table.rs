@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::dispatch::Phase;
-use super::report::{MoeReport, PhaseTime, Record, Timing};
+use super::report::{Imbalance, MoeReport, PhaseTime, Record, Timing};
+use super::skew::Skew;
 use crate::out::{BAD, GOOD, STRONG, escaped};
 
 /// What is above everything.
@@ -16,7 +17,8 @@ pub fn heading(report: &MoeReport) -> String {
         ""
     };
     format!(
-        "{STRONG}{}{STRONG:#}: hidden {}, {} experts, top-{}; {} ranks, tp {}, ep {}, etp {}; {} backend{emulated}\n",
+        "{STRONG}{}{STRONG:#}: hidden {}, {} experts, top-{}; {} ranks, tp {}, ep {}, etp {}; {} backend{emulated}\n\
+         shape from: {}\n",
         escaped(&model.name),
         model.hidden,
         model.experts,
@@ -26,6 +28,7 @@ pub fn heading(report: &MoeReport) -> String {
         layout.ep,
         layout.etp,
         report.backend,
+        escaped(&model.source),
     )
 }
 
@@ -33,8 +36,8 @@ pub fn heading(report: &MoeReport) -> String {
 #[must_use]
 pub fn columns() -> String {
     format!(
-        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>12} {:>9} {:>9} {:>13} {:>6}\n\
-         {:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>12} {:>9} {:>9} {:>13} {:>6}\n",
+        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {:>6}\n\
+         {:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {:>6}\n",
         "tokens",
         "routing",
         "dispatcher",
@@ -44,7 +47,8 @@ pub fn columns() -> String {
         "round trip",
         "busbw",
         "DeepEP",
-        "max/mean",
+        "experts",
+        "ep ranks",
         "wrong",
         "a rank",
         "",
@@ -55,9 +59,16 @@ pub fn columns() -> String {
         "median us",
         "GB/s",
         "GB/s",
-        "expert  rank",
+        "got (asked)",
+        "got (asked)",
         "",
     )
+}
+
+/// The greatest load over the mean, as it was and as it was asked for.
+fn loads(got: &Skew, asked: Option<&Skew>) -> String {
+    let asked = asked.map_or_else(|| "-".to_owned(), |asked| short(asked.max_over_mean));
+    format!("{} ({asked})", short(got.max_over_mean))
 }
 
 fn pair(timing: &Timing) -> String {
@@ -80,15 +91,24 @@ fn short(value: f64) -> String {
 /// The line of a record.
 #[must_use]
 pub fn line(record: &Record) -> String {
+    if let Some(why) = &record.unsupported {
+        return format!(
+            "{:>7}  {:<22} {:<13} {:<5} not measured: {}\n",
+            record.tokens,
+            escaped(&record.routing),
+            record.dispatcher,
+            record.dtype,
+            escaped(why)
+        );
+    }
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
-    let loads = &record.imbalance.achieved;
-    let skew = format!(
-        "{:.2} {:.2}",
-        loads.experts.max_over_mean, loads.ranks.max_over_mean
-    );
+    let Imbalance {
+        asked, achieved, ..
+    } = &record.imbalance;
+    let asked = asked.as_ref();
     let style = if record.wrong == 0 { GOOD } else { BAD };
     format!(
-        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>12} {:>9} {:>9} {:>13} {style}{:>6}{style:#}\n",
+        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {style}{:>6}{style:#}\n",
         record.tokens,
         escaped(&record.routing),
         record.dispatcher,
@@ -98,7 +118,8 @@ pub fn line(record: &Record) -> String {
         short(record.round_trip.latency_us.median),
         rate(record.dispatch.busbw_gbytes_per_s),
         rate(record.dispatch.deepep_gbytes_per_s),
-        skew,
+        loads(&achieved.experts, asked.map(|asked| &asked.experts)),
+        loads(&achieved.ranks, asked.map(|asked| &asked.ranks)),
         record.wrong,
     )
 }
@@ -106,13 +127,26 @@ pub fn line(record: &Record) -> String {
 /// Phases, waits by rank and volume of a record.
 #[must_use]
 pub fn details(record: &Record) -> String {
-    let mut text = String::new();
+    let mut text = quantiles(record);
     let _ = writeln!(
         text,
-        "\n{STRONG}phases{STRONG:#}, median of the slowest rank in us:"
+        "{STRONG}phases{STRONG:#}, median of the slowest rank in us:"
     );
     for time in &record.phases_us {
-        let _ = writeln!(text, "  {:<11} {:>9}", name(time.phase), short(time.median));
+        let remark = match time.phase {
+            Phase::Staging => "  copies between host and devices; in no sum",
+            Phase::Back
+            | Phase::Counts
+            | Phase::EtpGather
+            | Phase::EtpReduce
+            | Phase::Experts
+            | Phase::Permute
+            | Phase::Probs
+            | Phase::Tokens
+            | Phase::Unpermute => "",
+        };
+        let (name, median) = (phase_name(time.phase), short(time.median));
+        let _ = writeln!(text, "  {name:<11} {median:>9}{remark}");
     }
     let volume = &record.volume;
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -126,8 +160,52 @@ pub fn details(record: &Record) -> String {
         mib(volume.off_rank_bytes as f64),
         mib(volume.busiest_bytes as f64),
     );
+    let _ = writeln!(
+        text,
+        "  beside them {:.2} MiB of weights and expert numbers; between the parts of experts {:.2} MiB there, {:.2} MiB back",
+        mib(volume.beside_bytes as f64),
+        mib(volume.etp_gather_bytes as f64),
+        mib(volume.etp_reduce_bytes as f64),
+    );
     text.push_str(&imbalance(record));
     text.push_str(&ranks(record));
+    text
+}
+
+/// Quantiles and both rules of bandwidth, for each part of the step.
+fn quantiles(record: &Record) -> String {
+    let mut text = format!(
+        "\n{STRONG}slowest rank{STRONG:#}, us {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}   GB/s {:>9} {:>9} {:>9}\n",
+        "min", "median", "p90", "p99", "p99.9", "max", "algbw", "busbw", "DeepEP"
+    );
+    for (name, timing) in [
+        ("dispatch", &record.dispatch),
+        ("combine", &record.combine),
+        ("round trip", &record.round_trip),
+    ] {
+        let latency = &timing.latency_us;
+        let _ = write!(text, "  {name:<14}");
+        for time in [
+            latency.min,
+            latency.median,
+            latency.p90,
+            latency.p99,
+            latency.p99_9,
+            latency.max,
+        ] {
+            let _ = write!(text, " {:>9}", short(time));
+        }
+        text.push_str("       ");
+        for rate in [
+            timing.algbw_gbytes_per_s,
+            timing.busbw_gbytes_per_s,
+            timing.deepep_gbytes_per_s,
+        ] {
+            let rate = rate.map_or_else(|| "-".to_owned(), short);
+            let _ = write!(text, " {rate:>9}");
+        }
+        text.push('\n');
+    }
     text
 }
 
@@ -177,7 +255,7 @@ fn ranks(record: &Record) -> String {
         "rank", "tokens", "sent", "received", "dispatch", "combine",
     );
     for phase in &phases {
-        let _ = write!(text, " {:>11}", format!("wait {}", name(*phase)));
+        let _ = write!(text, " {:>15}", format!("wait {}", phase_name(*phase)));
     }
     text.push('\n');
     for rank in &record.ranks {
@@ -195,7 +273,7 @@ fn ranks(record: &Record) -> String {
             let time = |wait: &&PhaseTime| wait.phase == *phase;
             let wait = rank.wait_us.iter().find(time);
             let wait = wait.map_or_else(|| "-".to_owned(), |wait| short(wait.median));
-            let _ = write!(text, " {wait:>11}");
+            let _ = write!(text, " {wait:>15}");
         }
         text.push('\n');
     }
@@ -203,7 +281,8 @@ fn ranks(record: &Record) -> String {
 }
 
 /// The name of a phase, as reports have it.
-fn name(phase: Phase) -> &'static str {
+#[must_use]
+pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Counts => "counts",
         Phase::Permute => "permute",
@@ -214,6 +293,7 @@ fn name(phase: Phase) -> &'static str {
         Phase::EtpReduce => "etp-reduce",
         Phase::Back => "back",
         Phase::Unpermute => "unpermute",
+        Phase::Staging => "staging",
     }
 }
 

@@ -1,14 +1,24 @@
 //! The report as one JSON document, ended by a newline.
 
+use serde::Serialize;
+
 use crate::fail::Failure;
 use crate::report::model::Report;
 
 /// Renders a report.
 ///
 /// # Errors
-/// A failure of class INTERNAL if the model cannot be written as JSON, which none can cause.
+/// As [`line()`].
 pub fn render(report: &Report) -> Result<String, Failure> {
-    let mut text = serde_json::to_string(report).map_err(|error| {
+    line(report)
+}
+
+/// Any result as one line of JSON.
+///
+/// # Errors
+/// A failure of class INTERNAL if the model cannot be written as JSON, which none can cause.
+pub fn line<T: Serialize + ?Sized>(result: &T) -> Result<String, Failure> {
+    let mut text = serde_json::to_string(result).map_err(|error| {
         Failure::internal(format!("the report cannot be written as JSON: {error}"))
     })?;
     text.push('\n');
@@ -45,6 +55,7 @@ mod tests {
                 "backend",
                 "emulated",
                 "passed",
+                "partial",
                 "seed",
                 "elapsed_us",
                 "matrices",
@@ -65,7 +76,8 @@ mod tests {
                 "count",
                 "passed",
                 "elapsed_us",
-                "detail"
+                "detail",
+                "algo"
             ]
         );
         assert_eq!(

@@ -6,11 +6,18 @@
 //! REPORT-1: a report has passed only if it has no verdict, ran every case it planned, and every
 //! case passed. A missing result is a failed case.
 
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod verdict;
+
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::machine::Machine;
 use crate::exit::Exit;
+use crate::report::origin::Origin;
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -19,7 +26,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub const TOOL: &str = concat!("muster ", env!("CARGO_PKG_VERSION"));
 
 /// The outcome of `verify`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -31,10 +38,19 @@ pub struct Report {
     pub emulated: bool,
     /// Whether everything asked for ran and passed.
     pub passed: bool,
+    /// Whether something that was asked for did not run to its end.
+    #[serde(default)]
+    pub partial: bool,
     /// Seed of the inputs: the same seed gives the same data.
     pub seed: u64,
     /// Wall time of the run in microseconds.
     pub elapsed_us: u64,
+    /// Where it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+    /// When and how it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// What ran, a matrix each, in the order of the command line.
     pub matrices: Vec<MatrixSummary>,
     /// Every case of every matrix.
@@ -48,7 +64,7 @@ pub struct Report {
 }
 
 /// A call, type or reduction that the devices do not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotApplicable {
     /// The call.
     pub collective: Option<String>,
@@ -74,7 +90,7 @@ impl NotApplicable {
 }
 
 /// Sizes and totals of one matrix.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixSummary {
     /// Its name, as on the command line.
     pub matrix: String,
@@ -109,7 +125,7 @@ pub struct MatrixSummary {
 }
 
 /// How a matrix ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Ended before every case had run.
@@ -136,7 +152,7 @@ impl Outcome {
 }
 
 /// How many groups of one kind were checked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupCount {
     /// Kind of group: `tp`, `dp-cp`, …
     pub kind: String,
@@ -145,7 +161,7 @@ pub struct GroupCount {
 }
 
 /// One thing that was checked on one group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
     /// Name of the matrix.
     pub matrix: String,
@@ -169,10 +185,13 @@ pub struct Case {
     pub elapsed_us: u64,
     /// What was wrong, when it failed.
     pub detail: Option<Detail>,
+    /// By which algorithm the last call of the check went, if one was selected; see `docs/tuning.md`.
+    #[serde(default)]
+    pub algo: Option<String>,
 }
 
 /// What was wrong with a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Detail {
     /// World ranks whose contribution or behaviour explains the failure, if that could be told.
     pub blamed: Vec<u32>,
@@ -193,7 +212,7 @@ pub struct Detail {
 }
 
 /// Why a run failed: one cause, the first one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Class of the cause; see the table of exit codes.
     pub class: Exit,
@@ -242,8 +261,11 @@ impl Report {
             backend: backend.into(),
             emulated,
             passed: false,
+            partial: false,
             seed,
             elapsed_us: 0,
+            machine: None,
+            origin: None,
             matrices: Vec::new(),
             cases: Vec::new(),
             not_applicable: Vec::new(),
@@ -264,99 +286,6 @@ impl Report {
             }
         }
     }
-
-    /// Decides whether the report has passed, and adds a verdict where cases failed without one.
-    pub fn close(&mut self) {
-        if self.verdict.is_none() {
-            self.verdict = self.verdict_of_cases();
-        }
-        let ran = self
-            .matrices
-            .iter()
-            .any(|matrix| matrix.outcome == Outcome::Passed);
-        let clean = self.matrices.iter().all(|matrix| match matrix.outcome {
-            Outcome::Passed | Outcome::Skipped => true,
-            Outcome::Aborted | Outcome::Failed => false,
-        });
-        if self.verdict.is_none() && !(ran && clean) {
-            // REPORT-1: nothing proved is not a pass.
-            self.verdict = Some(Verdict::new(
-                Exit::Internal,
-                "no matrix ran to its end, and nothing says why",
-            ));
-        }
-        self.passed = self.verdict.is_none();
-    }
-
-    /// The exit code class that the report stands for.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
-        match &self.verdict {
-            Some(verdict) => verdict.class,
-            None if self.passed => Exit::Ok,
-            None => Exit::Internal,
-        }
-    }
-
-    /// The cases that failed, in order.
-    pub fn failures(&self) -> impl Iterator<Item = &Case> {
-        self.cases.iter().filter(|case| !case.passed)
-    }
-
-    fn verdict_of_cases(&self) -> Option<Verdict> {
-        let failures: Vec<&Case> = self.failures().collect();
-        let first = failures.first()?;
-        // Wrong data outranks a case that failed for another reason: it is what users lose sleep
-        // over.
-        let wrong = failures.iter().find(|case| {
-            case.detail
-                .as_ref()
-                .is_some_and(|detail| detail.first_wrong.is_some())
-        });
-        let (class, case) = match wrong {
-            Some(case) => (Exit::Data, *case),
-            None => (Exit::FailedCell, *first),
-        };
-        let mut verdict = Verdict::new(class, case.headline());
-        verdict.matrix = Some(case.matrix.clone());
-        verdict.blamed = common_blame(&failures);
-        verdict.evidence = failures
-            .iter()
-            .take(EVIDENCE_MAX)
-            .map(|case| case.headline())
-            .collect();
-        verdict.next = Some(match verdict.blamed.as_slice() {
-            [] => "run the failing matrix alone, with --dtypes and --sizes narrowed to the first failure".to_owned(),
-            ranks => format!(
-                "look at rank {}: every failure can be explained by it",
-                listed(ranks)
-            ),
-        });
-        Some(verdict)
-    }
-}
-
-/// Lines of evidence kept in a verdict; the cases themselves hold the rest.
-const EVIDENCE_MAX: usize = 8;
-
-/// The ranks that every failure that blames somebody has in common.
-fn common_blame(failures: &[&Case]) -> Vec<u32> {
-    let mut common: Option<Vec<u32>> = None;
-    let blamed = failures
-        .iter()
-        .filter_map(|case| case.detail.as_ref())
-        .map(|detail| &detail.blamed)
-        .filter(|blamed| !blamed.is_empty());
-    for ranks in blamed {
-        common = Some(match common {
-            None => ranks.clone(),
-            Some(so_far) => so_far
-                .into_iter()
-                .filter(|rank| ranks.contains(rank))
-                .collect(),
-        });
-    }
-    common.unwrap_or_default()
 }
 
 impl Case {
@@ -413,115 +342,8 @@ pub fn listed(ranks: &[u32]) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod fixtures {
-    use super::*;
-
-    pub(crate) fn case(passed: bool) -> Case {
-        Case {
-            matrix: "tp2ep4".to_owned(),
-            world_size: 8,
-            group: "ep".to_owned(),
-            ranks: vec![0, 2, 4, 6],
-            check: "collective".to_owned(),
-            collective: Some("all_reduce".to_owned()),
-            dtype: Some("f32".to_owned()),
-            count: Some(1000),
-            passed,
-            elapsed_us: 12,
-            detail: None,
-        }
-    }
-
-    pub(crate) fn wrong(blamed: &[u32]) -> Case {
-        let mut case = case(false);
-        case.detail = Some(Detail {
-            blamed: blamed.to_vec(),
-            seen_by: 2,
-            seen_by_all: vec![2],
-            first_wrong: Some(17),
-            expected: Some("3".to_owned()),
-            got: Some("4".to_owned()),
-            wrong: Some(1),
-            text: "element 17 is 4, expected 3, seen by rank 2".to_owned(),
-        });
-        case
-    }
-
-    pub(crate) fn summary(outcome: Outcome) -> MatrixSummary {
-        MatrixSummary {
-            matrix: "tp2ep4".to_owned(),
-            world_size: 8,
-            tp: 2,
-            ep: 4,
-            dp: 4,
-            cp: 1,
-            pp: 1,
-            etp: 2,
-            groups: vec![GroupCount {
-                kind: "tp".to_owned(),
-                count: 4,
-            }],
-            cases: 2,
-            cases_passed: 2,
-            elapsed_us: 1_500_000,
-            bring_up_us: Some(40_000),
-            outcome,
-            reason: None,
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::fixtures::{case, summary, wrong};
     use super::*;
-
-    fn report(cases: Vec<Case>, outcome: Outcome) -> Report {
-        let mut report = Report::new("host", false, 1);
-        report.cases = cases;
-        report.matrices.push(summary(outcome));
-        report.close();
-        report
-    }
-
-    #[test]
-    fn a_report_passes_only_when_every_case_did() {
-        let passed = report(vec![case(true)], Outcome::Passed);
-        assert!(passed.passed);
-        assert_eq!(passed.exit(), Exit::Ok);
-        let failed = report(vec![case(true), case(false)], Outcome::Failed);
-        assert!(!failed.passed);
-        assert_eq!(failed.exit(), Exit::FailedCell);
-    }
-
-    #[test]
-    fn a_report_in_which_nothing_ran_is_not_a_pass() {
-        let mut empty = Report::new("host", false, 1);
-        empty.close();
-        assert_eq!(empty.exit(), Exit::Internal);
-        let skipped = report(Vec::new(), Outcome::Skipped);
-        assert_eq!(skipped.exit(), Exit::Internal);
-        let aborted = report(vec![case(true)], Outcome::Aborted);
-        assert_eq!(aborted.exit(), Exit::Internal);
-    }
-
-    #[test]
-    fn wrong_data_outranks_other_failures_and_blames_whom_all_failures_share() {
-        let report = report(
-            vec![case(false), wrong(&[2, 4]), wrong(&[2])],
-            Outcome::Failed,
-        );
-        let verdict = report.verdict.as_ref().expect("a verdict");
-        assert_eq!(verdict.class, Exit::Data);
-        assert_eq!(verdict.exit_code, 40);
-        assert_eq!(verdict.blamed, [2]);
-        assert!(
-            verdict
-                .text
-                .contains("group ep [0, 2, 4, 6]: all_reduce f32[1000]"),
-            "{verdict:?}"
-        );
-    }
 
     #[test]
     fn runs_of_ranks_are_folded() {

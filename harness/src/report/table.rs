@@ -326,19 +326,11 @@ pub fn seconds(elapsed_us: u64) -> String {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::report::model::{Detail, GroupCount, Verdict};
+    use crate::report::model::{Detail, GroupCount, Verdict, fixtures};
 
     fn report(outcome: Outcome) -> Report {
         let mut report = Report::new("host", false, 1);
         report.matrices.push(MatrixSummary {
-            matrix: "tp2ep4".to_owned(),
-            world_size: 8,
-            tp: 2,
-            ep: 4,
-            dp: 4,
-            cp: 1,
-            pp: 1,
-            etp: 2,
             groups: vec![
                 GroupCount {
                     kind: "tp".to_owned(),
@@ -353,8 +345,7 @@ mod tests {
             cases_passed: u64::from(outcome == Outcome::Passed),
             elapsed_us: 1_250_000,
             bring_up_us: None,
-            outcome,
-            reason: None,
+            ..fixtures::summary(outcome)
         });
         report
     }
@@ -387,16 +378,8 @@ mod tests {
     fn a_failure_names_group_collective_type_element_values_and_rank() {
         let mut report = report(Outcome::Failed);
         report.cases.push(Case {
-            matrix: "tp2ep4".to_owned(),
-            world_size: 8,
-            group: "ep".to_owned(),
-            ranks: vec![0, 2, 4, 6],
-            check: "collective".to_owned(),
             collective: Some("all_gather".to_owned()),
             dtype: Some("bf16".to_owned()),
-            count: Some(1000),
-            passed: false,
-            elapsed_us: 3,
             detail: Some(Detail {
                 blamed: vec![4],
                 seen_by: 0,
@@ -407,6 +390,7 @@ mod tests {
                 wrong: Some(1),
                 text: "1 element wrong \x1b[2J".to_owned(),
             }),
+            ..fixtures::case(false)
         });
         report.close();
         let text = plain(&report);

@@ -7,6 +7,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use muster_comm::algo::Table;
 use muster_comm::config::Environment;
 use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
 use muster_comm::layout::Layout;
@@ -76,9 +77,14 @@ pub fn options(
     job: &Job,
 ) -> Result<JoinOptions, Failure> {
     let mut options = JoinOptions::from_identity(environment, identity)
-        .map_err(|error: FromEnvError| failure(error.exit_code(), &error, error.help()))?;
+        .map_err(|error: FromEnvError| Failure::of(error.exit_code(), &error, error.help()))?;
     options.deadline = job.deadline();
     options.bring_up = job.deadline();
+    options.pin |= job.pin;
+    if let Some(rules) = &job.rules {
+        let table = Table::with_overrides(rules);
+        options.algo_table = Some(table.map_err(|error| Failure::usage(error.to_string()))?);
+    }
     options.transport = match job.transport {
         Transport::Auto => options.transport,
         Transport::Shm => Links::Shm,
@@ -90,12 +96,7 @@ pub fn options(
 /// The failure that an error of bring-up is.
 #[must_use]
 pub fn bring_up_failure(error: &BringUpError) -> Failure {
-    failure(error.exit_code(), error, error.help())
-}
-
-fn failure(code: u8, error: &dyn std::error::Error, help: &str) -> Failure {
-    let exit = Exit::from_code(code.into()).unwrap_or(Exit::Internal);
-    Failure::new(exit, error.to_string()).with_help(help)
+    Failure::of(error.exit_code(), error, error.help())
 }
 
 /// Runs jobs that all have this world's size as one of its ranks. `publish` is called on rank 0

@@ -21,11 +21,13 @@ use crate::check::collect::Collector;
 use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::launcher::{Event, contract};
 use crate::run::verdict::{BringUp, Death, Facts};
-use crate::run::{Finished, Progress, catalogue, procstate, pump};
+use crate::run::{Finished, Progress, catalogue, printed, procstate, pump};
 use crate::world::capture::Capture;
+use crate::world::guard::Guard;
 use crate::world::signals::Interrupts;
-use crate::world::{self, Ended, RankProcess, Ranks, Spawn, limits, ranks};
+use crate::world::{self, Ended, Ranks, Spawn, limits, ranks};
 
 /// Time for ranks to end by themselves once one has failed: they learn of it within milliseconds.
 const GRACE: Duration = Duration::from_secs(1);
@@ -39,18 +41,6 @@ const DRAIN: Duration = Duration::from_millis(250);
 const GOODBYE: Duration = Duration::from_millis(100);
 /// What a case may take besides waiting for its peers: computing what it should receive.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[derive(Debug)]
-enum Event {
-    Control(CoordinatorEvent),
-    Process(world::Event),
-}
-
-impl From<world::Event> for Event {
-    fn from(event: world::Event) -> Self {
-        Self::Process(event)
-    }
-}
 
 /// What the launcher is doing about its ranks.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +98,8 @@ pub fn run(
     options.deadline = job.deadline();
     options.owner_knows_exits = true;
     options.arbiter = Some(muster_comm::watch::arbiter::arbiter);
-    let coordinator = Coordinator::start(options).map_err(|error| bring_up_failure(&error))?;
+    let coordinator = Coordinator::start(options)
+        .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
     let args = arguments(job)?;
     let env = environment(job, &job_id, &coordinator);
     let program = ranks::own_program();
@@ -121,6 +112,8 @@ pub fn run(
         printer: None,
         torch: false,
     };
+    // Before the ranks, so that it holds nothing of theirs. A host that cannot carry it does without.
+    let _guard = Guard::start().ok();
     let ranks = Ranks::start(&spawn, Some(Arc::clone(interrupts)))?;
     pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let patience = job.deadline().saturating_add(PATIENCE);
@@ -140,11 +133,6 @@ pub fn run(
     Ok(driver.finish(job, layout))
 }
 
-fn bring_up_failure(error: &RendezvousError) -> Failure {
-    let exit = Exit::from_code(error.exit_code().into()).unwrap_or(Exit::Internal);
-    Failure::new(exit, error.to_string()).with_help(error.help())
-}
-
 fn arguments(job: &Job) -> Result<Vec<OsString>, Failure> {
     let text = serde_json::to_string(job).map_err(|error| {
         Failure::internal(format!("the job cannot be written as JSON: {error}"))
@@ -156,24 +144,16 @@ fn arguments(job: &Job) -> Result<Vec<OsString>, Failure> {
 }
 
 fn environment(job: &Job, job_id: &str, coordinator: &Coordinator) -> Vec<(String, String)> {
-    let mut variables = vec![
-        (
-            "MUSTER_RENDEZVOUS".to_owned(),
-            format!("tcp://{}", coordinator.address()),
-        ),
-        ("MUSTER_JOB_ID".to_owned(), job_id.to_owned()),
-        ("MUSTER_ATTEMPT".to_owned(), "0".to_owned()),
-        (
-            "MUSTER_LAUNCHER_PID".to_owned(),
-            std::process::id().to_string(),
-        ),
-    ];
+    let mut variables = contract(job_id, coordinator);
     if let Some(limit_ms) = job.hccl.as_ref().and_then(|hccl| hccl.exec_timeout_ms) {
         // For versions of CANN that take the limit from the environment only.
         variables.push((
             "HCCL_EXEC_TIMEOUT".to_owned(),
             (limit_ms / 1000).to_string(),
         ));
+    }
+    if job.pin {
+        variables.push(("MUSTER_PIN".to_owned(), "on".to_owned()));
     }
     if job.transport != Transport::Auto {
         variables.push((
@@ -311,12 +291,7 @@ impl Driver {
         let output =
             |look: fn(&Capture) -> Option<String>| process.and_then(|process| process.output(look));
         let panic = output(Capture::panic_text);
-        let reason = match (&panic, how) {
-            (Some(text), _) => DownReason::Panicked { text: text.clone() },
-            (None, Ended::Exited(code)) => DownReason::Exited { code },
-            (None, Ended::Signaled(signal)) => DownReason::Killed { signal },
-            (None, Ended::Lost) => DownReason::HungUp,
-        };
+        let reason = process.map_or(DownReason::HungUp, |process| process.down_reason(how));
         self.coordinator.rank_down(Rank(rank), reason);
         let exit = match how {
             // The code of a panic is none of ours.
@@ -463,36 +438,15 @@ impl Driver {
             elapsed,
             self.bring_up,
         );
-        if let Some(verdict) = &finished.verdict {
-            finished.output = output_of(self.ranks.processes(), &verdict.blamed);
-        }
+        // Ranks of a run that passes print nothing; what a library warns of there is worth a look.
+        let blamed = finished
+            .verdict
+            .as_ref()
+            .map_or(&[][..], |verdict| &verdict.blamed);
+        finished.output = printed::last_lines(self.ranks.processes(), blamed);
         // Ranks first, so that none sees the control plane go before its own end.
         drop(self.ranks);
         self.coordinator.shutdown();
         finished
     }
-}
-
-/// The last lines that ranks printed; those of ranks to blame come last, next to the report.
-fn output_of(processes: &[RankProcess], blamed: &[u32]) -> Vec<String> {
-    /// Lines of one rank.
-    const LINES_MAX: usize = 30;
-    /// Lines of all ranks.
-    const LINES_IN_ALL_MAX: usize = 200;
-    let mut ordered: Vec<&RankProcess> = processes.iter().collect();
-    ordered.sort_by_key(|process| blamed.contains(&process.rank()));
-    let mut shown: Vec<String> = ordered
-        .into_iter()
-        .flat_map(|process| {
-            let lines = process.output(|output| output.lines());
-            let skipped = lines.len().saturating_sub(LINES_MAX);
-            lines
-                .into_iter()
-                .skip(skipped)
-                .map(|line| format!("[rank {}] {line}", process.rank()))
-        })
-        .collect();
-    let surplus = shown.len().saturating_sub(LINES_IN_ALL_MAX);
-    shown.drain(..surplus);
-    shown
 }

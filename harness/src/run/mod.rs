@@ -4,8 +4,10 @@
 mod applicable;
 mod class;
 pub mod joined;
+mod launcher;
 pub mod local;
 mod npu;
+mod printed;
 pub mod procstate;
 pub mod program;
 pub mod pump;
@@ -143,6 +145,14 @@ pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Answers of ranks that a job asks for in all.
+#[must_use]
+pub fn answers(job: &Job, layout: &Layout) -> usize {
+    let catalogue = catalogue(job, layout);
+    let members = |case| catalogue.members(case).len();
+    catalogue.cases.iter().map(members).sum()
+}
+
 /// All groups of a layout and all questions to them.
 #[must_use]
 pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
@@ -163,9 +173,11 @@ pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
                 .collect(),
         })
         .collect();
+    let calls = job.forced.calls();
     let selection = Selection {
         dtypes: &job.dtypes,
         counts: &job.counts,
+        calls: &calls,
     };
     Catalogue::new(kinds, job.matrix.world_size, selection)
 }

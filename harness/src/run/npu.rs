@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_comm::collective::{Communicator, DeviceOptions};
+use muster_comm::collective::{Communicator, DeviceCommunicator, DeviceOptions};
 use muster_comm::config::{DEVICE_MAP, Environment, HCCL_EXEC_TIMEOUT};
 use muster_comm::device::{Device, DeviceError, DeviceMap, Runtime, SelectionError, select};
 use muster_comm::error::CommError;
@@ -71,9 +71,15 @@ impl Npu {
     /// # Errors
     /// As [`Communicator::on_device`].
     pub(super) fn subject(&self, group: &Communicator) -> Result<Subject, CommError> {
-        group
-            .on_device(&self.device, &self.options)
-            .map(Subject::from)
+        self.on_device(group).map(Subject::from)
+    }
+
+    /// The device communicator of a group.
+    ///
+    /// # Errors
+    /// As [`Communicator::on_device`].
+    pub(super) fn on_device(&self, group: &Communicator) -> Result<DeviceCommunicator, CommError> {
+        group.on_device(&self.device, &self.options)
     }
 
     /// Free bytes of the device's memory, where it tells.

@@ -1,12 +1,32 @@
 //! Whether a process runs, as the kernel sees it.
 
+use std::time::Duration;
+
+use muster_comm::sync::Clock;
+
 /// The state of a process that exists but does not run: `T` stopped, `t` traced, `D` stuck in the
 /// kernel. `None` for one that runs or sleeps, or that cannot be looked at.
 #[must_use]
 pub fn not_running(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    state_of(&stat).filter(|state| matches!(state, 'T' | 't' | 'D'))
+    let look = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        state_of(&stat).filter(|state| matches!(state, 'T' | 't' | 'D'))
+    };
+    let state = look()?;
+    // Any process is in D for moments, while a page or a file comes from a disk.
+    for _ in 0..LOOKS_AT_D {
+        if state != 'D' {
+            break;
+        }
+        Clock::pause(LOOK_PAUSE);
+        look()?;
+    }
+    Some(state)
 }
+
+/// Looks at a process in state D, and the pause before each: one that is stuck is there every time.
+const LOOKS_AT_D: usize = 10;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The state letter: what follows the name, which stands in parentheses and may hold any others.
 fn state_of(stat: &str) -> Option<char> {

@@ -9,6 +9,7 @@
 
 use std::ffi::OsString;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,16 +21,19 @@ use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
 use muster_comm::watch::arbiter::arbiter;
 use muster_comm::watch::verdict::{Class, Confidence, Verdict};
+use muster_comm::watch::{keep, of_process};
 use rustix::process::Signal;
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::run::launcher::{Event, contract};
 use crate::run::pump;
 use crate::run::verdict::Facts;
 use crate::world::capture::Capture;
 use crate::world::echo::Printer;
+use crate::world::guard::Guard;
 use crate::world::signals::Interrupts;
 use crate::world::{self, Ended, Ranks, Spawn, limits, ranks};
 
@@ -53,20 +57,12 @@ pub struct Program<'a> {
     pub grace: Duration,
     /// Whether to print one JSON document instead of what ranks print.
     pub json: bool,
+    /// Folder for dumps, absolute.
+    pub dumps: Option<&'a Path>,
+    /// Rules that select algorithms, where ranks are to go by others than those of the environment.
+    pub rules: Option<&'a Path>,
     /// The program and its arguments.
     pub command: &'a [OsString],
-}
-
-#[derive(Debug)]
-enum Event {
-    Control(CoordinatorEvent),
-    Process(world::Event),
-}
-
-impl From<world::Event> for Event {
-    fn from(event: world::Event) -> Self {
-        Self::Process(event)
-    }
 }
 
 /// What is being done about the ranks.
@@ -96,11 +92,15 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
     options.deadline = ARRIVAL;
     options.owner_knows_exits = true;
     options.arbiter = Some(arbiter);
-    let coordinator = Coordinator::start(options).map_err(|error| {
-        let exit = Exit::from_code(error.exit_code().into()).unwrap_or(Exit::Internal);
-        Failure::new(exit, error.to_string()).with_help(error.help())
-    })?;
-    let env = environment(&job_id, &coordinator)?;
+    let coordinator = Coordinator::start(options)
+        .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
+    let mut env = environment(&job_id, &coordinator)?;
+    if let Some(folder) = program.dumps {
+        env.push(("MUSTER_DUMP_DIR".to_owned(), folder.display().to_string()));
+    }
+    if let Some(file) = program.rules {
+        env.push(("MUSTER_ALGO".to_owned(), format!("@{}", file.display())));
+    }
     let launcher = std::process::id().to_string();
     let mut args: Vec<OsString> = ["__exec", "--launcher", &launcher, "--"]
         .map(OsString::from)
@@ -121,6 +121,8 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
         printer: printer.as_ref(),
         torch: true,
     };
+    // Before the ranks, so that it holds nothing of theirs. A host that cannot carry it does without.
+    let guard = Guard::start().ok();
     let ranks = Ranks::start(&spawn, Some(interrupts))?;
     pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let mut driver = Driver {
@@ -132,11 +134,13 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
         ends: vec![None; program.ranks as usize],
         ranks,
         started_ms: Clock::wall_ms(),
+        has_dumped: false,
     };
     driver.drive();
     let outcome = driver.outcome();
     // Ranks first, so that none sees the control plane go before its own end.
     drop(driver);
+    drop(guard);
     coordinator.shutdown();
     if let Some(printer) = printer {
         printer.finish();
@@ -152,20 +156,12 @@ fn environment(job_id: &str, coordinator: &Coordinator) -> Result<Vec<(String, S
         .and_then(|listener| listener.local_addr())
         .map_err(|error| Failure::resource(format!("no free port: {error}")))?
         .port();
-    let variables = [
-        (
-            "MUSTER_RENDEZVOUS",
-            format!("tcp://{}", coordinator.address()),
-        ),
-        ("MUSTER_JOB_ID", job_id.to_owned()),
-        ("MUSTER_ATTEMPT", "0".to_owned()),
-        ("MUSTER_LAUNCHER_PID", std::process::id().to_string()),
-        ("MASTER_ADDR", "127.0.0.1".to_owned()),
-        ("MASTER_PORT", port.to_string()),
-    ];
-    Ok(variables
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec())
+    let mut variables = contract(job_id, coordinator);
+    variables.extend([
+        ("MASTER_ADDR".to_owned(), "127.0.0.1".to_owned()),
+        ("MASTER_PORT".to_owned(), port.to_string()),
+    ]);
+    Ok(variables)
 }
 
 struct Driver<'a> {
@@ -178,6 +174,8 @@ struct Driver<'a> {
     ends: Vec<Option<Ended>>,
     ranks: Ranks<Event>,
     started_ms: u64,
+    /// The dumps of culprits were written.
+    has_dumped: bool,
 }
 
 impl Driver<'_> {
@@ -207,6 +205,7 @@ impl Driver<'_> {
             Event::Process(world::Event::Interrupted) => self.interrupted(),
             Event::Control(CoordinatorEvent::Watch { bytes }) => {
                 self.facts.hear(&bytes);
+                self.keep_dumps();
                 if self
                     .facts
                     .found
@@ -240,12 +239,10 @@ impl Driver<'_> {
     }
 
     fn reason(&self, rank: u32, how: Ended) -> DownReason {
-        match (self.panic_of(rank), how) {
-            (Some(text), _) => DownReason::Panicked { text },
-            (None, Ended::Exited(code)) => DownReason::Exited { code },
-            (None, Ended::Signaled(signal)) => DownReason::Killed { signal },
-            (None, Ended::Lost) => DownReason::HungUp,
-        }
+        let mut processes = self.ranks.processes().iter();
+        processes
+            .find(|process| process.rank() == rank)
+            .map_or(DownReason::HungUp, |process| process.down_reason(how))
     }
 
     fn panic_of(&self, rank: u32) -> Option<String> {
@@ -255,6 +252,32 @@ impl Driver<'_> {
             .iter()
             .find(|process| process.rank() == rank)?;
         process.output(Capture::panic_text)
+    }
+
+    /// Writes the dumps of culprits that do not run, which cannot do it themselves.
+    fn keep_dumps(&mut self) {
+        let (Some(folder), Some(found)) = (self.program.dumps, self.facts.found.clone()) else {
+            return;
+        };
+        if self.has_dumped || found.class != Class::PeerFrozen {
+            return;
+        }
+        self.has_dumped = true;
+        for process in self.ranks.processes() {
+            let pid = u32::try_from(process.pid()).unwrap_or(0);
+            if process.ended().is_some() || !found.blamed.contains(&process.rank()) {
+                continue;
+            }
+            let reports = of_process(pid).unwrap_or_default();
+            for report in reports
+                .iter()
+                .filter(|report| report.rank == process.rank())
+            {
+                if let Err(error) = keep(folder, report, Some(&found)) {
+                    out::note(&format!("no dump of rank {}: {error}", report.rank));
+                }
+            }
+        }
     }
 
     fn interrupted(&mut self) {
@@ -310,7 +333,7 @@ impl Driver<'_> {
         };
         let exit = match &verdict {
             _ if self.facts.interrupted => Exit::Interrupted,
-            Some(verdict) => Exit::from_code(verdict.class.code().into()).unwrap_or(Exit::Internal),
+            Some(verdict) => verdict.class.into(),
             None if self
                 .ends
                 .iter()

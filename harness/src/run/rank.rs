@@ -4,27 +4,31 @@
 //! RANK-1: a case that comes out wrong is a result, and the rank goes on; a call that fails ends the
 //! rank's work, because its peers are no longer where it is.
 
+mod measure;
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
+use muster_comm::algo::{ENTRY, Links, Table, choices_for, find_choice};
 use muster_comm::collective::Communicator;
 use muster_comm::config::Environment;
 use muster_comm::error::CommError;
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::kernel::{Isa, Kernels};
+use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank, ReduceOp};
 use muster_comm::world::World;
 
-use crate::bench::plan::Plan;
-use crate::bench::rank::Bench;
 use crate::check::cases::{Case, Catalogue, Question};
 use crate::check::job::Job;
 use crate::check::message::{CaseResult, Failed, RankMessage, Refusal, Wrong};
 use crate::check::numbers::{self, Numbers};
 use crate::check::subject::Subject;
+use crate::check::subject::region::OnRegion;
 use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::moe::{self, rank::Moe};
 use crate::run::applicable::{applicable, objects_after};
 use crate::run::class::exit_of;
 use crate::run::npu::Npu;
@@ -50,9 +54,11 @@ pub fn run(
     report: &mut dyn FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<bool, Failure> {
     let catalogue = catalogue(job, layout);
+    let _instructions = Instructions::of(job)?;
     let mut work = Work {
         world,
         job,
+        table: table(job)?,
         npu: None,
         catalogue: &catalogue,
         report,
@@ -85,9 +91,7 @@ pub fn run(
     };
     work.flush();
     if let Err(error) = outcome {
-        let found = error
-            .verdict()
-            .and_then(|found| Exit::from_code(found.class.code().into()));
+        let found = error.verdict().map(|found| Exit::from(found.class));
         let exit = found.unwrap_or_else(|| exit_of(error.kind()));
         work.tell(&RankMessage::Failed(Failed {
             case: work.current,
@@ -110,6 +114,8 @@ pub fn run(
 struct Work<'a> {
     world: &'a World,
     job: &'a Job,
+    /// Rules of its own, where the calls are made to go one way.
+    table: Option<Table>,
     /// This rank's device, where groups are checked on their devices.
     npu: Option<Npu>,
     catalogue: &'a Catalogue,
@@ -166,6 +172,8 @@ impl Work<'_> {
                 self.objects_after = objects_after(&group.comm);
             }
             let (wrong, refused) = asked?;
+            let algo = algorithm(&group.comm, &case.question);
+            let wrong = wrong.or_else(|| self.astray(&group.comm, &case.question, algo));
             let elapsed_us = micros(Clock::now().duration_since(begun));
             if wrong.is_some() && can_be_probed(&case.question) {
                 group.suspect = group.suspect.min(number);
@@ -174,6 +182,7 @@ impl Work<'_> {
             self.pending.push(CaseResult {
                 case: number,
                 elapsed_us,
+                algo: algo.map(str::to_owned),
                 wrong,
                 refused,
             });
@@ -188,95 +197,15 @@ impl Work<'_> {
         everyone.barrier()
     }
 
-    /// Measures every cell of a plan, as often as it says.
-    fn bench(&mut self, plan: &Plan, layout: &Layout, started: Instant) -> Result<(), CommError> {
-        let everyone = self.group("world", &self.everyone())?;
-        everyone.barrier()?;
-        let elapsed_us = micros(Clock::now().duration_since(started));
-        self.tell(&RankMessage::Joined { elapsed_us });
-        let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
-        let mut bench = Bench::new(self.world, plan, &kinds, self.job)?;
-        for round in plan.rounds_here() {
-            // The questions of a cell's groups stand one after the other.
-            let mut first = 0;
-            for (number, cell) in (0..).zip(&cells) {
-                let groups = &kinds[cell.kind].groups;
-                let mine = groups
-                    .iter()
-                    .position(|group| group.contains(&self.world.rank().0));
-                self.current = mine.and_then(|group| u32::try_from(first + group).ok());
-                first += groups.len();
-                let Some(measured) = bench.measure(number, round, cell)? else {
-                    continue;
-                };
-                self.wrong |= measured.wrong > 0;
-                let elapsed_us = measured.samples_ns.iter().sum::<u64>() / 1000;
-                self.tell(&RankMessage::Measured(measured));
-                if let (Some(case), true) = (self.current, round + 1 == plan.rounds_here().end) {
-                    self.pending.push(CaseResult {
-                        case,
-                        elapsed_us,
-                        wrong: None,
-                        refused: Vec::new(),
-                    });
-                    self.flush();
-                }
-            }
-        }
-        self.current = None;
-        everyone.barrier()
-    }
-
-    /// Dispatches tokens in every cell of a plan, as often as it says.
-    fn moe(
-        &mut self,
-        plan: &moe::plan::Plan,
-        layout: &Layout,
-        started: Instant,
-    ) -> Result<(), CommError> {
-        let everyone = self.group("world", &self.everyone())?;
-        everyone.barrier()?;
-        let elapsed_us = micros(Clock::now().duration_since(started));
-        self.tell(&RankMessage::Joined { elapsed_us });
-        let moe = Moe::new(self.world, layout, plan, self.job.seed, self.job.deadline())?;
-        let groups = layout.groups(GroupKind::EtpEp);
-        let mine = groups
-            .iter()
-            .position(|group| group.iter().any(|rank| rank == self.world.rank()));
-        for round in 0..plan.rounds {
-            for (number, cell) in plan.cells().iter().enumerate() {
-                let case = mine.and_then(|group| u32::try_from(number * groups.len() + group).ok());
-                self.current = case;
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                let measured = moe.measure(number, round, cell)?;
-                self.wrong |= measured.wrong > 0;
-                let ns: u64 = measured
-                    .steps
-                    .iter()
-                    .map(|step| step.time_ns(|_| true))
-                    .sum();
-                self.tell(&RankMessage::Dispatched(measured));
-                if let (Some(case), true) = (case, round + 1 == plan.rounds) {
-                    self.pending.push(CaseResult {
-                        case,
-                        elapsed_us: ns / 1000,
-                        wrong: None,
-                        refused: Vec::new(),
-                    });
-                    self.flush();
-                }
-            }
-        }
-        self.current = None;
-        everyone.barrier()
-    }
-
     fn everyone(&self) -> Vec<Rank> {
         (0..self.world.size()).map(Rank::from_index).collect()
     }
 
     fn group(&self, name: &str, members: &[Rank]) -> Result<Communicator, CommError> {
-        let comm = self.world.group(name, members)?;
+        let comm = match &self.table {
+            Some(table) => self.world.group_with_rules(name, members, table.clone())?,
+            None => self.world.group(name, members)?,
+        };
         comm.set_deadline(self.job.deadline());
         Ok(comm)
     }
@@ -286,6 +215,7 @@ impl Work<'_> {
         let comm = self.group(name, members)?;
         match &self.npu {
             Some(npu) => npu.subject(&comm),
+            None if self.job.forced.region => Ok(Subject::Region(OnRegion::new(comm))),
             None => Ok(comm.into()),
         }
     }
@@ -341,6 +271,30 @@ impl Work<'_> {
             Question::Lifecycle => lifecycle::check(self, &self.all_groups()),
         }?;
         Ok((wrong, refused))
+    }
+
+    /// Whether a call went another way than it was made to go: then nothing was proved of that one.
+    fn astray(&self, comm: &Subject, question: &Question, went: Option<&str>) -> Option<Wrong> {
+        let wanted = self.job.forced.algo.as_deref()?;
+        let Question::Collective { collective, .. } = question else {
+            return None;
+        };
+        let has_it = find_choice(*collective, wanted).is_ok();
+        if !has_it || comm.size() == 1 || wanted == ENTRY.name {
+            // The entry is left to what it can carry.
+            return None;
+        }
+        let is_direct =
+            find_choice(*collective, wanted).is_ok_and(|one| one.links == Links::Direct);
+        let straight = is_direct && self.job.forced.region && went == Some("straight");
+        let spans_hosts = is_direct && !comm.host().shares_memory();
+        (went != Some(wanted) && !straight && !spans_hosts).then(|| Wrong {
+            text: format!(
+                "it went by {}, not by {wanted}",
+                went.unwrap_or("no algorithm")
+            ),
+            ..Wrong::default()
+        })
     }
 
     /// Runs a call with the faults planted that were asked for on this rank.
@@ -491,112 +445,52 @@ impl lifecycle::Maker for Work<'_> {
     }
 }
 
+/// Rules that force the calls of a job to go one way, in front of those that it has anyway.
+fn table(job: &Job) -> Result<Option<Table>, Failure> {
+    let Some(mut rules) = job.forced.rules() else {
+        return Ok(None);
+    };
+    rules.push_str(job.rules.as_deref().unwrap_or_default());
+    let table = Table::with_overrides(&rules);
+    table
+        .map(Some)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The algorithm of the last call of a check, where it was one that algorithms carry out.
+fn algorithm(comm: &Subject, question: &Question) -> Option<&'static str> {
+    let is_selected = question
+        .collective()
+        .is_some_and(|call| choices_for(call).next().is_some());
+    let on_host = !matches!(comm, Subject::Device(_));
+    (is_selected && on_host)
+        .then(|| comm.host().last_algorithm())
+        .flatten()
+}
+
+/// The vector instructions of a job, until it is over: the next one may have others.
+struct Instructions(Kernels);
+
+impl Instructions {
+    fn of(job: &Job) -> Result<Self, Failure> {
+        let before = Self(Kernels::current());
+        if let Some(name) = &job.forced.isa {
+            let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name);
+            let kernels = isa.and_then(|isa| Kernels::new(isa).ok());
+            let missing = || Failure::usage(format!("this processor has no {name} instructions"));
+            kernels.ok_or_else(missing)?.use_everywhere();
+        }
+        Ok(before)
+    }
+}
+
+impl Drop for Instructions {
+    fn drop(&mut self) {
+        self.0.use_everywhere();
+    }
+}
+
 /// Whether leaving members out can tell who is to blame: where an element is the work of all.
 fn can_be_probed(question: &Question) -> bool {
     matches!(question, Question::Collective { collective, .. } if collective.reduces())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use muster_comm::layout::Matrix;
-
-    use super::*;
-    use crate::check::collect::Collector;
-    use crate::check::job::{MatrixSpec, Transport};
-    use crate::report::model;
-
-    fn job(matrix: &str, inject: &[&str]) -> Job {
-        Job {
-            matrix: MatrixSpec::of(
-                matrix,
-                &matrix
-                    .parse::<Matrix>()
-                    .expect(matrix)
-                    .layout()
-                    .expect(matrix),
-            ),
-            dtypes: Vec::new(),
-            counts: Vec::new(),
-            deadline_ms: 20_000,
-            transport: Transport::Auto,
-            inject: inject
-                .iter()
-                .map(|text| text.parse().expect(text))
-                .collect(),
-            seed: 7,
-            hccl: None,
-            bench: None,
-            moe: None,
-        }
-    }
-
-    /// Runs a job with ranks that are threads, and gives back its cases and what ranks returned.
-    fn cases(job: &Job) -> (Vec<model::Case>, Vec<Result<bool, Failure>>) {
-        let layout = job.matrix.layout().expect("a legal layout");
-        let world_size = job.matrix.world_size;
-        let collector = Mutex::new(Collector::new(catalogue(job, &layout), world_size));
-        let outcomes = World::threads(world_size as usize, |world| {
-            let rank = world.rank().0;
-            run(&world, job, &layout, Clock::now(), &mut |bytes| {
-                collector.lock().expect("no panic").take(rank, bytes);
-                Ok(())
-            })
-        })
-        .expect("a world of threads");
-        let collector = collector.into_inner().expect("no panic");
-        for state in collector.ranks() {
-            assert_eq!(state.failed, None);
-            assert_eq!(state.garbled, None);
-        }
-        (collector.report(&job.matrix.name, world_size), outcomes)
-    }
-
-    #[test]
-    fn every_case_of_a_matrix_passes_on_ranks_that_are_threads() {
-        // Growth is that of the process, in which several tests run at once here.
-        let of_interest = |case: &&model::Case| case.check != "lifecycle";
-        for matrix in ["tp1", "tp2", "tp2pp2", "tp3"] {
-            let (cases, _) = cases(&job(matrix, &[]));
-            for case in cases.iter().filter(of_interest) {
-                assert!(case.passed, "{}", case.headline());
-            }
-        }
-    }
-
-    #[test]
-    fn every_kind_of_fault_is_found_and_put_on_the_rank_that_has_it() {
-        for kind in ["bitflip", "swap-blocks", "drop-contribution"] {
-            for collective in [
-                "all_reduce",
-                "all_gather",
-                "all_to_all_v",
-                "reduce_scatter",
-                "broadcast",
-            ] {
-                let fault = format!("{kind}:rank=1,collective={collective}");
-                let mut job = job("tp3", &[&fault]);
-                job.counts = vec![100];
-                let (cases, outcomes) = cases(&job);
-                let failed: Vec<&model::Case> = cases
-                    .iter()
-                    .filter(|case| !case.passed && case.check == "collective")
-                    .collect();
-                assert!(!failed.is_empty(), "{fault} was not found");
-                assert!(outcomes.contains(&Ok(false)), "{fault}: {outcomes:?}");
-                for case in failed {
-                    let detail = case.detail.as_ref().expect("a detail");
-                    assert_eq!(
-                        case.collective.as_deref(),
-                        Some(collective),
-                        "{fault}: {}",
-                        case.headline()
-                    );
-                    assert!(detail.first_wrong.is_some(), "{fault}: {}", case.headline());
-                    assert_eq!(detail.blamed, [1], "{fault}: {}", case.headline());
-                }
-            }
-        }
-    }
 }

@@ -10,7 +10,10 @@
 pub mod capture;
 pub mod echo;
 pub mod ended;
+pub mod guard;
 pub mod limits;
+pub mod look;
+mod oom;
 pub mod ranks;
 pub mod signals;
 pub mod tether;

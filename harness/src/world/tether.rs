@@ -1,4 +1,4 @@
-//! The rank's side of WORLD-1: to end with the launcher, however that ends.
+//! The rank's part in WORLD-1, to end with the launcher, however that ends.
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 

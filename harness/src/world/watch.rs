@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::world::capture::Capture;
 use crate::world::echo::Echo;
 use crate::world::ended::Ended;
+use crate::world::oom::Kills;
 use crate::world::ranks::Event;
 use crate::world::signals::Interrupts;
 
@@ -28,6 +29,8 @@ pub(super) struct Watched {
     pub(super) capture: Arc<Mutex<Capture>>,
     /// Its process group, of which it is the first.
     pub(super) group: Pid,
+    /// What says that it was killed for memory, once it has ended and was.
+    pub(super) out_of_memory: Arc<Mutex<Option<String>>>,
     /// Where its output is passed on to.
     pub(super) echo: Option<Echo>,
 }
@@ -48,6 +51,10 @@ pub(super) fn run<E: From<Event>>(
     stop: &OwnedFd,
     events: &Sender<E>,
 ) {
+    let mut kills = Kills::default();
+    for rank in &ranks {
+        kills.begin(rank.group.as_raw_nonzero().get());
+    }
     while ranks
         .iter()
         .any(|rank| rank.pidfd.is_some() || rank.output.is_some())
@@ -63,7 +70,7 @@ pub(super) fn run<E: From<Event>>(
                 }
                 Source::Output(index) => ranks[index].drain(),
                 Source::End(index) => {
-                    if let Some(how) = ranks[index].reap() {
+                    if let Some(how) = ranks[index].reap(&mut kills) {
                         // What it wrote last explains how it ended, so that is read first.
                         ranks[index].drain();
                         let rank = ranks[index].rank;
@@ -143,10 +150,17 @@ impl Watched {
     }
 
     /// Takes the exit status, if the process has ended.
-    fn reap(&mut self) -> Option<Ended> {
+    fn reap(&mut self, kills: &mut Kills) -> Option<Ended> {
         let pidfd = self.pidfd.as_ref()?;
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if let Ok(Some(_)) = waitid(WaitId::PidFd(pidfd.as_fd()), ended) {
+        if let Ok(Some(status)) = waitid(WaitId::PidFd(pidfd.as_fd()), ended) {
+            if status.terminating_signal() == Some(Signal::KILL.as_raw()) {
+                let evidence = kills.of(self.group.as_raw_nonzero().get());
+                *self
+                    .out_of_memory
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = evidence;
+            }
             // What it started and left behind goes with it. It is not reaped yet, so that the number
             // still means its group; an error means that nothing is left.
             let _ = kill_process_group(self.group, Signal::KILL);

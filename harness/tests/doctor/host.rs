@@ -84,7 +84,7 @@ const FILES: &[(&str, &str)] = &[
     ("/usr/local/bin/npu-smi", ""),
     ("/usr/bin/python3", ""),
     ("/etc/group", "root:x:0:\nHwHiAiUser:x:1001:\n"),
-    ("/root/.keep", ""),
+    ("/home/ada/.keep", ""),
     (
         "/proc/self/status",
         "Name:\tmuster\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t0\nCpus_allowed_list:\t0-63\n",
@@ -194,7 +194,7 @@ impl Host {
             ("LD_LIBRARY_PATH", format!("{TOOLKIT}/lib64")),
             ("PYTHONPATH", format!("{TOOLKIT}/python/site-packages")),
             ("PATH", "/usr/local/bin:/usr/bin".to_owned()),
-            ("HOME", "/root".to_owned()),
+            ("HOME", "/home/ada".to_owned()),
             ("OMP_NUM_THREADS", "8".to_owned()),
         ] {
             host.set(name, &value);

@@ -67,22 +67,30 @@ exports! {
         active.set("active", i32::from(context.is_some_and(|context: Arc<Context>| !context.has_ended())))
     }
 
-    /// Kept, and without effect: sums are always in the same order here.
-    fn aclrtCtxSetSysParamOpt(option: i32, _value: i64) {
-        device::current()?;
-        system_option(option)
+    /// Kept for the current context, and without effect: sums are always in the same order here.
+    fn aclrtCtxSetSysParamOpt(option: i32, value: i64) {
+        device::current()?.system_options.set(option, value)
     }
 
-    /// Kept, and without effect.
-    fn aclrtSetSysParamOpt(option: i32, _value: i64) {
-        system_option(option)
+    /// What was set for the current context; an error if nothing was.
+    fn aclrtCtxGetSysParamOpt(option: i32, value: Out<i64>) {
+        let place = value.check("value")?;
+        let kept = device::current()?.system_options.get(option)?;
+        let missing = || {
+            let text = format!("option {option} was never set in this context");
+            RuntimeError::new(AclError::RT_SYSPARAMOPT_NOT_SET, text)
+        };
+        place.set("value", kept.ok_or_else(missing)?)
     }
-}
 
-fn system_option(option: i32) -> Result<(), RuntimeError> {
-    if (0..=3).contains(&option) {
-        return Ok(());
+    /// Kept for the process, and without effect.
+    fn aclrtSetSysParamOpt(option: i32, value: i64) {
+        state().process.system_options.set(option, value)
     }
-    let text = format!("option {option}; allowed: 0 to 3");
-    Err(RuntimeError::new(AclError::INVALID_PARAM, text))
+
+    /// What was set for the process; 0 if nothing was.
+    fn aclrtGetSysParamOpt(option: i32, value: Out<i64>) {
+        let place = value.check("value")?;
+        place.set("value", state().process.system_options.get(option)?.unwrap_or(0))
+    }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use muster_comm::sync::{Deadline, Ordering};
 
 use super::abi::{Out, exports};
-use super::guard::guard;
 use crate::options::Product;
 use crate::runtime::device::{self, Device};
 use crate::runtime::errors::{AclError, RuntimeError};
@@ -15,16 +14,16 @@ use crate::runtime::state;
 use crate::runtime::stream::Stream;
 
 /// Attributes of `aclrtGetDeviceInfo`.
-mod attribute {
-    pub(super) const AICPU_CORES: i32 = 1;
-    pub(super) const AICORES: i32 = 101;
-    pub(super) const CUBE_CORES: i32 = 102;
-    pub(super) const VECTOR_CORES: i32 = 201;
-    pub(super) const MEMORY: i32 = 301;
-    pub(super) const L2_CACHE: i32 = 302;
-    pub(super) const HOST: i32 = 401;
-    pub(super) const PHYSICAL_CHIP: i32 = 402;
-    pub(super) const IS_VIRTUAL: i32 = 501;
+pub(super) mod attribute {
+    pub(crate) const AICPU_CORES: i32 = 1;
+    pub(crate) const AICORES: i32 = 101;
+    pub(crate) const CUBE_CORES: i32 = 102;
+    pub(crate) const VECTOR_CORES: i32 = 201;
+    pub(crate) const MEMORY: i32 = 301;
+    pub(crate) const L2_CACHE: i32 = 302;
+    pub(crate) const HOST: i32 = 401;
+    pub(crate) const PHYSICAL_CHIP: i32 = 402;
+    pub(crate) const IS_VIRTUAL: i32 = 501;
 }
 
 /// Longest task abort that the vendor allows: 36 minutes.
@@ -246,17 +245,6 @@ exports! {
     }
 }
 
-/// `aclGetDeviceCapability`: nothing that it asks about is emulated.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn aclGetDeviceCapability(device: u32, what: c_int, _value: Out<i64>) -> i32 {
-    guard("aclGetDeviceCapability", || {
-        state().device(i32::try_from(device).unwrap_or(-1))?;
-        let text = format!("capability {what} is not emulated");
-        Err(RuntimeError::new(AclError::RT_FEATURE_NOT_SUPPORT, text))
-    })
-    .0
-}
-
 /// A time in milliseconds as the vendor's calls take it: -1 is without limit.
 pub(super) fn limit(milliseconds: i32) -> Result<Option<Duration>, RuntimeError> {
     match u64::try_from(milliseconds) {
@@ -327,7 +315,7 @@ fn synchronize(limit: Option<Duration>) -> Result<(), RuntimeError> {
 }
 
 /// Figures of the vendor's products, by family; numbers of cores are those of the largest chip.
-fn info(device: &Arc<Device>, asked: c_int) -> Result<Option<i64>, RuntimeError> {
+pub(super) fn info(device: &Arc<Device>, asked: c_int) -> Result<Option<i64>, RuntimeError> {
     let product = state().options()?.soc.product;
     let cores = match product {
         Product::A2 | Product::A3 => 24,

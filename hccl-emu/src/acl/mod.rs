@@ -5,6 +5,7 @@
 //!
 //! - `abi`: what C callers pass. - `base`: start and end, versions, errors.
 //! - `device`, `context`, `memory`, `copy`, `virt`, `stream`, `event`: as they are called.
+//! - `features`: what the chip and the software on it can do.
 
 pub(crate) mod abi;
 mod base;
@@ -12,6 +13,7 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod features;
 pub(crate) mod guard;
 mod memory;
 mod stream;

@@ -71,6 +71,16 @@ exports! {
         status.set("status", i32::from(!of(stream)?.is_idle()))
     }
 
+    /// Whether the calls on a stream are being captured: never (0, and no model), which clients ask
+    /// before they do anything else.
+    fn aclmdlRICaptureGetInfo(stream: *mut c_void, status: Out<i32>, model: Out<*mut c_void>) {
+        let status = status.check("status")?;
+        let model = model.check("modelRI")?;
+        of(stream)?;
+        status.set("status", 0)?;
+        model.set("modelRI", std::ptr::null_mut())
+    }
+
     /// Drops the tasks of a stream; who waits for one gets `RT_STREAM_ABORT`.
     fn aclrtStreamAbort(stream: *mut c_void) {
         let stream = of(stream)?;

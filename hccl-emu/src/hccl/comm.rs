@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hccl_sys::types::HcclResult;
 use muster_comm::collective::Communicator;
+use muster_comm::sync::{AtomicBool, Ordering};
 use muster_comm::types::Rank;
 use muster_comm::world::World;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use super::fail::{Answer, EI0007, EI0011, Fail};
 use super::library::Library;
 use super::meeting::FOR_EVER;
 use super::operator::Operator;
-use crate::fault::{Kind, Where};
+use crate::fault::{Fault, Kind, Where};
 use crate::runtime::RuntimeError;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Charge;
@@ -65,7 +66,7 @@ pub(crate) struct Parts {
     pub(crate) exec_timeout: Option<Duration>,
     pub(crate) buffer_mb: u32,
     pub(crate) deterministic: Option<i32>,
-    /// Whether it is the first that the device joined.
+    /// Whether it is the first of more than one rank that the device joined.
     pub(crate) is_first: bool,
 }
 
@@ -83,8 +84,12 @@ pub(crate) struct Comm {
     /// `None` waits for ever.
     pub(crate) exec_timeout: Option<Duration>,
     buffer_mb: u32,
+    /// Whether it counts as a user of its device, as those of `HcclCommInitAll` do.
+    holds_device: AtomicBool,
     /// What goes wrong on this rank.
     pub(crate) faults: Vec<Kind>,
+    /// Faults of a single communicator, this one, that wait for an operator of this rank.
+    awaited: Vec<Fault>,
     state: Mutex<State>,
 }
 
@@ -176,15 +181,10 @@ impl Comm {
     /// Makes a communicator and gives it its handle.
     pub(crate) fn create(library: &Library, parts: Parts) -> Answer<Arc<Self>> {
         let lines = Lines::new(&parts.seat, &parts.name, &parts.members)?;
-        let concerns = |place: &Where| match place {
-            Where::All => true,
-            Where::First => parts.is_first,
-            Where::Named(name) => *name == parts.name,
-        };
         let faults = library
             .faults
             .iter()
-            .filter(|fault| concerns(&fault.place))
+            .filter(|fault| fault.place.concerns(&parts.name, parts.is_first))
             // Of a link both ends are concerned; the peer is the other one then.
             .filter_map(|fault| match fault.kind {
                 Kind::LinkDown { peer, after } if peer == parts.rank => Some(Kind::LinkDown {
@@ -193,6 +193,13 @@ impl Comm {
                 }),
                 kind => (fault.rank == parts.rank).then_some(kind),
             })
+            .collect();
+        let awaited = library
+            .faults
+            .iter()
+            .filter(|fault| fault.rank == parts.rank && fault.place != Where::All)
+            .filter(|fault| fault.place.concerns(&parts.name, parts.is_first))
+            .cloned()
             .collect();
         let state = State {
             lines,
@@ -217,7 +224,9 @@ impl Comm {
                 is_sub: parts.is_sub,
                 exec_timeout: parts.exec_timeout,
                 buffer_mb: parts.buffer_mb,
+                holds_device: AtomicBool::new(false),
                 faults,
+                awaited,
                 state: Mutex::new(state),
             })
         });
@@ -227,6 +236,17 @@ impl Comm {
         }
         comm.limit_memory();
         Ok(comm)
+    }
+
+    /// The communicator has counted itself as a user of its device.
+    pub(crate) fn hold_device(&self) {
+        // Relaxed: before anybody else knows the communicator.
+        self.holds_device.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn holds_device(&self) -> bool {
+        // Relaxed: never changes once others know the communicator.
+        self.holds_device.load(Ordering::Relaxed)
     }
 
     pub(crate) fn size(&self) -> u32 {
@@ -303,6 +323,26 @@ impl Comm {
     pub(crate) fn is_used_elsewhere(&self) -> bool {
         let me = std::thread::current().id();
         self.state().users.iter().any(|user| *user != me)
+    }
+
+    /// Says which faults on purpose waited for an operator that never came, so that nobody takes a
+    /// run without them for one that survived them.
+    pub(crate) fn tell_missed_faults(&self) {
+        let state = self.state();
+        for fault in &self.awaited {
+            let Some(at) = fault.kind.at() else { continue };
+            let issued = match at.operator {
+                None => state.issued,
+                Some(name) => {
+                    let mut counts = state.issued_by_kind.iter();
+                    let found = counts.find(|(operator, _)| operator.name() == name);
+                    found.map_or(0, |(_, issued)| *issued)
+                }
+            };
+            if issued < at.k {
+                notice::missed(&fault.to_string(), &self.name, issued);
+            }
+        }
     }
 
     /// What an operator found that broke the communicator on this rank.

@@ -116,6 +116,12 @@ impl Fail {
         Self::new(HcclResult::HCCL_E_RUNTIME, error.label, text)
     }
 
+    /// The same, said of `call`.
+    pub(crate) fn under(self, call: &str) -> Self {
+        let text = format!("{call}: {}", self.text);
+        Self { text, ..self }
+    }
+
     /// Leaves the line in the calling thread and gives the number.
     pub(crate) fn report(&self) -> HcclResult {
         report(self.label, &self.text);

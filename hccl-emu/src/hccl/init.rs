@@ -16,7 +16,7 @@ use super::library::{Library, current_device};
 use super::meeting::{self, Joining, Serving};
 use super::network::{HostAddress, host_address};
 use super::root_info::RootInfo;
-use crate::fault::{Fault, Kind, Where};
+use crate::fault::{Fault, Kind};
 use crate::options::Product;
 use crate::runtime::device::{self, Device};
 use crate::runtime::state;
@@ -125,7 +125,9 @@ pub(crate) fn establish(
     join: impl FnOnce(&Device) -> Answer<(World, bool)>,
 ) -> Answer<Arc<Comm>> {
     let device = current_device(request.call)?;
-    let Some(is_first) = library.take_name(device.logical, &request.name) else {
+    let Some(is_first) =
+        library.take_name(device.logical, &request.name, request.world_size as usize)
+    else {
         return Err(name_taken(request, &device));
     };
     let made = meet(library, request, &device, is_first, join);
@@ -158,11 +160,7 @@ fn meet(
     let never_comes = |fault: &Fault| {
         fault.kind == Kind::InitTimeout
             && fault.rank == request.rank
-            && match &fault.place {
-                Where::All => true,
-                Where::First => is_first,
-                Where::Named(name) => *name == request.name,
-            }
+            && fault.place.concerns(&request.name, is_first)
     };
     if library.faults.iter().any(never_comes) {
         Clock::pause(library.settings.connect_timeout);
@@ -287,7 +285,7 @@ pub(crate) fn all(call: &str, library: &'static Library, devices: &[i32]) -> Ans
             .map(|(rank, device)| {
                 let (info, config) = (&info, &config);
                 scope.spawn(move || {
-                    on_device(call, *device, || {
+                    holding(call, *device, || {
                         from_root_info(call, library, info, (rank, world_size), config)
                     })
                 })
@@ -308,11 +306,31 @@ pub(crate) fn all(call: &str, library: &'static Library, devices: &[i32]) -> Ans
     };
     for comm in made.into_iter().flatten() {
         super::life::remove(library, &comm);
+        let _ = comm.device.reset(false);
     }
     Err(Fail {
         result: HcclResult::HCCL_E_INTERNAL,
         ..cause
     })
+}
+
+/// Makes a communicator in this thread that counts as a user of its device until it is destroyed.
+fn holding(
+    call: &str,
+    logical: i32,
+    body: impl FnOnce() -> Answer<Arc<Comm>>,
+) -> Answer<Arc<Comm>> {
+    let runtime = |error| Fail::runtime(&error).under(call);
+    let device = state().device(logical).map_err(runtime)?;
+    device.set().map_err(runtime)?;
+    let made = body();
+    match &made {
+        Ok(comm) => comm.hold_device(),
+        Err(_) => {
+            let _ = device.reset(false);
+        }
+    }
+    made
 }
 
 /// Runs `body` in this thread as if the device had been set there.
@@ -321,11 +339,7 @@ pub(crate) fn on_device<T>(
     logical: i32,
     body: impl FnOnce() -> Answer<T>,
 ) -> Answer<T> {
-    let runtime = |error| {
-        let fail = Fail::runtime(&error);
-        let text = format!("{call}: {}", fail.text);
-        Fail { text, ..fail }
-    };
+    let runtime = |error| Fail::runtime(&error).under(call);
     let device = state().device(logical).map_err(runtime)?;
     match device.primary_context() {
         Some(context) => device::set_current(Some(context)),

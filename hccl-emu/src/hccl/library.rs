@@ -128,16 +128,16 @@ impl Library {
         self.deterministic.store(value, Ordering::Relaxed);
     }
 
-    /// Takes a name on a device for a communicator that is about to be made; says whether it is
-    /// the first one that the device joins.
-    pub(crate) fn take_name(&self, device: u32, name: &str) -> Option<bool> {
+    /// Takes a name on a device for a communicator of so many ranks that is about to be made; says
+    /// whether it is the first one in which the device meets others.
+    pub(crate) fn take_name(&self, device: u32, name: &str, ranks: usize) -> Option<bool> {
         let mut names = self.names();
         let key = (device, name.to_owned());
         if names.taken.contains_key(&key) {
             return None;
         }
         names.taken.insert(key, 0);
-        let is_first = !names.joined.contains(&device);
+        let is_first = ranks > 1 && !names.joined.contains(&device);
         if is_first {
             names.joined.push(device);
         }

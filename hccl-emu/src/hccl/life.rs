@@ -24,14 +24,15 @@ pub(crate) fn remove(library: &Library, comm: &Comm) {
     library.free_name(comm.device.logical, &comm.name);
 }
 
-/// `HcclCommDestroy`
+/// `HcclCommDestroy`: a communicator of `HcclCommInitAll` is found from every thread that has a device,
+/// and gives up its own; others only where their device is current.
 pub(crate) fn destroy(call: &str, library: &Library, handle: *const c_void) -> Answer {
     let device = current_device(call)?;
     if handle.is_null() {
         return Ok(());
     }
     let comm = find_comm(call, library, handle)?;
-    if comm.device.logical != device.logical {
+    if comm.device.logical != device.logical && !comm.holds_device() {
         return Err(Fail::para(format!(
             "{call}: communicator {} is not one of device {}, which is current in this thread; it is on device {}",
             comm.name, device.logical, comm.device.logical
@@ -48,11 +49,19 @@ pub(crate) fn destroy(call: &str, library: &Library, handle: *const c_void) -> A
         ));
     }
     states::tell(&comm, HcclCommStatePhase::HCCL_COMM_STATE_PHASE_DESTROY_PRE);
+    comm.tell_missed_faults();
     remove(library, &comm);
     states::tell(
         &comm,
         HcclCommStatePhase::HCCL_COMM_STATE_PHASE_DESTROY_POST,
     );
+    if comm.holds_device() {
+        let internal = |error| Fail {
+            result: HcclResult::HCCL_E_INTERNAL,
+            ..Fail::runtime(&error).under(call)
+        };
+        comm.device.reset(false).map_err(internal)?;
+    }
     Ok(())
 }
 
@@ -104,7 +113,10 @@ pub(crate) fn create_sub(
     check_members(call, parent, ids, sub.rank)?;
     let default_name = || format!("{}_sub_{}", parent.name, sub.id);
     let name = sub.config.name.clone().unwrap_or_else(default_name);
-    if library.take_name(device.logical, &name).is_none() {
+    if library
+        .take_name(device.logical, &name, ids.len())
+        .is_none()
+    {
         return Err(Fail::para(format!(
             "{call}: device {} already has a communicator called {name:?}",
             device.logical

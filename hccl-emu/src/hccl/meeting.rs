@@ -189,7 +189,7 @@ pub(crate) fn join(
         ..JoinOptions::new(endpoint, joining.secret.clone(), rank, size)
     };
     World::join(options).map_err(|error| match error {
-        BringUpError::Rendezvous(error) => refused(call, &error),
+        BringUpError::Rendezvous { error, .. } => refused(call, &error),
         error => Fail::new(
             HcclResult::HCCL_E_MEMORY,
             EI0007,

@@ -16,6 +16,7 @@ use super::handles::Found;
 use super::memory::Memory;
 use super::state::state;
 use super::stream::Stream;
+use super::system_options::SystemOptions;
 
 /// How long an orderly end of a context waits for its tasks before it drops them.
 const RESET_GRACE: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub struct Process {
     pub op_wait_timeout_s: AtomicU32,
     /// What `aclrtSetDeviceSatMode` set.
     pub saturation: AtomicU32,
+    /// What `aclrtSetSysParamOpt` set.
+    pub system_options: SystemOptions,
 }
 
 /// An emulated device.
@@ -64,6 +67,8 @@ pub struct Context {
     pub device: Arc<Device>,
     /// Whether it is the one that `aclrtSetDevice` makes current.
     pub is_primary: bool,
+    /// What `aclrtCtxSetSysParamOpt` set.
+    pub system_options: SystemOptions,
     default_stream: OnceLock<Arc<Stream>>,
     ended: AtomicBool,
 }
@@ -108,6 +113,7 @@ impl Context {
             Arc::new(Self {
                 handle,
                 device: Arc::clone(device),
+                system_options: SystemOptions::default(),
                 is_primary,
                 default_stream: OnceLock::new(),
                 ended: AtomicBool::new(false),

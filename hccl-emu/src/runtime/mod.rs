@@ -27,6 +27,7 @@ pub mod memory;
 pub mod notice;
 pub mod state;
 pub mod stream;
+pub mod system_options;
 pub mod task;
 
 pub use errors::{AclError, RuntimeError};

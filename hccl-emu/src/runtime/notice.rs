@@ -3,6 +3,7 @@
 //!
 //! - One line on stderr with the first world in which this process has rank 0. A client that has
 //!   asked for [`muster_emu_version`](crate) knows, and says so itself: it gets no line.
+//! - One line on stderr for a fault on purpose that never struck.
 //! - The text of every failed call on stdout, where `ASCEND_SLOG_PRINT_TO_STDOUT` is 1, as the
 //!   vendor's runtime prints its log: many clients print a code only.
 
@@ -32,6 +33,14 @@ pub fn world(ranks: u32, soc: &str) {
             "muster-emu: emulated: {ranks} ranks on emulated devices ({soc}) in the memory of this host; no NPU takes part, and times say nothing of one"
         );
     }
+}
+
+/// A fault on purpose never struck: its communicator ended after this many operators of the kind.
+pub fn missed(fault: &str, comm: &str, issued: u64) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "muster-emu: emulated: the fault {fault} never struck: communicator {comm} ended after {issued} such operators"
+    );
 }
 
 /// A call failed with this line.

@@ -5,8 +5,7 @@ use crate::runtime::errors::AclError;
 
 unsupported! { codes AclError::RT_FEATURE_NOT_SUPPORT;
     aclmdlRIAbort, aclmdlRIAddCondTask, aclmdlRIBindStream, aclmdlRIBuildBegin,
-    aclmdlRIBuildEnd, aclmdlRICaptureBegin, aclmdlRICaptureEnd, aclmdlRICaptureGetInfo,
-    aclmdlRICaptureTaskGrpBegin, aclmdlRICaptureTaskGrpEnd, aclmdlRICaptureTaskUpdateBegin,
+    aclmdlRIBuildEnd, aclmdlRICaptureBegin, aclmdlRICaptureEnd, aclmdlRICaptureTaskGrpBegin, aclmdlRICaptureTaskGrpEnd, aclmdlRICaptureTaskUpdateBegin,
     aclmdlRICaptureTaskUpdateEnd, aclmdlRICaptureThreadExchangeMode,
     aclmdlRICaptureToModelRIBegin, aclmdlRICondHandleCreate, aclmdlRICondHandleGetCondPtr,
     aclmdlRIDebugJsonPrint, aclmdlRIDebugPrint, aclmdlRIDestroy,
@@ -27,7 +26,7 @@ unsupported! { codes AclError::RT_FEATURE_NOT_SUPPORT;
     aclrtCmoWaitBarrier, aclrtCntNotifyCreate, aclrtCntNotifyDestroy, aclrtCntNotifyGetId,
     aclrtCntNotifyRecord, aclrtCntNotifyReset, aclrtCntNotifyWaitWithTimeout, aclrtCopyBufRef,
     aclrtCreateLabel, aclrtCreateLabelList, aclrtCreateNotify, aclrtCreateStreamV2,
-    aclrtCtxGetFloatOverflowAddr, aclrtCtxGetSysParamOpt, aclrtDestroyBinary,
+    aclrtCtxGetFloatOverflowAddr, aclrtDestroyBinary,
     aclrtDestroyGroupInfo, aclrtDestroyLabel, aclrtDestroyLabelList, aclrtDestroyNotify,
     aclrtDestroyStreamConfigHandle, aclrtDeviceGetByPCIBusId,
     aclrtDeviceGetHostAtomicCapabilities, aclrtDeviceGetLimit,
@@ -44,7 +43,7 @@ unsupported! { codes AclError::RT_FEATURE_NOT_SUPPORT;
     aclrtGetMemcpyDescSize, aclrtGetNotifyId, aclrtGetOpExecuteTimeout,
     aclrtGetOpTimeOutInterval, aclrtGetOverflowStatus, aclrtGetResInCurrentThread,
     aclrtGetStreamAttribute, aclrtGetStreamOverflowSwitch, aclrtGetStreamResLimit,
-    aclrtGetSymbolAddress, aclrtGetSymbolSize, aclrtGetSysParamOpt, aclrtGetThreadLastTaskId,
+    aclrtGetSymbolAddress, aclrtGetSymbolSize, aclrtGetThreadLastTaskId,
     aclrtHostGetDevicePointer, aclrtHostMemMapCapabilities, aclrtHostRegister,
     aclrtHostRegisterV2, aclrtHostUnregister, aclrtIpcGetEventHandle, aclrtIpcMemClose,
     aclrtIpcMemGetExportKey, aclrtIpcMemImportByKey, aclrtIpcMemImportPidInterServer,
@@ -98,8 +97,7 @@ unsupported! { numbers;
 
 unsupported! { codes AclError::API_NOT_SUPPORT;
     aclDestroyDataBuffer, aclDestroyGraphDumpOpt, aclFinalizeCallbackRegister,
-    aclFinalizeCallbackUnRegister, aclGenGraphAndDumpForOp, aclGetCannAttribute,
-    aclGetCannAttributeList, aclGetCompileopt, aclGetTensorDescDimRange, aclGetTensorDescDimV2,
+    aclFinalizeCallbackUnRegister, aclGenGraphAndDumpForOp, aclGetCompileopt, aclGetTensorDescDimRange, aclGetTensorDescDimV2,
     aclInitCallbackRegister, aclInitCallbackUnRegister, aclSetCompileopt, aclSetTensorConst,
     aclSetTensorDynamicInput, aclSetTensorFormat, aclSetTensorOriginFormat,
     aclSetTensorOriginShape, aclSetTensorPlaceMent, aclSetTensorShape, aclSetTensorShapeRange,
@@ -142,7 +140,7 @@ unsupported! { codes AclError::API_NOT_SUPPORT;
     aclprofModelSubscribe, aclprofModelUnSubscribe, aclprofPop, aclprofPush, aclprofRangeStart,
     aclprofRangeStop, aclprofRegisterDeviceCallback, aclprofSetCategoryName, aclprofSetConfig,
     aclprofSetStampCategory, aclprofSetStampPayload, aclprofSetStampTraceMessage, aclprofStart,
-    aclprofStop, acltdtAddDataItem, acltdtAddQueueRoute, acltdtAllocBuf, acltdtAppendBufChain,
+    aclprofStop, aclprofWarmup, acltdtAddDataItem, acltdtAddQueueRoute, acltdtAllocBuf, acltdtAppendBufChain,
     acltdtAttachQueue, acltdtBindQueueRoutes, acltdtCleanChannel, acltdtCopyBufRef,
     acltdtCreateQueue, acltdtDequeueQueue, acltdtDequeueQueueData, acltdtDestroyChannel,
     acltdtDestroyDataItem, acltdtDestroyDataset, acltdtDestroyQueue, acltdtDestroyQueueAttr,

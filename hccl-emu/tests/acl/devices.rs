@@ -118,6 +118,61 @@ fn the_start_of_the_runtime_is_counted() {
 }
 
 #[test]
+fn features_and_figures_are_those_of_the_chip() {
+    let mut value = -1;
+    for feature in 0..3 {
+        ok(aclGetCannAttribute(feature, &raw mut value));
+        assert_eq!(value, 1, "feature {feature}");
+    }
+    for bad in [-1, 3] {
+        let name = format!("cannAttr is {bad}");
+        let code = aclGetCannAttribute(bad, &raw mut value);
+        refused(code, INVALID_PARAM, &["aclGetCannAttribute", &name]);
+    }
+    let code = aclGetCannAttribute(0, std::ptr::null_mut());
+    refused(code, INVALID_PARAM, &["value is null"]);
+    let (mut list, mut count) = (std::ptr::null(), 0);
+    ok(aclGetCannAttributeList(&raw mut list, &raw mut count));
+    // SAFETY: the call gave as many numbers, which stay.
+    let list = unsafe { std::slice::from_raw_parts(list, count) };
+    assert_eq!(list, [0, 1, 2]);
+    let mut figure = 0;
+    for (asked, expected) in [(0, 24), (1, 48), (2, 192 << 20)] {
+        ok(aclGetDeviceCapability(0, asked, &raw mut figure));
+        assert_eq!(figure, expected, "figure {asked}");
+    }
+    let code = aclGetDeviceCapability(0, 3, &raw mut figure);
+    refused(code, INVALID_PARAM, &["deviceInfo is 3"]);
+    let code = aclGetDeviceCapability(16, 0, &raw mut figure);
+    refused(code, 107_001, &["16 devices are visible"]);
+}
+
+#[test]
+fn system_options_are_kept_for_the_process_and_for_each_context() {
+    const DEVICE: i32 = 2;
+    let _device = Device::set(DEVICE);
+    let mut value = -1;
+    // 0: the sums are deterministic.
+    ok(aclrtGetSysParamOpt(0, &raw mut value));
+    assert_eq!(value, 0, "what is not set for the process is 0");
+    let code = aclrtCtxGetSysParamOpt(0, &raw mut value);
+    refused(code, 107_021, &["never set in this context"]);
+    for get in [aclrtGetSysParamOpt, aclrtCtxGetSysParamOpt] {
+        refused(get(3, &raw mut value), INVALID_PARAM, &["option 3"]);
+    }
+    ok(aclrtSetSysParamOpt(0, 1));
+    ok(aclrtGetSysParamOpt(0, &raw mut value));
+    assert_eq!(value, 1);
+    refused(aclrtCtxGetSysParamOpt(0, &raw mut value), 107_021, &[]);
+    ok(aclrtCtxSetSysParamOpt(0, 0));
+    ok(aclrtCtxGetSysParamOpt(0, &raw mut value));
+    assert_eq!(value, 0);
+    ok(aclrtGetSysParamOpt(0, &raw mut value));
+    assert_eq!(value, 1);
+    refused(aclrtSetSysParamOpt(-1, 1), INVALID_PARAM, &["option -1"]);
+}
+
+#[test]
 fn versions_and_names_say_emulated() {
     // SAFETY: the text stays for the life of the process.
     let version = unsafe { CStr::from_ptr(muster_emu_version()) };

@@ -46,6 +46,8 @@ fn what_is_not_emulated_refuses_by_its_kind_and_is_named() {
         ("aclrtLaunchKernel", 207_000),
         ("aclmdlRICaptureBegin", 207_000),
         ("aclprofInit", 200_001),
+        // No header declares it; clients look for it by name.
+        ("aclprofWarmup", 200_001),
         ("aclopExecuteV2", 200_001),
         ("HcclEngineCtxCreate", 5),
     ] {

@@ -33,6 +33,27 @@ fn a_wait_with_a_limit_ends_while_the_work_goes_on() {
 }
 
 #[test]
+fn no_stream_is_ever_captured() {
+    const DEVICE: i32 = 5;
+    let _device = Device::set(DEVICE);
+    for stream in [stream(), std::ptr::null_mut()] {
+        let (mut status, mut model) = (-1, std::ptr::dangling_mut());
+        ok(aclmdlRICaptureGetInfo(
+            stream,
+            &raw mut status,
+            &raw mut model,
+        ));
+        assert_eq!(status, 0);
+        assert!(model.is_null());
+    }
+    let (mut status, mut model) = (-1, std::ptr::null_mut());
+    let code = aclmdlRICaptureGetInfo(std::ptr::dangling_mut(), &raw mut status, &raw mut model);
+    refused(code, 107_017, &["aclmdlRICaptureGetInfo"]);
+    let code = aclmdlRICaptureGetInfo(std::ptr::null_mut(), std::ptr::null_mut(), &raw mut model);
+    refused(code, INVALID_PARAM, &["status is null"]);
+}
+
+#[test]
 fn an_abort_drops_tasks_ends_waits_and_leaves_the_stream_usable() {
     const DEVICE: i32 = 0;
     let _device = Device::set(DEVICE);
@@ -90,6 +111,8 @@ fn a_task_abort_of_the_device_ends_all_its_waits() {
     let gate = Gate::close(other);
     ok(aclrtRecordEvent(never, other));
     ok(aclrtStreamWaitEvent(stream, never));
+    // What does not run yet is taken out of the stream, and nothing is left to report.
+    gate.await_reached();
     let aborter = std::thread::spawn(move || {
         // The gate is a function of the host, which cannot be ended: that is reported.
         refused(aclrtDeviceTaskAbort(DEVICE, 50), 107_019, &["still ran"]);

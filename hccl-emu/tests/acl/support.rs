@@ -72,6 +72,14 @@ functions! {
     muster_emu_version() -> *const c_char;
     aclsysGetVersionStr(package: *const c_char, text: *mut c_char) -> i32;
     aclsysGetVersionNum(package: *const c_char, number: *mut i32) -> i32;
+    aclGetCannAttribute(feature: i32, value: *mut i32) -> i32;
+    aclGetCannAttributeList(list: *mut *const i32, count: *mut usize) -> i32;
+    aclGetDeviceCapability(device: u32, asked: i32, value: *mut i64) -> i32;
+    aclmdlRICaptureGetInfo(stream: Pointer, status: *mut i32, model: *mut Pointer) -> i32;
+    aclrtSetSysParamOpt(option: i32, value: i64) -> i32;
+    aclrtGetSysParamOpt(option: i32, value: *mut i64) -> i32;
+    aclrtCtxSetSysParamOpt(option: i32, value: i64) -> i32;
+    aclrtCtxGetSysParamOpt(option: i32, value: *mut i64) -> i32;
     aclrtGetDeviceCount(count: *mut u32) -> i32;
     aclrtSetDevice(device: i32) -> i32;
     aclrtGetDevice(device: *mut i32) -> i32;

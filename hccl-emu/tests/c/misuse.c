@@ -112,8 +112,17 @@ static void arguments(void) {
     WANT(HcclAllReduce(in, out, COUNT, TYPE, OP, comm, other), HCCL_E_RUNTIME);
     TEXT("the stream is on device 1");
     /* Destroyed from where it is not current. */
-    WANT(HcclCommDestroy(comms[1]), HCCL_E_PARA);
+    HcclRootInfo info;
+    HcclComm lone;
+    OK(aclrtSetDevice(1));
+    OK(HcclGetRootInfo(&info));
+    OK(HcclCommInitRootInfo(1, &info, 0, &lone));
+    OK(aclrtSetDevice(0));
+    WANT(HcclCommDestroy(lone), HCCL_E_PARA);
     TEXT("is not one of device 0");
+    OK(aclrtSetDevice(1));
+    OK(HcclCommDestroy(lone));
+    OK(aclrtSetDevice(0));
     WANT(HcclSetConfig(HCCL_DETERMINISTIC, (HcclConfigValue){3}), HCCL_E_PARA);
     OK(HcclSetConfig(HCCL_DETERMINISTIC, (HcclConfigValue){1}));
     HcclConfigValue value;
@@ -129,9 +138,10 @@ int main(void) {
     int32_t devices[] = {0, 1};
     OK(HcclCommInitAll(2, devices, comms));
     arguments();
-    OK(HcclCommDestroy(comms[0]));
-    OK(aclrtSetDevice(1));
+    /* Those of one process are found from everywhere. */
     OK(HcclCommDestroy(comms[1]));
+    OK(HcclCommDestroy(comms[0]));
+    WANT(HcclCommDestroy(comms[1]), HCCL_E_PARA);
     printf("misuse passed\n");
     return 0;
 }

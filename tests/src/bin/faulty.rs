@@ -40,6 +40,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         "early" if last => return Ok(()),
         "early" => step(&everyone, CALLS)?,
+        "async" => asynchronous(&world, last, Duration::ZERO)?,
+        "asynclate" => asynchronous(&world, last, Duration::from_millis(1500))?,
+        "hog" => {
+            if last {
+                hog();
+            }
+            step(&everyone, u32::MAX)?;
+        }
         "inversion" => inversion(&world, last)?,
         "ring" => ring(&everyone)?,
         "skip" => {
@@ -48,6 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             everyone.broadcast(&mut [0_i32; 7], 0)?;
         }
+        "leftout" => leave_out(&everyone, last)?,
+        "branches" => branches(&everyone)?,
         "members" => members(&world, last)?,
         "splits" => splits(&everyone, last)?,
         other => return Err(format!("unknown mode {other}").into()),
@@ -65,6 +75,17 @@ fn step(group: &Communicator, calls: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Takes memory until there is none, or 2 GiB are taken.
+fn hog() {
+    const PIECE: usize = 4 << 20;
+    let mut taken: Vec<Vec<u8>> = Vec::new();
+    while taken.len() * PIECE < 2 << 30 {
+        // Every page is written.
+        taken.push(vec![1; PIECE]);
+        std::hint::black_box(taken.last());
+    }
+}
+
 /// One rank uses two groups in the other order.
 fn inversion(world: &World, odd: bool) -> Result<(), Box<dyn Error>> {
     let all: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
@@ -75,12 +96,63 @@ fn inversion(world: &World, odd: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// One rank starts its call on the second group first. Where it then waits for it at once, nobody can go
+/// on; where it does other things for a while and comes to the first group, all is well.
+fn asynchronous(world: &World, odd: bool, other: Duration) -> Result<(), Box<dyn Error>> {
+    let all: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+    let (one, two) = (world.group("g1", &all)?, world.group("g2", &all)?);
+    if odd {
+        let work = two.all_reduce_async(vec![1_i32; 9], ReduceOp::Sum);
+        if other.is_zero() {
+            work.wait()?;
+            one.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+        } else {
+            Clock::pause(other);
+            one.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+            work.wait()?;
+        }
+        return Ok(());
+    }
+    one.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    two.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    Ok(())
+}
+
 /// Everybody receives from its neighbour before anybody has sent.
 fn ring(group: &Communicator) -> Result<(), Box<dyn Error>> {
     let (me, n) = (group.rank(), group.size());
     let mut got = [0_i32; 4];
     group.recv(&mut got, (me + n - 1) % n)?;
     group.send(&[1_i32; 4], (me + 1) % n)?;
+    Ok(())
+}
+
+/// In a loop of three sums of one shape, one rank leaves the second out, once.
+fn leave_out(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    for at in 0..CALLS {
+        group.all_reduce_in_place(&mut [1_i32; 5], ReduceOp::Sum)?;
+        if !(odd && at == CALLS / 2) {
+            group.all_reduce_in_place(&mut [2_i32; 5], ReduceOp::Sum)?;
+        }
+        group.all_reduce_in_place(&mut [3_i32; 5], ReduceOp::Sum)?;
+    }
+    Ok(())
+}
+
+/// Ranks that make the same calls at different places, by right.
+fn branches(group: &Communicator) -> Result<(), Box<dyn Error>> {
+    for at in 0..CALLS as usize {
+        if group.rank() == 0 {
+            group.all_reduce_in_place(&mut [1_i32; 5], ReduceOp::Sum)?;
+        } else {
+            group.all_reduce_in_place(&mut [2_i32; 5], ReduceOp::Sum)?;
+        }
+        if (group.rank() + at).is_multiple_of(3) {
+            group.all_reduce_in_place(&mut [3_i32; 5], ReduceOp::Sum)?;
+        } else {
+            group.all_reduce_in_place(&mut [4_i32; 5], ReduceOp::Sum)?;
+        }
+    }
     Ok(())
 }
 

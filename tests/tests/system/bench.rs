@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// The fields of a record that other programs rely on, in their order.
-const FIELDS: [&str; 26] = [
+const FIELDS: [&str; 28] = [
     "collective",
     "algo",
     "ranks",
@@ -35,6 +35,8 @@ const FIELDS: [&str; 26] = [
     "calls_per_sample",
     "samples",
     "samples_us",
+    "taken",
+    "segment",
 ];
 
 /// A short run with a JSON document.

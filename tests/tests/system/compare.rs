@@ -152,6 +152,144 @@ fn files_that_do_not_fit_are_refused_in_a_sentence() {
     compare(&base, &folder.path().join("absent"), &[]).expect_code(2);
 }
 
+/// A file of `moe` with times that are written in here, a round trip of each of the lines slower by
+/// `factor(line)`.
+fn dispatched(seed: &str, factor: impl Fn(usize) -> f64) -> Value {
+    let words = [
+        "moe",
+        "--hidden",
+        "64",
+        "--experts",
+        "8",
+        "--top-k",
+        "2",
+        "--ep",
+        "2",
+        "--sweep",
+        "tokens=1..4",
+        "-r",
+        "balanced",
+        "-r",
+        "zipf:1",
+        "--dispatcher",
+        "all-to-all,deduplicated",
+        "-n",
+        "1",
+        "-w",
+        "0",
+        "--seed",
+        seed,
+        "--format",
+        "json",
+    ];
+    let ended = muster(&words);
+    ended.expect_code(0);
+    let mut document = ended.json();
+    document["machine_states"] = serde_json::json!([]);
+    let records = document["records"].as_array_mut().expect("records");
+    assert_eq!(records.len(), 12);
+    for (row, record) in records.iter_mut().enumerate() {
+        for part in ["dispatch", "combine", "round_trip"] {
+            let factor = if part == "round_trip" {
+                factor(row)
+            } else {
+                1.0
+            };
+            let rounds = (0..10).map(|round| vec![steady(row, round) * factor]);
+            record[part]["samples_us"] = rounds.collect::<Vec<_>>().into();
+        }
+    }
+    document
+}
+
+#[test]
+fn rows_of_a_dispatch_are_matched_by_what_was_chosen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = dispatched("1", |_| 1.0);
+    let base = file(folder.path(), "base.json", &good.to_string());
+    let same = compare(&base, &base, &["--format", "json"]);
+    same.expect_code(0);
+    assert_eq!(same.json()["rows"].as_array().map(Vec::len), Some(36));
+
+    // The lines in another order, one of them slower.
+    let mut slow = dispatched("1", |row| if row == 5 { 1.1 } else { 1.0 });
+    slow["records"].as_array_mut().expect("records").reverse();
+    let new = file(folder.path(), "slow.json", &slow.to_string());
+    let ended = compare(&base, &new, &["--format", "json"]);
+    ended.expect_code(50);
+    let rows = ended.json()["rows"].clone();
+    assert_eq!(
+        (&rows[0]["fate"], &rows[1]["fate"]),
+        (&"regressed".into(), &"same".into())
+    );
+    let name = rows[0]["name"].as_str().expect("a name");
+    for part in [
+        "round trip",
+        "ep2",
+        "4 tokens",
+        "balanced",
+        "deduplicated",
+        "bf16",
+    ] {
+        assert!(name.contains(part), "{part} is not in {name}");
+    }
+
+    let mut wrong = good.clone();
+    wrong["records"][3]["wrong"] = 2.into();
+    wrong["records"][3]["wrong_text"] = "row 0 is not token 1 of rank 0".into();
+    let new = file(folder.path(), "wrong.json", &wrong.to_string());
+    let ended = compare(&base, &new, &[]);
+    ended.expect_code(40);
+    assert!(
+        ended.stdout.starts_with("wrong data: round trip"),
+        "{}",
+        ended.stdout
+    );
+
+    let mut other = good.clone();
+    other["records"][0]["tokens"] = 77.into();
+    let new = file(folder.path(), "other.json", &other.to_string());
+    let ended = compare(&base, &new, &["--markdown"]);
+    ended.expect_code(70);
+    for part in ["| missing | dispatch", "| new | dispatch", "77 tokens"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn files_of_other_dispatches_are_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = dispatched("1", |_| 1.0);
+    let base = file(folder.path(), "base.json", &good.to_string());
+    let mut seeded = good.clone();
+    seeded["seed"] = 2.into();
+    let text = good.to_string();
+    let mut newer = good;
+    newer["schema_version"] = 2.into();
+    for (name, text, part) in [
+        (
+            "seeded",
+            &seeded.to_string()[..],
+            "say nothing about the program: seed ",
+        ),
+        ("cut", &text[..text.len() / 2], "is cut off"),
+        (
+            "newer",
+            &newer.to_string(),
+            "schema_version 2, this program reads 1",
+        ),
+    ] {
+        let path = file(folder.path(), name, text);
+        for (base, new) in [(&base, &path), (&path, &base)] {
+            let ended = compare(base, new, &[]);
+            ended.expect_code(2);
+            let sentence = ended.stderr.lines().next().unwrap_or_default();
+            assert!(sentence.contains(part), "{name}: {}", ended.stderr);
+            assert!(ended.stdout.is_empty(), "{name}: {}", ended.stdout);
+        }
+    }
+}
+
 #[test]
 fn a_check_of_verify_that_fails_now_is_named() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,40 +1,14 @@
 //! `verify --backend hccl` over the emulator: what passes says emulated, and every fault of a device
 //! is named, with the exit code of its class and nothing left behind.
 
-use std::path::Path;
-
-use muster_tests::{Ended, binary, start};
+use muster_tests::{Ended, Leftovers, binary, start, until};
 use serde_json::Value;
 
-/// An emulated toolkit, laid out by the program itself.
-struct Toolkit {
-    folder: tempfile::TempDir,
-}
+use crate::toolkit::Toolkit;
 
 impl Toolkit {
-    fn install() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let target = folder.path().join("toolkit");
-        let target = target.to_str().expect("text");
-        start(binary(), &["emu", "install", target], &[])
-            .wait()
-            .expect_code(0);
-        Self { folder }
-    }
-
-    fn home(&self) -> String {
-        let latest = self.folder.path().join("toolkit/latest");
-        assert!(Path::new(&latest).exists(), "a tree with a version");
-        latest.to_str().expect("text").to_owned()
-    }
-
     fn verify(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
-        let home = self.home();
-        let mut all = vec![("ASCEND_HOME_PATH", home.as_str())];
-        all.extend_from_slice(variables);
-        let mut words = vec!["verify"];
-        words.extend_from_slice(args);
-        start(binary(), &words, &all).wait()
+        self.run(&[&["verify"], args].concat(), variables)
     }
 
     /// A run with a fault of rank 1 and a short deadline.
@@ -175,6 +149,53 @@ fn a_device_that_hangs_is_named_and_objects_still_go_through() {
 }
 
 #[test]
+fn a_call_that_a_device_does_not_end_stands_on_the_board() {
+    let toolkit = Toolkit::install();
+    let fault = ("MUSTER_EMU_FAULT", "hang:op=all_gather,k=3,rank=1,comm=*");
+    let args = ["verify", "tp2", "--backend", "hccl", "--deadline", "60s"];
+    let mut run = toolkit.begin(&args, &[fault]);
+    let pid = run.await_rank(1).to_string();
+    let mut call = Value::Null;
+    until("the call is on the board", || {
+        let dump = start(binary(), &["dump", &pid], &[]).wait();
+        let dump: Value = serde_json::from_str(&dump.stdout).unwrap_or_default();
+        let groups = dump["ranks"][0]["groups"].as_array().cloned();
+        let under_way = |group: &Value| {
+            text(group, "/name").ends_with(" on npu")
+                && group["call"]["age_ms"].as_u64() > Some(2000)
+        };
+        let found = groups.into_iter().flatten().find(under_way);
+        call = found.map_or(Value::Null, |group| group["call"].clone());
+        !call.is_null()
+    });
+    // The collective is the lowest byte of the code.
+    let code = call["call"]["word"].as_u64().expect("a code") & 0xff;
+    assert_eq!(
+        code,
+        muster_comm::types::Collective::AllGather as u64,
+        "{call}"
+    );
+    // The line of the program that makes the call, here the tool's, and not one inside the library.
+    let site = text(&call, "/site");
+    assert!(site.contains("check/subject.rs:"), "{site}");
+    run.signal(rustix::process::Signal::INT);
+    let _ = run.wait();
+}
+
+#[test]
+fn a_fault_without_a_communicator_strikes_and_one_that_never_does_is_told() {
+    let toolkit = Toolkit::install();
+    let ended = toolkit.faulty("hang:op=all_gather,k=3,rank=0");
+    let report = ended.expect_code(22).json();
+    assert_eq!(report["verdict"]["blamed"], serde_json::json!([0]));
+
+    let ended = toolkit.faulty("hang:op=all_gather,k=100000,rank=0");
+    let said = &ended.expect_code(0).stderr;
+    let missed = "the fault hang:rank=0,op=all_gather,k=100000 never struck: communicator ";
+    assert!(said.contains(missed), "{said}");
+}
+
+#[test]
 fn faults_of_devices_end_with_the_code_of_their_class_and_name_the_rank() {
     let toolkit = Toolkit::install();
     for (fault, code, class, part) in [
@@ -209,6 +230,55 @@ fn faults_of_devices_end_with_the_code_of_their_class_and_name_the_rank() {
         assert!(verdict.contains(part), "{fault}: {verdict}");
         assert!(verdict.contains("emulated"), "{fault}: {verdict}");
     }
+}
+
+#[test]
+fn ranks_that_are_processes_name_what_differs_and_objects_go_on() {
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_device_faulty");
+    const RANKS: usize = 3;
+    let toolkit = Toolkit::install();
+    let before = Leftovers::now();
+    for (mode, parts) in [
+        ("well", &["call: ok"][..]),
+        (
+            "collective",
+            &["rank 0 has all_reduce (f32[24]), rank 1 has all_gather (f32[24])"],
+        ),
+        ("count", &["count differs: rank 0 has 24, rank 1 has 12"]),
+        ("op", &["op differs: rank 0 has max, rank 1 has min"]),
+        ("root", &["root differs: rank 0 has 0, rank 1 has 1"]),
+        ("absent", &["rank 1 never enqueued all_reduce #2 (f32[24])"]),
+    ] {
+        let home = toolkit.home();
+        let variables = [("ASCEND_HOME_PATH", home.as_str())];
+        let args = ["run", "-n", "3", "--", PROGRAM, mode];
+        let ended = start(binary(), &args, &variables).wait();
+        ended.expect_code(0);
+        let lines = |what: &str| -> Vec<&str> {
+            let said = ended.stdout.lines();
+            said.filter_map(|line| line.split_once(what).map(|(_, rest)| rest))
+                .collect()
+        };
+        let calls = lines("] call: ");
+        assert_eq!(calls.len(), RANKS, "{mode}: {}", ended.stdout);
+        let odd_one_left = mode == "absent";
+        let failed = calls.iter().filter(|call| **call != "ok");
+        let expected = match mode {
+            "well" => 0,
+            _ => RANKS - usize::from(odd_one_left),
+        };
+        assert_eq!(failed.clone().count(), expected, "{mode}: {calls:?}");
+        for call in failed {
+            for part in parts {
+                assert!(
+                    call.contains(part),
+                    "{mode}: {part} is missing from: {call}"
+                );
+            }
+        }
+        assert_eq!(lines("] objects: "), ["[0, 1, 2]"; RANKS], "{mode}");
+    }
+    before.assert_nothing_new();
 }
 
 #[test]

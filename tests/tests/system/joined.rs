@@ -7,32 +7,9 @@ use muster_comm::sync::Clock;
 use muster_tests::{Ended, Running, binary, find_program, send, skipped, start};
 use rustix::process::Signal;
 
-/// Starts ranks with the variables that torchrun sets for each.
+/// Starts ranks of the tool as torchrun does.
 fn torchrun(world_size: u32, args: &[&str], job: &str) -> Vec<Running> {
-    // Nobody listens there: ranks meet elsewhere, this one belongs to the launcher's own store.
-    let size = world_size.to_string();
-    (0..world_size)
-        .map(|rank| {
-            let rank = rank.to_string();
-            start(
-                binary(),
-                args,
-                &[
-                    ("RANK", &rank),
-                    ("WORLD_SIZE", &size),
-                    ("LOCAL_RANK", &rank),
-                    ("LOCAL_WORLD_SIZE", &size),
-                    ("GROUP_RANK", "0"),
-                    ("GROUP_WORLD_SIZE", "1"),
-                    ("MASTER_ADDR", "127.0.0.1"),
-                    ("MASTER_PORT", "29500"),
-                    ("TORCHELASTIC_RUN_ID", job),
-                    ("TORCHELASTIC_RESTART_COUNT", "0"),
-                    ("TORCHELASTIC_USE_AGENT_STORE", "True"),
-                ],
-            )
-        })
-        .collect()
+    muster_tests::torchrun(binary(), args, world_size, job, &[])
 }
 
 fn job(name: &str) -> String {

@@ -1,12 +1,22 @@
 //! The tool as its users meet it: real processes, real signals, real launchers.
 
+mod alone;
 mod bench;
+mod ci;
 mod compare;
+mod drill;
+mod dumps;
 mod faults;
 mod hccl;
 mod inject;
 mod joined;
+mod measured_hccl;
 mod moe;
+mod recount;
+mod reports;
+mod spread;
+mod toolkit;
+mod tuned;
 mod usage;
 mod verify;
 mod watched;

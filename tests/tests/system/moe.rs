@@ -107,27 +107,110 @@ fn a_recording_is_replayed_and_a_wrong_line_is_named() {
 }
 
 #[test]
+fn a_malformed_routing_file_is_named_by_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = "{\"rank\": 0, \"topk_ids\": [1, 2, 3, 4]}\n";
+    for (line, part) in [
+        (
+            "{\"rank\": 0, \"topk_ids\": [1, 2, 3, 4}",
+            "line 3: expected",
+        ),
+        (
+            "{\"rank\": 0, \"topk_ids\": [1, 2, 3]}",
+            "line 3: 3 experts, the model chooses 4",
+        ),
+        (
+            "{\"rank\": 0, \"topk_ids\": [1, 2, 3, 16]}",
+            "line 3: expert 16, allowed are 0 to 15",
+        ),
+        (
+            "{\"rank\": 0, \"topk_ids\": [1, 2, 2, 3]}",
+            "line 3: expert 2 twice in one token",
+        ),
+        (
+            "{\"topk_ids\": [1, 2, 3, 4]}",
+            "line 3: missing field `rank`",
+        ),
+        ("hello", "line 3: expected"),
+    ] {
+        let path = folder.path().join("trace.jsonl");
+        std::fs::write(&path, format!("{good}\n{line}\n")).expect("written");
+        let ended = moe(&["--ep", "2", "-r", &format!("file:{}", path.display())]);
+        assert_eq!(ended.code, Some(2), "{line}: {}", ended.stderr);
+        let sentence = ended.stderr.lines().next().unwrap_or_default();
+        assert!(sentence.contains(part), "{line}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{line}: {}", ended.stdout);
+    }
+    // An array has no lines: the token is named.
+    let mut array = b"\x93NUMPY\x01\x00\x46\x00".to_vec();
+    let header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 1, 4), }";
+    array.extend(format!("{header:<69}\n").bytes());
+    array.extend(
+        [1, 2, 3, 4, 5, 6, 7, 99_i32]
+            .iter()
+            .flat_map(|id| id.to_le_bytes()),
+    );
+    let path = folder.path().join("trace.npy");
+    std::fs::write(&path, array).expect("written");
+    let ended = moe(&["--ep", "2", "-r", &format!("file:{}", path.display())]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    let part = "step 0 rank 1 token 0: expert 99, allowed are 0 to 15";
+    assert!(ended.stderr.contains(part), "{}", ended.stderr);
+}
+
+#[test]
+fn pinned_ranks_are_measured_and_the_document_says_so() {
+    let ended = moe(&["--ep", "2", "-t", "8", "--pin"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.json()["pinned"], true);
+    let bench = [
+        "bench", "-g", "2", "-e", "8", "-n", "3", "--pin", "--format", "json",
+    ];
+    let ended = muster(&bench);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.json()["pinned"], true);
+}
+
+#[test]
 fn what_does_not_fit_gets_a_sentence_and_exit_2() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (
             &["moe", "--preset", "qwen3-30"],
             "did you mean qwen3-30b-a3b?",
         ),
         (
             &["moe", "--preset", "mixtral-8x7b", "--ep", "16"],
-            "allowed are ep 1, 2, 4, 8",
+            "8 experts cannot be dealt evenly to ep 16; allowed are ep 1, 2, 4, 8",
+        ),
+        (
+            &["moe", "--preset", "qwen3-30b-a3b", "--ep", "3"],
+            "128 experts cannot be dealt evenly to ep 3; allowed are ep 1, 2",
         ),
         (&["moe", "-r", "lognormal:x"], "numbers from 0 to 10"),
+        (&["moe", "-r", "lognorml:1"], "did you mean lognormal?"),
         (&["moe", "-r", "file:/nowhere.npy"], "/nowhere.npy"),
         (
             &["moe", "--preset", "gpt-oss-120b", "-d", "fp8"],
             "every 128 elements",
         ),
         (&["moe", "--sweep", "tokens=8..1"], "tokens=FIRST..LAST"),
+        (
+            &[
+                "moe",
+                "-r",
+                "balanced",
+                "-r",
+                "uniform",
+                "--write-routing",
+                "x",
+            ],
+            "give one --routing",
+        ),
     ];
     for (args, part) in cases {
         let ended = muster(args);
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "{args:?}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{args:?}: {}", ended.stdout);
     }
 }

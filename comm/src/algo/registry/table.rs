@@ -1,6 +1,6 @@
 //! The table itself.
 
-use super::super::{bruck, direct, doubling, halving, pairwise, ring, tree};
+use super::super::{bruck, direct, doubling, halving, hierarchical, pairwise, ring, tree};
 use super::{Algorithm, Links};
 use crate::types::Collective;
 
@@ -13,6 +13,37 @@ const HENSGEN: &str =
     "Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988";
 const BARNETT: &str = "Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, Interprocessor collective communication \
      library (InterCom), 1994";
+
+/// The way of small calls over shared memory: the contribution rides in the exchange that begins every call.
+/// Written by hand in `backend::local`, because a plan would cost more than the call; the plans that it has here
+/// say what it does. Not among [`ALGORITHMS`], for it has a size beyond which it cannot be carried out.
+pub static ENTRY: Algorithm = Algorithm {
+    name: "entry",
+    collectives: &[
+        Collective::AllGather,
+        Collective::AllGatherV,
+        Collective::AllReduce,
+        Collective::AllToAll,
+        Collective::Barrier,
+        Collective::Broadcast,
+        Collective::Gather,
+        Collective::GatherV,
+        Collective::Reduce,
+        Collective::ReduceScatter,
+        Collective::ReduceScatterV,
+        Collective::Scatter,
+        Collective::ScatterV,
+    ],
+    links: Links::Direct,
+    steps: &[
+        "Every rank puts what it contributes into its entry, beside what the call is.",
+        "Every rank waits for all entries, compares the calls, and makes its result of the contributions.",
+    ],
+    good: "All ranks share memory, and no rank contributes more than 16 KiB, counts of blocks included: one \
+           synchronisation, and nothing else.",
+    source: None,
+    build: direct::entry,
+};
 
 /// Every algorithm. The order within a collective is the order in which reports list them.
 pub static ALGORITHMS: &[Algorithm] = &[
@@ -85,6 +116,20 @@ pub static ALGORITHMS: &[Algorithm] = &[
         good: "Middle sizes: as little data as the ring, in about 2 log2 n rounds. For any n.",
         source: Some(RABENSEIFNER),
         build: halving::all_reduce,
+    },
+    Algorithm {
+        name: "hierarchical",
+        collectives: &[Collective::AllReduce],
+        links: Links::Message,
+        steps: &[
+            "Within each host every rank reduces one slice (ring). Where hosts have unequal numbers of ranks, the \
+             first rank of each reduces everything (binomial tree).",
+            "The ranks with one slice, one of each host, reduce it between the hosts (halving and doubling).",
+            "Within each host the slices are passed on (ring, or binomial tree).",
+        ],
+        good: "Ranks on several hosts, several on each: as little as possible crosses the network.",
+        source: None,
+        build: hierarchical::all_reduce,
     },
     Algorithm {
         name: "direct",
@@ -257,6 +302,18 @@ pub static ALGORITHMS: &[Algorithm] = &[
         build: ring::scatter_all_gather,
     },
     Algorithm {
+        name: "hierarchical",
+        collectives: &[Collective::Broadcast],
+        links: Links::Message,
+        steps: &[
+            "The root sends to one rank of each other host (binomial tree).",
+            "These, and the root, send to the ranks of their hosts (binomial tree).",
+        ],
+        good: "Ranks on several hosts, several on each: the vector crosses the network once for each host.",
+        source: None,
+        build: hierarchical::broadcast,
+    },
+    Algorithm {
         name: "direct",
         collectives: &[Collective::Reduce],
         links: Links::Direct,
@@ -294,6 +351,18 @@ pub static ALGORITHMS: &[Algorithm] = &[
         good: "Any size: about log2 n rounds, each of the whole vector.",
         source: Some(THAKUR),
         build: tree::reduce,
+    },
+    Algorithm {
+        name: "hierarchical",
+        collectives: &[Collective::Reduce],
+        links: Links::Message,
+        steps: &[
+            "Within each host one rank, the root on its own, reduces everything (binomial tree).",
+            "The root reduces what these ranks have (binomial tree).",
+        ],
+        good: "Ranks on several hosts, several on each: one vector of each host crosses the network.",
+        source: None,
+        build: hierarchical::reduce,
     },
     Algorithm {
         name: "direct",

@@ -174,6 +174,7 @@ fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, M
         scratch: usize::from(empty),
         in_place: true,
         links: algo::Links::Message,
+        staged: false,
     };
     let call = MessageCall {
         rank: vigil.group.me,
@@ -189,6 +190,8 @@ fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, M
             count: message.count as u64,
             count_hash: 0,
         },
+        // A message between two ranks is made at one place by one of them and at another by the other.
+        mark: 0,
         dtype: message.dtype,
         op: None,
         checksum: vigil.world.checksum,

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{MessageCall, MessageError, PlanFault};
+use super::{MessageCall, MessageError};
 use crate::algo::plan::{Plan, Space, Span, Step};
 use crate::kernel;
 use crate::transport::stream::{Source, Target};
@@ -407,4 +407,30 @@ fn grow(words: &mut Vec<u64>, dtype: DType, count: usize) -> Result<Place, Messa
         start: words.as_mut_ptr().cast(),
         count,
     })
+}
+
+/// What a plan can have that a message run cannot serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum PlanFault {
+    /// A step on the memory of a peer, or a plan made for such steps.
+    #[error("is direct, which needs shared memory")]
+    DirectStep,
+    /// A step on two spans that are not equally long.
+    #[error("has a step whose spans differ in length")]
+    Lengths,
+    /// A reducing step in a call without a reduction.
+    #[error("reduces, but the call names no reduction")]
+    NoOp,
+    /// A peer that is not in the group, or this rank itself.
+    #[error("has a message to or from no other rank of the group")]
+    Peer,
+    /// More rounds than a frame can count.
+    #[error("has a number that no frame holds")]
+    Rounds,
+    /// A span that leaves its buffer.
+    #[error("has a span outside its buffer")]
+    Span,
+    /// A step that writes the send buffer.
+    #[error("writes the send buffer")]
+    WritesIn,
 }

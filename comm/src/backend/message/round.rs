@@ -8,8 +8,9 @@
 use std::ops::Range;
 
 use super::memory::{BOUNCE_BYTES, Memory};
-use super::{Direction, MessageCall, MessageError, StepField, Streams, Wait};
+use super::{Direction, Heed, MessageCall, MessageError, StepField, Streams, Wait, stream_to};
 use crate::algo::plan::{Span, Step};
+use crate::sabotage::{self, Sabotage};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::transport::stream::{LinkError, Stream};
 
@@ -104,6 +105,7 @@ impl Receiving {
         call: &MessageCall,
         round: usize,
         memory: &mut Memory,
+        heed: &mut Heed,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
         if self.header_done < FRAME_BYTES {
@@ -113,7 +115,7 @@ impl Receiving {
             if self.header_done < FRAME_BYTES {
                 return Ok(len > 0);
             }
-            self.accept(call, round)?;
+            self.accept(call, round, heed)?;
             moved = true;
         }
         if self.received < self.bytes {
@@ -144,7 +146,12 @@ impl Receiving {
     }
 
     /// Compares the frame with what this rank expects.
-    fn accept(&mut self, call: &MessageCall, round: usize) -> Result<(), MessageError> {
+    fn accept(
+        &mut self,
+        call: &MessageCall,
+        round: usize,
+        heed: &mut Heed,
+    ) -> Result<(), MessageError> {
         let peer = self.peer;
         let frame =
             Frame::decode(&self.header).map_err(|error| MessageError::Frame { peer, error })?;
@@ -160,15 +167,16 @@ impl Receiving {
             return at(StepField::Group, call.group, frame.group);
         }
         let differs = call.tag.difference(&frame.tag);
-        if frame.seq == call.seq
-            && let Some(field) = differs
-        {
-            return Err(MessageError::Mismatch {
-                peer,
-                field,
-                mine: call.tag,
-                theirs: frame.tag,
-            });
+        if frame.seq == call.seq {
+            heed.notice(peer, call, &frame)?;
+            if let Some(field) = differs {
+                return Err(MessageError::Mismatch {
+                    peer,
+                    field,
+                    mine: call.tag,
+                    theirs: frame.tag,
+                });
+            }
         }
         let (their_round, payload, checksum) = match frame.kind {
             FrameKind::Abort { origin, reason } => {
@@ -184,12 +192,17 @@ impl Receiving {
                 checksum,
             } => (round, payload, checksum),
         };
+        let is_expected = frame.seq == call.seq && u64::from(their_round) == round as u64;
+        if !is_expected && heed.is_repeated(peer, call, &frame) {
+            return Err(MessageError::repeated(peer, &frame, their_round));
+        }
         if frame.seq != call.seq {
             return at(StepField::Seq, call.seq, frame.seq);
         }
-        if u64::from(their_round) != round as u64 {
+        if !is_expected {
             return at(StepField::Round, round as u64, u64::from(their_round));
         }
+        heed.take(peer, frame.seq, their_round);
         if payload != self.bytes as u64 {
             return Err(MessageError::Length {
                 peer,
@@ -316,8 +329,10 @@ impl Round {
             group: call.group,
             seq: call.seq,
             tag: call.tag,
+            mark: call.mark,
             kind: FrameKind::Data {
-                round: u32::try_from(self.at).expect("the run refuses longer plans"),
+                round: u32::try_from(self.at).expect("the run refuses longer plans")
+                    + u32::from(sabotage::is(Sabotage::Chunk)),
                 payload: bytes as u64,
                 checksum,
             },
@@ -369,6 +384,7 @@ impl Round {
         &mut self,
         call: &MessageCall,
         memory: &mut Memory,
+        heed: &mut Heed,
         streams: &mut Streams,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
@@ -376,7 +392,7 @@ impl Round {
             moved |= self.pass_sends(memory, streams)?;
         }
         if self.recvs_left > 0 {
-            moved |= self.pass_recvs(call, memory, streams)?;
+            moved |= self.pass_recvs(call, memory, heed, streams)?;
         }
         Ok(moved)
     }
@@ -405,6 +421,7 @@ impl Round {
         &mut self,
         call: &MessageCall,
         memory: &mut Memory,
+        heed: &mut Heed,
         streams: &mut Streams,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
@@ -414,7 +431,7 @@ impl Round {
             }
             let receiving = &mut self.recvs[i];
             let stream = stream_to(streams, receiving.peer)?;
-            moved |= receiving.pull(stream, call, self.at, memory)?;
+            moved |= receiving.pull(stream, call, self.at, memory, heed)?;
             self.recvs_left -= usize::from(receiving.complete);
         }
         Ok(moved)
@@ -476,15 +493,5 @@ impl Round {
         self.sends
             .iter()
             .any(|send| send.peer == peer && send.is_begun() && !send.is_complete())
-    }
-}
-
-fn stream_to(
-    streams: &mut Streams,
-    peer: usize,
-) -> Result<&mut (dyn Stream + 'static), MessageError> {
-    match streams.get_mut(peer) {
-        Some(Some(stream)) => Ok(stream.as_mut()),
-        Some(None) | None => Err(MessageError::NoLink { peer }),
     }
 }

@@ -17,6 +17,7 @@ use crate::types::{Collective, ReduceOp};
 impl DeviceCommunicator {
     /// Reduces and, for an average, divides on the host: HCCL has sums only. The division costs a
     /// copy of the result to the host and back.
+    #[track_caller]
     fn reduce_and_divide<T: Element>(
         &self,
         prepared: Prepared,
@@ -47,6 +48,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// The verdict on who did not come.
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), CommError> {
         self.block(self.prepare_barrier())
     }
@@ -61,6 +63,7 @@ impl DeviceCommunicator {
     /// # Errors
     /// `InvalidArgument` for lengths that differ; `Unsupported` where the product does not reduce
     /// this type in this way, with what it does.
+    #[track_caller]
     pub fn all_reduce<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -75,6 +78,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_reduce`].
+    #[track_caller]
     pub fn all_reduce_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -89,6 +93,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_reduce`], and for a root outside the group.
+    #[track_caller]
     pub fn reduce<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -104,6 +109,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::reduce`].
+    #[track_caller]
     pub fn reduce_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -120,6 +126,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_reduce`].
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -135,6 +142,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::reduce_scatter`].
+    #[track_caller]
     pub fn reduce_scatter_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -152,6 +160,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::reduce_scatter`].
+    #[track_caller]
     pub fn reduce_scatter_v<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -169,6 +178,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit.
+    #[track_caller]
     pub fn all_gather<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -182,6 +192,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_gather`].
+    #[track_caller]
     pub fn all_gather_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -194,6 +205,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_gather`].
+    #[track_caller]
     pub fn all_gather_v<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -210,6 +222,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit.
+    #[track_caller]
     pub fn all_to_all<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -223,6 +236,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::all_to_all`].
+    #[track_caller]
     pub fn all_to_all_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -235,6 +249,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit the counts.
+    #[track_caller]
     pub fn all_to_all_v<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -249,6 +264,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for a root outside the group.
+    #[track_caller]
     pub fn broadcast<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -264,6 +280,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit or a root outside the group.
+    #[track_caller]
     pub fn gather<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -278,6 +295,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::gather`].
+    #[track_caller]
     pub fn gather_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -290,6 +308,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::gather`].
+    #[track_caller]
     pub fn gather_v<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -307,6 +326,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for lengths that do not fit or a root outside the group.
+    #[track_caller]
     pub fn scatter<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -321,6 +341,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::scatter`].
+    #[track_caller]
     pub fn scatter_in_place<T: Element>(
         &self,
         buffer: &DeviceSlice<T>,
@@ -334,6 +355,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::scatter`].
+    #[track_caller]
     pub fn scatter_v<T: Element>(
         &self,
         sendbuf: &DeviceSlice<T>,
@@ -349,6 +371,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// `InvalidArgument` for a peer outside the group or this rank itself; `Unsupported` on 310P.
+    #[track_caller]
     pub fn send<T: Element>(&self, sendbuf: &DeviceSlice<T>, peer: usize) -> Result<(), CommError> {
         self.block(self.prepare_message(&DeviceMessage::send(sendbuf, peer))?)
     }
@@ -357,6 +380,7 @@ impl DeviceCommunicator {
     ///
     /// # Errors
     /// As [`DeviceCommunicator::send`].
+    #[track_caller]
     pub fn recv<T: Element>(&self, recvbuf: &DeviceSlice<T>, peer: usize) -> Result<(), CommError> {
         self.block(self.prepare_message(&DeviceMessage::recv(recvbuf, peer))?)
     }
@@ -367,6 +391,7 @@ impl DeviceCommunicator {
     /// # Errors
     /// `InvalidArgument` for a peer outside the group, more than [`crate::collective::BATCH_MAX`]
     /// messages, or messages to itself without a receive that fits; `Unsupported` on 310P.
+    #[track_caller]
     pub fn batch_send_recv(&self, messages: &[DeviceMessage]) -> Result<(), CommError> {
         self.block(self.prepare_batch(messages)?)
     }

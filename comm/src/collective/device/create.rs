@@ -20,6 +20,10 @@ use crate::device::{Device, DeviceError, Stream};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::Collective;
+use crate::watch::Place;
+
+/// Tells the calls on a device from those that its ranks make to agree about them, on the board.
+const ON_DEVICE: u64 = 0x6e70_755f_6465_7673;
 
 /// One look at the lane while the vendor joins.
 const LOOK: Duration = Duration::from_millis(20);
@@ -142,26 +146,33 @@ fn create(
     let world = Arc::clone(&host.inner.world);
     let bench = Bench::new(world, host.inner.group.key, exec_timeout);
     bench.open();
-    let one_host = cards.windows(2).all(|pair| pair[0].host == pair[1].host);
     let inner = Inner {
         host: group.clone(),
+        place: place_of(&host, group.name()),
         desk: host,
         device: device.clone(),
         engine,
         stream,
         bench,
+        standing: Mutex::default(),
         last: Mutex::default(),
         failed: Mutex::default(),
         turn: Mutex::default(),
         async_question: Mutex::default(),
         checked: options.checked,
-        one_host,
+        one_host: cards.windows(2).all(|pair| pair[0].host == pair[1].host),
         is_sub: way == Way::Sub,
         exec_timeout,
     };
     Ok(DeviceCommunicator {
         inner: Arc::new(inner),
     })
+}
+
+/// The place on the board of calls on the device, beside that of the group over which its ranks speak.
+fn place_of(desk: &Communicator, name: &str) -> Place {
+    let (watch, at) = (&desk.inner.world.watch, &desk.inner.group);
+    watch.place(at.key ^ ON_DEVICE, &format!("{name} on npu"), &at.members)
 }
 
 /// The group over which a device communicator's ranks speak: the same ranks, apart from the user's

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ErrorKind;
 use crate::sync::Clock;
 use crate::types::{Collective, DType, ReduceOp};
+use crate::watch::report::CallCode;
 
 /// Calls that are remembered: what is open, and the last things before it.
 const DEEDS_MAX: usize = 64;
@@ -44,6 +45,19 @@ pub(super) struct Ask {
     pub(super) count: u64,
     pub(super) op: Option<ReduceOp>,
     pub(super) root: Option<u32>,
+}
+
+impl Ask {
+    /// As boards show it.
+    pub(super) fn code(&self) -> CallCode {
+        let op = self.op.map_or(0, |op| op as u64);
+        let dtype = self.dtype.map_or(0, |dtype| dtype as u64);
+        let root = self.root.map_or(0, |root| u64::from(root) + 1);
+        CallCode {
+            word: self.collective as u64 | dtype << 8 | op << 16 | root << 32,
+            count: self.count,
+        }
+    }
 }
 
 /// One call, as a testimony tells it.

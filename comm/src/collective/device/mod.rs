@@ -58,6 +58,7 @@ use crate::device::{Device, DeviceError, Stream};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::watch::{Place, Standing};
 
 /// A group of ranks that make collective calls on the memory of their devices together. Made by
 /// [`Communicator::on_device`].
@@ -82,6 +83,9 @@ struct Inner {
     engine: Engine,
     stream: Stream,
     bench: Arc<Bench>,
+    /// Its place on the board, and the calls that stand there, by their number.
+    place: Place,
+    standing: Mutex<Vec<(u64, Standing)>>,
     /// The stream of the last call.
     last: Mutex<Option<Stream>>,
     /// The error that ended the communicator, if one did.

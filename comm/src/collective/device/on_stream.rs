@@ -1,5 +1,6 @@
 //! The asynchronous calls, on a stream of the program's.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::run::Prepared;
@@ -28,6 +29,7 @@ macro_rules! forms {
         ///
         /// # Errors
         /// As the blocking call of this name; errors of the device come from the work.
+        #[track_caller]
         pub fn $name<T: Element>(&self, $($argument: $kind),*) -> Result<DeviceWork, CommError> {
             $(self.refuse_average(Collective::AllReduce, $op)?;)?
             let prepare: fn(&DeviceCommunicator, $($kind),*) -> Result<Prepared, CommError> = $prepare;
@@ -41,8 +43,10 @@ impl<'a> OnStream<'a> {
         Self { comm, stream }
     }
 
-    fn start(&self, prepared: Prepared) -> Result<DeviceWork, CommError> {
+    #[track_caller]
+    fn start(&self, mut prepared: Prepared) -> Result<DeviceWork, CommError> {
         let inner = self.comm.shared();
+        prepared.call.site = Location::caller();
         let call = prepared.call;
         let mut open = inner.enqueue(prepared, self.stream, true)?;
         let Some(event) = open.event.take() else {
@@ -75,6 +79,7 @@ impl<'a> OnStream<'a> {
     ///
     /// # Errors
     /// As the vendor says.
+    #[track_caller]
     pub fn barrier(&self) -> Result<DeviceWork, CommError> {
         self.start(self.comm.prepare_barrier())
     }
@@ -83,6 +88,7 @@ impl<'a> OnStream<'a> {
     ///
     /// # Errors
     /// As the blocking call.
+    #[track_caller]
     pub fn batch_send_recv(&self, messages: &[DeviceMessage]) -> Result<DeviceWork, CommError> {
         self.start(self.comm.prepare_batch(messages)?)
     }

@@ -9,6 +9,7 @@ use crate::backend::Counts;
 use crate::backend::hccl::lower::DeviceCall;
 use crate::buffer::Element;
 use crate::collective::Call;
+use crate::collective::rooted::Sides;
 use crate::device::DeviceSlice;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
@@ -278,39 +279,16 @@ impl DeviceCommunicator {
         recv_counts: Option<&[usize]>,
         root: usize,
     ) -> Result<Prepared, CommError> {
-        let checks = self.host_checks();
-        let at_root = self.rank() == root;
-        if let Some(recv_counts) = recv_counts {
-            let call = Call::new::<T>(Collective::GatherV, send.len());
-            checks.check_index(call, "root", root)?;
-            let total = checks.check_counts(call, "recv_counts", recv_counts)?;
-            checks.check_len(call, "sendbuf", send.len(), recv_counts[self.rank()])?;
-            if at_root {
-                checks.check_len(call, "recvbuf", recv.len(), total)?;
-            }
-            let counts = Counts::Blocks(recv_counts);
-            return self.prepare(
-                call,
-                None,
-                Some(root),
-                counts,
-                &Memory::Apart { send, recv },
-            );
-        }
-        let call = Call::new::<T>(Collective::Gather, send.len());
-        checks.check_index(call, "root", root)?;
-        if at_root {
-            let want = checks.blocks_len(call, send.len())?;
-            checks.check_len(call, "recvbuf", recv.len(), want)?;
-        }
-        let counts = Counts::Uniform(send.len());
-        self.prepare(
-            call,
-            None,
-            Some(root),
-            counts,
-            &Memory::Apart { send, recv },
-        )
+        let collective = match recv_counts {
+            Some(_) => Collective::GatherV,
+            None => Collective::Gather,
+        };
+        let sides = Sides {
+            block: ("sendbuf", send.len()),
+            whole: ("recvbuf", recv.len()),
+            counts: recv_counts.map(|counts| ("recv_counts", counts)),
+        };
+        self.prepare_rooted(collective, &sides, root, &Memory::Apart { send, recv })
     }
 
     pub(super) fn prepare_scatter<T: Element>(
@@ -320,39 +298,29 @@ impl DeviceCommunicator {
         recv: &DeviceSlice<T>,
         root: usize,
     ) -> Result<Prepared, CommError> {
-        let checks = self.host_checks();
-        let at_root = self.rank() == root;
-        if let Some(send_counts) = send_counts {
-            let call = Call::new::<T>(Collective::ScatterV, recv.len());
-            checks.check_index(call, "root", root)?;
-            let total = checks.check_counts(call, "send_counts", send_counts)?;
-            checks.check_len(call, "recvbuf", recv.len(), send_counts[self.rank()])?;
-            if at_root {
-                checks.check_len(call, "sendbuf", send.len(), total)?;
-            }
-            let counts = Counts::Blocks(send_counts);
-            return self.prepare(
-                call,
-                None,
-                Some(root),
-                counts,
-                &Memory::Apart { send, recv },
-            );
-        }
-        let call = Call::new::<T>(Collective::Scatter, recv.len());
-        checks.check_index(call, "root", root)?;
-        if at_root {
-            let want = checks.blocks_len(call, recv.len())?;
-            checks.check_len(call, "sendbuf", send.len(), want)?;
-        }
-        let counts = Counts::Uniform(recv.len());
-        self.prepare(
-            call,
-            None,
-            Some(root),
-            counts,
-            &Memory::Apart { send, recv },
-        )
+        let collective = match send_counts {
+            Some(_) => Collective::ScatterV,
+            None => Collective::Scatter,
+        };
+        let sides = Sides {
+            block: ("recvbuf", recv.len()),
+            whole: ("sendbuf", send.len()),
+            counts: send_counts.map(|counts| ("send_counts", counts)),
+        };
+        self.prepare_rooted(collective, &sides, root, &Memory::Apart { send, recv })
+    }
+
+    /// A gather or a scatter: every rank has a block, the root alone has all of them.
+    fn prepare_rooted<T: Element>(
+        &self,
+        collective: Collective,
+        sides: &Sides<'_>,
+        root: usize,
+        memory: &Memory<'_, T>,
+    ) -> Result<Prepared, CommError> {
+        let call = Call::new::<T>(collective, sides.block.1);
+        let counts = self.host_checks().check_sides(call, root, sides)?;
+        self.prepare(call, None, Some(root), counts, memory)
     }
 
     /// One buffer for what is given and what is got, where in it each begins, and the count.

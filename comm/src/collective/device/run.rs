@@ -1,5 +1,6 @@
 //! The way of one call on a device: entered, enqueued, waited for, or judged.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::judge::{Case, Verdict};
 use super::ledger::{Ask, Stage};
 use super::{DeviceCommunicator, Inner, lock};
 use crate::backend::hccl::step::Step;
-use crate::backend::vigil::Vigil;
+use crate::backend::vigil::{Limit, Vigil};
 use crate::collective::Call;
 use crate::device::memory::Storage;
 use crate::device::{DeviceError, Event, Stream};
@@ -15,6 +16,7 @@ use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::transport::shm::wait::Rest;
 use crate::vendor::{self, Fault};
+use crate::watch::{Announced, Mark};
 use crate::world::Notice;
 
 /// One look at the device or the lane: short at first, so that a quick call ends quickly; bounded,
@@ -23,6 +25,9 @@ const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(20);
 /// Between two questions for an asynchronous error.
 const ASYNC_EVERY: Duration = Duration::from_millis(250);
+/// Calls that stand on the board together: as many as a program has under way, and no more where it
+/// drops its work.
+const STANDING_MAX: usize = 64;
 
 /// A call that was checked and lowered.
 pub(super) struct Prepared {
@@ -78,11 +83,13 @@ impl Inner {
             }
             entered
         });
+        self.stand(number, seq, call, &ask, deadline, wants_event);
         let ticket = self
             .engine
             .enqueue(steps, storages, stream, wants_event)
             .map_err(|error| {
                 self.bench.write(|ledger| ledger.retract(number));
+                self.conclude(number, false);
                 self.error(call, error.into(), seq, deadline, true)
             })?;
         let mut open = Open {
@@ -117,6 +124,48 @@ impl Inner {
         }
     }
 
+    /// Puts a call onto the board.
+    fn stand(
+        &self,
+        number: u64,
+        seq: u64,
+        call: Call,
+        ask: &Ask,
+        deadline: Deadline,
+        is_async: bool,
+    ) {
+        let mut standing = lock(&self.standing);
+        if standing.len() == STANDING_MAX {
+            // Work that nobody waits for: how it ended is not known.
+            standing.remove(0);
+        }
+        let announced = Announced {
+            code: ask.code(),
+            seq,
+            site: call.site,
+            started: deadline.started(),
+            is_async,
+        };
+        standing.push((number, self.place.begin(&announced)));
+    }
+
+    /// Takes the call of this number off the board, and those before it: a device ends the calls of a
+    /// communicator in their order.
+    fn conclude(&self, number: u64, is_ok: bool) {
+        let mut standing = lock(&self.standing);
+        while let Some((first, call)) = standing.first().copied()
+            && first <= number
+        {
+            standing.remove(0);
+            if standing.is_empty() {
+                let made = self.bench.ledger().made();
+                self.place.end(call, made, is_ok);
+            } else {
+                self.place.end_one(call, is_ok);
+            }
+        }
+    }
+
     /// Waits for the end of a call: by its event, or else by the stream running empty.
     pub(super) fn finish(self: &Arc<Self>, open: &Open, stream: &Stream) -> Result<(), CommError> {
         let mut look = LOOK_FIRST;
@@ -124,6 +173,7 @@ impl Inner {
             match self.has_ended(open, stream, look.min(open.deadline.left())) {
                 Ok(true) => {
                     self.bench.write(|ledger| ledger.complete(open.number));
+                    self.conclude(open.number, true);
                     return Ok(());
                 }
                 Ok(false) => {}
@@ -227,27 +277,39 @@ impl Inner {
     /// anything else is a fault of the device or of a peer.
     fn refused(self: &Arc<Self>, open: &Open, error: DeviceError) -> CommError {
         let kind = ErrorKind::from(error);
-        let is_harmless = if let ErrorKind::Vendor { code, detail, .. } = &kind {
-            matches!(
-                vendor::fault_of(*code, detail),
-                Fault::Argument | Fault::Memory | Fault::Unsupported
-            )
+        let fault = if let ErrorKind::Vendor { code, detail, .. } = &kind {
+            Some(vendor::fault_of(*code, detail))
         } else {
-            kind.is_recoverable()
+            None
+        };
+        let is_harmless = match fault {
+            Some(fault) => matches!(fault, Fault::Argument | Fault::Unsupported),
+            None => kind.is_recoverable(),
         };
         if is_harmless {
             self.bench.write(|ledger| ledger.retract(open.number));
+            self.conclude(open.number, false);
             return self.error(open.call, kind, open.seq, open.deadline, true);
         }
         self.bench
             .write(|ledger| ledger.note(open.number, Stage::Failed));
-        let verdict = self.inquest(open, Some(kind));
+        let verdict = if matches!(fault, Some(Fault::Memory)) {
+            // No peer is the cause, so none is asked; those that have enough memory are in the call and
+            // would wait for this rank.
+            Verdict {
+                origin: Some(self.desk.inner.world.rank),
+                kind,
+            }
+        } else {
+            self.inquest(open, Some(kind))
+        };
         self.fail(open.call, open.seq, open.deadline, &verdict)
     }
 
     /// Ends the communicator on this rank and tells the others.
     fn fail(&self, call: Call, seq: u64, deadline: Deadline, verdict: &Verdict) -> CommError {
         let world = &self.desk.inner.world;
+        self.conclude(u64::MAX, false);
         let kind = match verdict.origin {
             Some(origin) if origin != world.rank => ErrorKind::PeerAborted {
                 origin,
@@ -321,8 +383,9 @@ impl Inner {
         Vigil {
             world: &self.desk.inner.world,
             group: &self.desk.inner.group,
-            deadline,
+            limit: Limit::At(deadline),
             seq,
+            mark: Mark::default(),
             place: &self.desk.inner.place,
             lost: self.desk.inner.world.watch.lost(),
         }
@@ -341,8 +404,11 @@ impl Inner {
 }
 
 impl DeviceCommunicator {
-    /// Makes a call and waits for its end.
-    pub(super) fn block(&self, prepared: Prepared) -> Result<(), CommError> {
+    /// Makes a call and waits for its end. It is on the board as one of the program's line, not of the one
+    /// here that prepared it.
+    #[track_caller]
+    pub(super) fn block(&self, mut prepared: Prepared) -> Result<(), CommError> {
+        prepared.call.site = Location::caller();
         let stream = &self.inner.stream;
         let open = self.inner.enqueue(prepared, stream, false)?;
         self.inner.finish(&open, stream)

@@ -6,19 +6,12 @@ use std::time::Instant;
 
 use super::conn::{Proving, Seals, Stage};
 use super::engine::Engine;
-use super::job::{Phase, Verdict};
 use super::parting::Ended;
-use super::rounds::Rounds;
 use super::{CoordinatorEvent, Refusal};
-use crate::rendezvous::card::DownReason;
-use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::limits::{
-    COORDINATOR_FRAME_BYTES_MAX, REFUSAL_ADDRESSES_MAX, REFUSAL_EVENT_EVERY,
-};
+use crate::rendezvous::limits::{REFUSAL_ADDRESSES_MAX, REFUSAL_EVENT_EVERY};
 use crate::rendezvous::secret::{PROOF_BYTES, Transcript, random_bytes};
-use crate::rendezvous::wire::{Admission, Body, Opening, ToSession, encode_challenge, plain_frame};
+use crate::rendezvous::wire::{Admission, Opening, encode_challenge, plain_frame};
 use crate::sync::{AtomicU64, Clock, Ordering};
-use crate::types::Rank;
 
 /// When the owner was last told about refusals of an address, and how many came since.
 #[derive(Debug, Default)]
@@ -82,9 +75,9 @@ impl Engine {
     pub(super) fn proof(&mut self, token: u64, body: &[u8], proving: &Proving) {
         let shown: Option<[u8; PROOF_BYTES]> = body.try_into().ok();
         let is_proved = shown.is_some_and(|shown| proving.transcript.joiner_is_proved(&shown));
-        let why = if proving.job_id != self.job.job_id {
+        let why = if proving.job_id != self.desk.job.job_id {
             Refusal::OtherJob
-        } else if proving.attempt != self.job.attempt {
+        } else if proving.attempt != self.desk.job.attempt {
             Refusal::OtherAttempt
         } else if !is_proved {
             Refusal::WrongSecret
@@ -95,8 +88,8 @@ impl Engine {
         self.refuse(token, why);
         if let Some(conn) = self.conns.get_mut(&token) {
             let refusal = Admission::Refused {
-                attempt: self.job.attempt,
-                job_id: self.job.job_id.clone(),
+                attempt: self.desk.job.attempt,
+                job_id: self.desk.job.job_id.clone(),
             };
             conn.queue_plain(plain_frame(&refusal.encode()));
             self.drain(token);
@@ -116,65 +109,6 @@ impl Engine {
         conn.stage = Stage::Introducing;
         self.unproved.remove(&token);
         self.flush(token);
-    }
-
-    /// The joiner's third frame, and the first that is believed.
-    pub(super) fn introduction(&mut self, token: u64, body: &[u8]) {
-        let failed = |error| Body::new(&ToSession::Failed { error });
-        let verdict = self.job.introduce(body, self.now_ms());
-        if self.ranks.is_empty() {
-            // The first rank may have said how large the world is.
-            self.ranks = vec![None; self.job.world_size() as usize];
-            self.rounds = Rounds::new(self.job.world_size());
-        }
-        match verdict {
-            Verdict::Joined(rank) => self.joined(token, rank),
-            Verdict::Refused(error) => {
-                if !matches!(self.job.phase(), Phase::Failed(_)) {
-                    self.refuse(token, Refusal::Job);
-                }
-                self.dismiss(token, &failed(error));
-            }
-            Verdict::Fatal(error) => {
-                self.dismiss(token, &failed(error.clone()));
-                self.fail(error);
-            }
-        }
-    }
-
-    fn joined(&mut self, token: u64, rank: Rank) {
-        if let Some(conn) = self.conns.get_mut(&token) {
-            conn.stage = Stage::Joined(rank);
-            conn.until = None;
-            self.ranks[rank.index()] = Some(token);
-        }
-        self.emit(CoordinatorEvent::Joined { rank });
-        if !self.job.is_complete() {
-            let progress = Body::new(&self.job.progress());
-            self.tell(token, &progress);
-            return;
-        }
-        let cards = self.job.roster();
-        let roster = Body::new(&ToSession::Roster { cards });
-        if roster.bytes.len() > COORDINATOR_FRAME_BYTES_MAX {
-            self.fail(RendezvousError::TooLarge {
-                what: "the roster of all cards".to_owned(),
-                bytes: roster.bytes.len() as u64,
-                max: COORDINATOR_FRAME_BYTES_MAX as u64,
-            });
-            return;
-        }
-        self.job.set_ready(self.now_ms());
-        if let Some(arbiter) = &mut self.arbiter {
-            arbiter.ready(&self.job.roster());
-        }
-        for index in 0..self.ranks.len() {
-            self.tell_rank(Rank::from_index(index), &roster);
-        }
-        if self.closes_door {
-            self.close_door();
-        }
-        self.emit(CoordinatorEvent::Ready);
     }
 
     /// Drops the stranger that has been here longest; silent ones first. Says whether there was
@@ -204,24 +138,8 @@ impl Engine {
         self.end(token, Ended::Quietly);
     }
 
-    /// A connection that does not speak the protocol.
-    pub(super) fn malformed(&mut self, token: u64, what: &str) {
-        let is_rank = self
-            .conns
-            .get(&token)
-            .is_some_and(|conn| matches!(conn.stage, Stage::Joined(_)));
-        if is_rank {
-            let what = what.to_owned();
-            let reason = DownReason::ProtocolBroken { what };
-            self.end(token, Ended::Lost(reason));
-            return;
-        }
-        self.refuse(token, Refusal::Malformed);
-        self.end(token, Ended::Quietly);
-    }
-
     /// Counts a refusal, and tells the owner now and then.
-    fn refuse(&mut self, token: u64, why: Refusal) {
+    pub(super) fn refuse(&mut self, token: u64, why: Refusal) {
         self.count(self.io.counters.of(why));
         let Some(address) = self.conns.get(&token).map(|conn| conn.address) else {
             return;
@@ -239,9 +157,4 @@ impl Engine {
         // Relaxed: a statistic that orders nothing.
         counter.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// The error of a round or call that needs a rank that has left.
-pub(super) fn left(rank: Rank) -> RendezvousError {
-    RendezvousError::RankLeft { rank }
 }

@@ -1,5 +1,5 @@
-//! The coordinator's event loop: sockets, time and the owner's commands on one side, the rules of
-//! `job` and `rounds` on the other. One thread, no locks, nothing blocks but the poll itself.
+//! The coordinator's event loop: sockets, time and the owner's commands on one side, the `desk` on the
+//! other. One thread, no locks, nothing blocks but the poll itself.
 //!
 //! - `ENGINE-1`: a connection that is over gets an entry in `ended`, and nothing it says after that
 //!   is served. Connections are removed in one place (`settle`), so that telling others about a loss
@@ -16,18 +16,16 @@ use crossbeam::channel::{Receiver, Sender};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::conn::{Conn, Read, Stage};
-use super::job::{Job, Phase};
-use super::parting::{Ended, Held};
-use super::rounds::Rounds;
+use super::desk::{Desk, Rules};
+use super::job::Phase;
+use super::parting::Ended;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
-use crate::rendezvous::arbiter::Arbiter;
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
 use crate::rendezvous::secret::Secret;
 use crate::rendezvous::wire::{Body, ToSession};
 use crate::sync::{Clock, Deadline};
-use crate::types::Rank;
 
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
@@ -80,11 +78,8 @@ pub(super) struct Channels {
 pub(super) struct Engine {
     pub(super) io: Channels,
     pub(super) secret: Secret,
-    pub(super) job: Job,
-    pub(super) rounds: Rounds,
+    pub(super) desk: Desk,
     pub(super) conns: BTreeMap<u64, Conn>,
-    /// The connection of every rank that has one.
-    pub(super) ranks: Vec<Option<u64>>,
     /// Connections that have said nothing complete, oldest first.
     pub(super) silent: BTreeSet<u64>,
     /// Connections that owe a proof, oldest first.
@@ -93,15 +88,8 @@ pub(super) struct Engine {
     pub(super) notices: super::admit::Notices,
     /// Connections that are over, and how (`ENGINE-1`).
     pub(super) ended: BTreeMap<u64, Ended>,
-    /// Ranks whose goodbye the others have not been told of yet.
-    pub(super) leaving: Vec<Rank>,
-    pub(super) held: Vec<Held>,
-    pub(super) owner_knows_exits: bool,
-    pub(super) arbiter: Option<Box<dyn Arbiter>>,
-    pub(super) closes_door: bool,
     arrival: Deadline,
     next_token: u64,
-    next_progress: Instant,
     /// Accepting pauses until then: the process is out of descriptors.
     accept_after: Option<Instant>,
     scratch: Vec<u8>,
@@ -112,27 +100,30 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(options: CoordinatorOptions, strangers_max: usize, io: Channels) -> Self {
-        let world_size = options.world_size;
+        let rules = Rules {
+            owner_knows_exits: options.owner_knows_exits,
+            arbiter: options.arbiter.map(|make| make()),
+            closes_door: options.closes_door,
+            arrival_ms: millis(options.deadline),
+            epoch_unix_ms: Clock::wall_ms(),
+        };
         Self {
             io,
             secret: options.secret,
-            job: Job::new(options.job_id, options.attempt, options.build, world_size),
-            rounds: Rounds::new(world_size),
+            desk: Desk::new(
+                (options.job_id, options.attempt),
+                options.build,
+                options.world_size,
+                rules,
+            ),
             conns: BTreeMap::new(),
-            ranks: vec![None; world_size as usize],
             silent: BTreeSet::new(),
             unproved: BTreeSet::new(),
             strangers_max,
             notices: super::admit::Notices::default(),
             ended: BTreeMap::new(),
-            leaving: Vec::new(),
-            held: Vec::new(),
-            owner_knows_exits: options.owner_knows_exits,
-            arbiter: options.arbiter.map(|make| make()),
-            closes_door: options.closes_door,
             arrival: Deadline::after(options.deadline),
             next_token: FIRST_CONN,
-            next_progress: Clock::now() + PROGRESS_EVERY,
             accept_after: None,
             scratch: vec![0; SCRATCH_BYTES],
             stop_by: None,
@@ -165,7 +156,8 @@ impl Engine {
             self.obey();
             self.settle();
             self.tick();
-            self.tell_left();
+            self.desk.tell_left();
+            self.carry_out();
             self.settle();
             if self.is_over() {
                 return;
@@ -177,20 +169,15 @@ impl Engine {
     fn patience(&self) -> Duration {
         let is_hurried = !self.silent.is_empty()
             || !self.unproved.is_empty()
-            || !self.held.is_empty()
-            || self.rounds.is_any_open()
+            || self.desk.is_busy()
             || self.accept_after.is_some()
             || self.stop_by.is_some()
             || self.finish_by.is_some()
-            || self
-                .arbiter
-                .as_ref()
-                .is_some_and(|arbiter| arbiter.is_busy())
             || self.conns.values().any(|conn| conn.until.is_some());
         if is_hurried {
             return TICK;
         }
-        match self.job.phase() {
+        match self.desk.job.phase() {
             Phase::Gathering => self
                 .arrival
                 .left()
@@ -269,7 +256,8 @@ impl Engine {
         if stream.set_nonblocking(true).is_err() || super::listen::tune(&stream).is_err() {
             return;
         }
-        if self.silent.len() + self.unproved.len() >= self.strangers_max + self.job.missing_count()
+        if self.silent.len() + self.unproved.len()
+            >= self.strangers_max + self.desk.job.missing_count()
         {
             self.evict_oldest();
         }
@@ -402,29 +390,12 @@ impl Engine {
         }
     }
 
-    /// Sends one frame to one rank, if it is there.
-    pub(super) fn tell_rank(&mut self, rank: Rank, body: &Body) {
-        if let Some(token) = self.ranks[rank.index()] {
-            self.tell(token, body);
-        }
-    }
-
-    /// Sends one frame to every rank that is there, except one.
-    pub(super) fn tell_all(&mut self, message: &ToSession, except: Option<Rank>) {
-        let body = Body::new(message);
-        for index in 0..self.ranks.len() {
-            let rank = Rank::from_index(index);
-            if Some(rank) != except {
-                self.tell_rank(rank, &body);
-            }
-        }
-    }
-
     fn obey(&mut self) {
         while let Ok(command) = self.io.commands.try_recv() {
             match command {
                 Command::Broadcast(bytes) => {
-                    self.tell_all(&ToSession::Message { bytes }, None);
+                    self.desk.tell_all(&ToSession::Message { bytes }, None);
+                    self.carry_out();
                 }
                 Command::Finish(deadline) => self.finish_by = Some(deadline),
                 Command::RankDown(rank, reason) => self.obey_rank_down(rank, reason),
@@ -438,25 +409,12 @@ impl Engine {
         let now = Clock::now();
         self.resume_accepting(now);
         self.expire_connections(now);
-        let is_finished =
-            |finish_by: Deadline| finish_by.passed() || self.ranks.iter().all(Option::is_none);
+        let is_finished = |finish_by: Deadline| finish_by.passed() || self.desk.is_deserted();
         if self.stop_by.is_none() && self.finish_by.is_some_and(is_finished) {
             self.stop_by = Some(now + DRAIN_MAX);
         }
-        self.tell_held(now);
-        self.arbitrate(|arbiter, now_ms| arbiter.tick(now_ms));
-        if self.rounds.is_any_open() {
-            let failures = self.rounds.expire(self.now_ms());
-            self.tell_failures(failures);
-        }
-        if matches!(self.job.phase(), Phase::Gathering) {
-            if self.arrival.passed() {
-                self.fail(self.job.absence(self.now_ms()));
-            } else if self.next_progress <= now {
-                self.next_progress = now + PROGRESS_EVERY;
-                self.tell_all(&self.job.progress(), None);
-            }
-        }
+        self.desk.tick(self.now_ms());
+        self.carry_out();
     }
 
     fn expire_connections(&mut self, now: Instant) {

@@ -1,10 +1,11 @@
 //! The coordinator: a thread that serves one job's bring-up and then its liveness.
 //!
-//! This file is its handle. `engine` is the event loop, `job` and `rounds` are the rules without
-//! I/O, `conn` is one connection, `owner` finds out who has the port.
+//! This file is its handle. `engine` is the event loop, `desk` with `job` and `rounds` are the rules
+//! without I/O, `conn` is one connection, `owner` finds out who has the port.
 
 mod admit;
 mod conn;
+pub(crate) mod desk;
 mod engine;
 mod job;
 mod listen;

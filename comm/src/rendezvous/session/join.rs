@@ -99,7 +99,10 @@ impl Wait<'_> {
             let body = self.hear()?;
             let message = decode("message of the coordinator", &body);
             match message.map_err(|error| self.broken(&error.to_string()))? {
-                ToSession::Failed { error } => return Err(error),
+                ToSession::Failed { error, at_unix_ms } => {
+                    on_event(SessionEvent::Refused { at_unix_ms });
+                    return Err(error);
+                }
                 ToSession::Message { bytes } => on_event(SessionEvent::Message(bytes)),
                 ToSession::Progress {
                     missing,

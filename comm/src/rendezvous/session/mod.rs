@@ -67,6 +67,12 @@ pub enum SessionEvent {
     },
     /// From the coordinator's owner.
     Message(Vec<u8>),
+    /// The coordinator ended the bring-up, or turned this rank away, at this time of day. The error that
+    /// joining ends with says why.
+    Refused {
+        /// Milliseconds since 1970, the same for all ranks that are told the same.
+        at_unix_ms: u64,
+    },
 }
 
 /// Called for every event, on the session's own thread: it should note it and return.

@@ -142,7 +142,7 @@ impl Reader {
             ToSession::Down { rank, reason } => {
                 (self.on_event)(SessionEvent::Down { rank, reason });
             }
-            ToSession::Failed { error } => return Err(error.to_string()),
+            ToSession::Failed { error, .. } => return Err(error.to_string()),
             ToSession::Left { ranks } => {
                 for rank in ranks {
                     (self.on_event)(SessionEvent::Left { rank });

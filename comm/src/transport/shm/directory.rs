@@ -14,7 +14,11 @@ use crate::types::index;
 
 /// A key lies within this many entries from where its hash points, or nowhere: bounds both the
 /// owner's search for a free place and a peer's search for a key.
-const PROBE_MAX: usize = 128;
+const PROBE_MAX: usize = if DIRECTORY_ENTRIES < 128 {
+    DIRECTORY_ENTRIES
+} else {
+    128
+};
 
 /// In place of a key: the entry is being written (DIR-2). That a key is this number is as unlikely
 /// as that two keys are equal.

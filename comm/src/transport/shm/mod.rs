@@ -7,7 +7,7 @@
 //!
 //! - `arena`: the mapping and its layout. - `directory`: how a peer finds what a rank published.
 //! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
-//! - `wait`: how a rank waits for memory to change. - `placement`: ranks on processors.
+//! - `wait`: how a rank waits for memory to change. - `bell`: how it is woken. - `placement`: ranks on processors.
 //! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
 //! - `spaces`: what all ranks can reach, and how a place in it is named.
 //!
@@ -21,6 +21,7 @@
 //!   it only while a call of the owner has it (see `slot`, SLOT-5).
 
 pub mod arena;
+pub mod bell;
 pub mod directory;
 pub mod heap;
 pub mod memory;

@@ -22,9 +22,9 @@
 use std::sync::Arc;
 
 use super::arena::Arena;
+use super::bell::Bell;
 use super::directory;
 use super::heap::{Block, Heap, HeapFull};
-use super::wait::Bell;
 use crate::sync::{Ordering, fence};
 use crate::types::index;
 
@@ -44,6 +44,10 @@ const NEAR_WORDS: usize = 4;
 const FAR_WORDS: usize = 3;
 /// Set in the last near word, which holds the length of the payload, where the far words count.
 const HAS_FAR: u64 = 1 << 63;
+/// Where the mark lies in that word.
+const MARK_SHIFT: u32 = 32;
+/// Bits of it.
+const MARK_MASK: u64 = (1 << 24) - 1;
 
 // Offsets within a slot.
 const KEY: usize = 0;
@@ -78,9 +82,11 @@ pub struct Entry {
     pub splits: u64,
     /// Bytes of payload in the entry.
     pub payload_len: u64,
+    /// Where in the program the call is made, as 24 bits that the backend compares; 0 for unknown.
+    pub mark: u32,
     /// Arena offset of the staging block, 0 for none.
     pub staging: u64,
-    /// Place of the send buffer (see [`Spaces`](super::spaces::Spaces)), 0 for one that peers cannot
+    /// Place of the send buffer (see `Spaces`), 0 for one that peers cannot
     /// reach.
     pub send_at: u64,
     /// Place of the receive buffer, likewise.
@@ -102,7 +108,7 @@ impl Entry {
             self.call,
             self.count,
             self.splits,
-            self.payload_len | has_far,
+            self.payload_len | (u64::from(self.mark) & MARK_MASK) << MARK_SHIFT | has_far,
         ]
     }
 }
@@ -373,7 +379,8 @@ impl PeerSlot {
             call,
             count,
             splits,
-            payload_len: len & !HAS_FAR,
+            payload_len: len & ((1 << MARK_SHIFT) - 1),
+            mark: u32::try_from(len >> MARK_SHIFT & MARK_MASK).unwrap_or(0),
             staging,
             send_at,
             recv_at,
@@ -448,6 +455,7 @@ mod tests {
         let near = Entry {
             call: 5,
             payload_len: PAYLOAD_MAX as u64,
+            mark: 0xab_cdef,
             ..Entry::default()
         };
         slot.publish(3, &near);

@@ -11,9 +11,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-use rustix::thread::futex;
-
-use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering};
+use super::bell::Bell;
+use crate::sync::{AtomicU64, Deadline, Ordering};
 
 /// Polls without yielding while ranks have processors of their own: about 5 us. After that a yield,
 /// which costs some 0.2 us where nothing else wants the processor, delays a wait by a few percent at
@@ -60,48 +59,6 @@ pub fn processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |mask| mask.count() as usize)
 }
 
-/// What a waiter sleeps on: the waker increments `bell` if `sleepers` is set.
-#[derive(Clone, Copy, Debug)]
-pub struct Bell<'a> {
-    /// Set by those about to sleep.
-    pub sleepers: &'a AtomicU32,
-    /// Incremented to wake them.
-    pub bell: &'a AtomicU32,
-}
-
-impl Bell<'_> {
-    /// Wakes whoever sleeps. Costs one load where nobody does.
-    ///
-    /// The load is not fenced against the store that sleepers wait for, so a wake-up can be missed;
-    /// `SLEEP_MAX` bounds what that costs, and the fence would cost every operation.
-    pub fn ring(&self) {
-        // Relaxed: see above.
-        if self.sleepers.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        // Relaxed: the flag orders nothing; a sleeper re-checks its condition after waking.
-        self.sleepers.store(0, Ordering::Relaxed);
-        // Relaxed: the futex call compares the value itself.
-        self.bell.fetch_add(1, Ordering::Relaxed);
-        // Best effort by design; an error leaves the sleepers to their time-out.
-        let _ = futex::wake(self.bell, futex::Flags::empty(), u32::MAX >> 1);
-    }
-
-    fn sleep(&self, ready: &mut dyn FnMut() -> bool, left: Duration) -> bool {
-        // Relaxed: the futex call compares the value again.
-        let seen = self.bell.load(Ordering::Relaxed);
-        // Relaxed: a waker that misses this costs one time-out, see `ring`.
-        self.sleepers.store(1, Ordering::Relaxed);
-        if ready() {
-            return true;
-        }
-        let timeout = rustix::time::Timespec::try_from(left.min(SLEEP_MAX)).ok();
-        // Every outcome means the same: look again.
-        let _ = futex::wait(self.bell, futex::Flags::empty(), seen, timeout.as_ref());
-        ready()
-    }
-}
-
 /// Why a wait ended without what it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupted {
@@ -134,18 +91,26 @@ impl fmt::Debug for Rest<'_> {
 }
 
 impl Rest<'_> {
-    /// Polls before the first yield, and yields before the first sleep.
-    fn patience(&self, pace: Pace) -> (u32, u32) {
+    /// Polls before the first yield.
+    fn spins(&self, pace: Pace) -> u32 {
         match self {
-            Self::Bell(_) | Self::Pause => (pace.spins, YIELDS),
-            Self::Descriptors(_) => (0, YIELDS_DESCRIPTORS),
+            Self::Bell(_) | Self::Pause => pace.spins,
+            Self::Descriptors(_) => 0,
+        }
+    }
+
+    /// Yields before the first sleep.
+    fn yields(&self) -> u32 {
+        match self {
+            Self::Bell(_) | Self::Pause => YIELDS,
+            Self::Descriptors(_) => YIELDS_DESCRIPTORS,
         }
     }
 
     /// Sleeps for `left` at most; `true` if what is waited for was seen meanwhile.
     fn sleep(&self, ready: &mut dyn FnMut() -> bool, left: Duration) -> bool {
         match self {
-            Self::Bell(bell) => bell.sleep(ready, left),
+            Self::Bell(bell) => bell.sleep(ready, left.min(SLEEP_MAX)),
             Self::Descriptors(sleep) => {
                 sleep(left.min(SLEEP_DESCRIPTORS_MAX));
                 ready()
@@ -182,6 +147,12 @@ fn spin(most: u32, ready: &mut impl FnMut() -> bool) -> bool {
     false
 }
 
+/// The first gear alone: polls for some microseconds, and says whether that was enough. What a wait costs
+/// to begin can be left for after it.
+pub fn soon(pace: Pace, rest: &Rest<'_>, ready: &mut impl FnMut() -> bool) -> bool {
+    spin(rest.spins(pace), ready)
+}
+
 /// Waits until `ready` says so.
 ///
 /// # Errors
@@ -194,10 +165,24 @@ pub fn until(
     rest: &Rest<'_>,
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), Interrupted> {
-    let (spins, yields) = rest.patience(pace);
-    if spin(spins, &mut ready) {
+    if soon(pace, rest, &mut ready) {
         return Ok(());
     }
+    later(deadline, epoch, seen, rest, ready)
+}
+
+/// The other gears, for a wait that has polled in vain.
+///
+/// # Errors
+/// As [`until`].
+pub fn later(
+    deadline: Deadline,
+    epoch: &AtomicU64,
+    seen: u64,
+    rest: &Rest<'_>,
+    mut ready: impl FnMut() -> bool,
+) -> Result<(), Interrupted> {
+    let yields = rest.yields();
     let mut polls: u32 = 0;
     loop {
         // SYNC: pairs with the Release in `Status::disturb`; what it announces is then visible.
@@ -233,6 +218,7 @@ pub fn until(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::AtomicU32;
 
     fn quick() -> Deadline {
         Deadline::after(Duration::from_millis(30))

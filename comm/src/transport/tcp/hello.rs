@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{TcpError, TcpLink};
+use super::{LANES_MAX, TcpError, TcpLink};
 use crate::sync::{Clock, Deadline};
 
 /// Bytes of a job's secret.
@@ -30,7 +30,7 @@ pub const SECRET_BYTES: usize = 32;
 /// "muHi" in a dump of a little-endian wire.
 const MAGIC: u32 = u32::from_le_bytes(*b"muHi");
 /// Changes with the meaning of any field.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Names what the derived key is for.
 const KEY_CONTEXT: &str = "muster 2026 tcp link handshake v1";
 
@@ -58,6 +58,8 @@ pub struct LinkName {
     pub group: u64,
     /// Which of several links between the same two ranks of the group.
     pub plane: u8,
+    /// Connections of the stream that this one is part of, 1 to [`super::LANES_MAX`].
+    pub lanes: u8,
     /// World rank of the connector.
     pub from: u32,
     /// World rank of the acceptor.
@@ -71,7 +73,7 @@ struct Hello {
     magic: u32,
     version: u16,
     plane: u8,
-    zero: u8,
+    lanes: u8,
     group: u64,
     from: u32,
     to: u32,
@@ -176,12 +178,14 @@ pub(super) fn parse(bytes: &[u8; HELLO_BYTES], me: u32) -> Result<LinkName, Opti
         // No rank of ours: no answer.
         return Err(None);
     }
-    if u16::from_le(hello.version) != VERSION || hello.zero != 0 {
+    let lanes = 1..=LANES_MAX;
+    if u16::from_le(hello.version) != VERSION || !lanes.contains(&hello.lanes) {
         return Err(Some(Refusal::Version));
     }
     let name = LinkName {
         group: u64::from_le(hello.group),
         plane: hello.plane,
+        lanes: hello.lanes,
         from: u32::from_le(hello.from),
         to: u32::from_le(hello.to),
     };
@@ -300,7 +304,7 @@ fn attempt(
         magic: MAGIC.to_le(),
         version: VERSION.to_le(),
         plane: name.plane,
-        zero: 0,
+        lanes: name.lanes,
         group: name.group.to_le(),
         from: name.from.to_le(),
         to: name.to.to_le(),
@@ -323,7 +327,9 @@ fn attempt(
     let mut verdict = [0; STATUS_BYTES];
     read_by(&mut socket, &mut verdict, deadline).map_err(io_failure)?;
     consent(addr, &verdict)?;
-    TcpLink::new(socket).map_err(io_failure)
+    let mut link = TcpLink::new(socket).map_err(io_failure)?;
+    link.lanes = name.lanes;
+    Ok(link)
 }
 
 /// Whether a status says yes.

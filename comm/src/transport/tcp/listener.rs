@@ -166,6 +166,18 @@ impl Listener {
         self.shared.table().remove(&key)
     }
 
+    /// Connections of the stream that the link of this name is part of, if the peer has connected it.
+    #[must_use]
+    pub fn lanes_of(&self, key: ParkedKey) -> Option<u8> {
+        self.shared.table().get(&key).map(TcpLink::lanes)
+    }
+
+    /// Whether the peer has connected the link of this name.
+    #[must_use]
+    pub fn has(&self, key: ParkedKey) -> bool {
+        self.shared.table().contains_key(&key)
+    }
+
     /// Closes the links of a group that nobody will take any more.
     pub fn forget(&self, group: u64) {
         self.shared.table().retain(|key, _| key.group != group);
@@ -329,7 +341,8 @@ impl Acceptor {
         if self.is_full(key) {
             // If even that cannot be sent, the peer learns it from the close.
             let _ = socket.write(&Refusal::Full.code().to_le_bytes());
-        } else if let Ok(link) = TcpLink::new(socket) {
+        } else if let Ok(mut link) = TcpLink::new(socket) {
+            link.lanes = name.lanes;
             self.shared.park(key, link);
         }
     }

@@ -1,7 +1,7 @@
 //! Reading a board: two copies in, a report out.
 //!
-//! Pure but for [`of_process`]. Two copies, one after the other: a line that has the same even
-//! version in both was whole in between. One that moves too fast to be caught is told as it stood in
+//! Pure but for [`of_process`]. Two copies, one after the other: what was whole in the first is known by
+//! the versions in both (PUBLISH-1). A line that moves too fast to be caught is told as it stood in
 //! the second copy, without a call: it is plainly not stuck.
 
 use std::collections::BTreeSet;
@@ -9,13 +9,19 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::memory::FILE_NAME;
-use super::{
-    HEADER, Head, IN_FLIGHT, LINE_WORDS, LINES, MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, RECORD_WORDS,
-    RECORDS, RING, SITE_WORDS, SITES, TOOK_BOUNDS_MS, TOOK_SHIFT, WORDS, line,
+use rustix::fs::{FlockOperation, flock};
+
+use super::history::mark;
+use super::map::{
+    BULLETIN, BULLETIN_WORDS, FREE, HEADER, Head, IN_FLIGHT, IS_ASYNC, LINE_WORDS, LINES, MAGIC,
+    OUTCOME_BITS, QUEUED_MS_BITS, RECORD_WORDS, RECORDS, RING, SITE_MASK, SITE_WORDS, SITES,
+    TOOK_BOUNDS_MS, TOOK_SHIFT, WORDS,
 };
+use super::memory::FILE_NAME;
+use super::{line, publish};
 use crate::sync::Clock;
 use crate::types::index;
+use crate::watch::process;
 use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, GroupState, InFlight, REPORT_VERSION, Report, Wait,
 };
@@ -51,22 +57,75 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
     let mut seen = BTreeSet::new();
     for entry in std::fs::read_dir(folder).map_err(failed)?.flatten() {
         let path = entry.path();
-        let is_board = std::fs::read_link(&path)
-            .is_ok_and(|target| target.to_string_lossy().contains(FILE_NAME));
-        if !is_board {
+        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
             continue;
         }
         let file = File::open(&path).map_err(failed)?;
         let (first, second) = (copy(&file).map_err(failed)?, copy(&file).map_err(failed)?);
         let is_new = seen.insert((first[Head::Job as usize], first[Head::Rank as usize]));
         if second[Head::Magic as usize] == MAGIC && is_new {
-            reports.push(decode(&first, &second, RECORDS));
+            let mut report = decode(&first, &second, RECORDS);
+            report.process = process::look(pid);
+            reports.push(report);
         }
     }
     if reports.is_empty() {
         return Err(BoardError::None { pid });
     }
     Ok(reports)
+}
+
+/// What is written on the board of a rank that does not run itself, after `change` has seen what was
+/// there. One process at a time.
+///
+/// # Errors
+/// `WouldBlock` where another process is at it; else of the system.
+pub(in crate::watch) fn bulletin(
+    pid: u32,
+    rank: u32,
+    change: impl FnOnce(Option<&[u8]>) -> Vec<u8>,
+) -> io::Result<Vec<u8>> {
+    let file = writable(pid, rank)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let at = BULLETIN as u64 * 8;
+    let mut length = [0; 8];
+    file.read_exact_at(&mut length, at)?;
+    let most = (BULLETIN_WORDS - 1) * 8;
+    let length = index(u64::from_le_bytes(length)).min(most);
+    let mut told = vec![0; length];
+    file.read_exact_at(&mut told, at + 8)?;
+    let told = change((length > 0).then_some(told.as_slice()));
+    if told.len() > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    file.write_all_at(&told, at + 8)?;
+    file.write_all_at(&(told.len() as u64).to_le_bytes(), at)?;
+    // Closing the file gives the lock back.
+    Ok(told)
+}
+
+/// The board of this rank of the process, to write to.
+fn writable(pid: u32, rank: u32) -> io::Result<File> {
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let path = entry.path();
+        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
+            continue;
+        }
+        let file = File::options().read(true).write(true).open(&path)?;
+        let word = |head: Head| {
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, head as u64 * 8)
+                .map(|()| u64::from_le_bytes(word))
+        };
+        if word(Head::Magic)? == MAGIC && word(Head::Rank)? == u64::from(rank) {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+fn is_board(target: &std::path::Path) -> bool {
+    target.to_string_lossy().contains(FILE_NAME)
 }
 
 fn copy(file: &File) -> io::Result<Vec<u64>> {
@@ -85,19 +144,14 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
     let head = |word: Head| second[word as usize];
     let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
     let reader = Reader {
-        words: second,
+        first,
+        second,
         now_ns: Clock::nanos().saturating_sub(head(Head::EpochNs)),
         epoch_ns: head(Head::EpochNs),
     };
-    let used = index(head(Head::LinesUsed)).min(LINES);
+    let used = index(first[Head::LinesUsed as usize]).min(LINES);
     let groups: Vec<GroupState> = (0..used)
-        .filter_map(|place| {
-            let at = HEADER + place * LINE_WORDS;
-            // The count of looks moves without a version: it is one word, and whole by itself.
-            let version = second[at + line::VERSION];
-            let is_whole = first[at + line::VERSION] == version && version.is_multiple_of(2);
-            reader.group(at, is_whole)
-        })
+        .filter_map(|place| reader.group(HEADER + place * LINE_WORDS))
         .collect();
     let calls = reader.calls(&groups, calls);
     Report {
@@ -110,35 +164,38 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
         unwatched: head(Head::Unwatched),
         groups,
         calls,
+        process: None,
+        stack: Vec::new(),
     }
 }
 
 struct Reader<'a> {
-    words: &'a [u64],
+    first: &'a [u64],
+    second: &'a [u64],
     /// Now, since the board was made.
     now_ns: u64,
     epoch_ns: u64,
 }
 
-impl Reader<'_> {
-    fn text(&self, at: usize, len: u64, most: usize) -> String {
-        let len = index(len).min(most * 8);
-        let bytes: Vec<u8> = self.words[at..at + most]
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .take(len)
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
+/// Text of at most this many bytes.
+fn text(words: &[u64], len: u64) -> String {
+    let bytes: Vec<u8> = words
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .take(index(len))
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
 
+impl Reader<'_> {
     fn site(&self, number: u64) -> String {
         let number = index(number);
         if number == 0 || number >= SITES_MAX {
             return "elsewhere".to_owned();
         }
-        let at = SITES + number * SITE_WORDS;
-        let file = self.text(at + 2, self.words[at + 1], SITE_WORDS - 2);
-        format!("{file}:{}", self.words[at])
+        // Written once, before anything that was copied first could name it.
+        let words = &self.second[SITES + number * SITE_WORDS..][..SITE_WORDS];
+        format!("{}:{}", text(&words[2..], words[1]), words[0])
     }
 
     fn age_ms(&self, since_ns: u64) -> u64 {
@@ -149,9 +206,15 @@ impl Reader<'_> {
         clippy::cast_possible_truncation,
         reason = "halves of words are taken on purpose"
     )]
-    fn group(&self, at: usize, is_whole: bool) -> Option<GroupState> {
-        let word = |offset: usize| self.words[at + offset];
-        if word(line::STATE) == super::FREE {
+    fn group(&self, at: usize) -> Option<GroupState> {
+        let (first, second) = (
+            &self.first[at..][..LINE_WORDS],
+            &self.second[at..][..LINE_WORDS],
+        );
+        let is_whole = publish::is_whole(first, second);
+        let words = if is_whole { first } else { second };
+        let word = |offset: usize| words[offset];
+        if word(line::STATE) == FREE {
             return None;
         }
         let size = index(word(line::SIZE));
@@ -166,42 +229,31 @@ impl Reader<'_> {
                 word: word(line::CALL),
                 count: word(line::COUNT),
             },
-            site: self.site(site & u64::from(u32::MAX)),
+            site: self.site(site & SITE_MASK),
+            is_async: site & IS_ASYNC != 0,
             age_ms: self.age_ms(word(line::STARTED)),
-            wait: self.wait(at, &members),
+            row: Vec::new(),
+            wait: self.wait(words, &members),
         });
         Some(GroupState {
             key: word(line::KEY),
-            name: self.text(at + line::NAME, word(line::NAME_LEN), line::NAME_WORDS),
+            name: text(
+                &words[line::NAME..][..line::NAME_WORDS],
+                word(line::NAME_LEN),
+            ),
             size: size as u32,
             entered: word(line::ENTERED),
             thread: (site >> 32) as u32,
+            awaited_by: word(line::AWAITED) as u32,
             version: word(line::VERSION),
-            p99_ms: self.p99_ms(at),
+            p99_ms: p99_ms(words),
             members,
             call,
         })
     }
 
-    /// Below which time 99 of 100 calls stayed, from above; 0 while there are too few to say.
-    fn p99_ms(&self, at: usize) -> u64 {
-        /// Calls from which something can be learned.
-        const CALLS_MIN: u64 = 100;
-        let counts = &self.words[at + line::TOOK..at + line::TOOK + TOOK_BOUNDS_MS.len()];
-        let all: u64 = counts.iter().sum();
-        if all < CALLS_MIN {
-            return 0;
-        }
-        let mut seen = 0;
-        let class = counts.iter().position(|count| {
-            seen += count;
-            seen * 100 >= all * 99
-        });
-        class.map_or(0, |class| TOOK_BOUNDS_MS[class])
-    }
-
-    fn wait(&self, at: usize, members: &[u32]) -> Option<Wait> {
-        let word = |offset: usize| self.words[at + offset];
+    fn wait(&self, words: &[u64], members: &[u32]) -> Option<Wait> {
+        let word = |offset: usize| words[offset];
         let is_missing = |member: &usize| {
             member / 64 < line::MISSING_WORDS
                 && word(line::MISSING + member / 64) >> (member % 64) & 1 == 1
@@ -219,18 +271,23 @@ impl Reader<'_> {
 
     /// The last calls, oldest first.
     fn calls(&self, groups: &[GroupState], most: usize) -> Vec<CallRecord> {
-        let next = self.words[Head::Next as usize];
-        let first = next.saturating_sub(most.min(RECORDS) as u64);
-        (first..next)
+        let next = self.first[Head::Next as usize];
+        // Numbers that threads have taken need not have been used yet: then an older record is still there.
+        let first = next.saturating_sub(2 * RECORDS as u64);
+        let mut calls: Vec<CallRecord> = (first..next)
+            .rev()
             .filter_map(|id| self.call(id, groups))
-            .collect()
+            .take(most)
+            .collect();
+        calls.reverse();
+        calls
     }
 
     fn call(&self, id: u64, groups: &[GroupState]) -> Option<CallRecord> {
         let at = RING + index(id) % RECORDS * RECORD_WORDS;
-        let [mark, key, call, count, seq, site, started, tail] =
-            *self.words[at..].first_chunk::<RECORD_WORDS>()?;
-        if mark != id + 1 {
+        let words = self.first[at..].first_chunk::<RECORD_WORDS>()?;
+        let [version, key, call, count, seq, site, started, tail] = *words;
+        if version != mark(id) || !publish::is_whole(words, &self.second[at..]) {
             return None;
         }
         let queued_ms = tail >> OUTCOME_BITS & ((1 << QUEUED_MS_BITS) - 1);
@@ -250,7 +307,8 @@ impl Reader<'_> {
                 .map_or_else(String::new, |group| group.name.clone()),
             seq,
             call: CallCode { word: call, count },
-            site: self.site(site & u64::from(u32::MAX)),
+            site: self.site(site & SITE_MASK),
+            is_async: site & IS_ASYNC != 0,
             thread: (site >> 32) as u32,
             enqueued_ns: started_ns.saturating_sub(queued_ms * 1_000_000),
             started_ns,
@@ -258,4 +316,21 @@ impl Reader<'_> {
             outcome,
         })
     }
+}
+
+/// Below which time 99 of 100 calls stayed, from above; 0 while there are too few to say.
+fn p99_ms(words: &[u64]) -> u64 {
+    /// Calls from which something can be learned.
+    const CALLS_MIN: u64 = 100;
+    let counts = &words[line::TOOK..line::TOOK + TOOK_BOUNDS_MS.len()];
+    let all: u64 = counts.iter().sum();
+    if all < CALLS_MIN {
+        return 0;
+    }
+    let mut seen = 0;
+    let class = counts.iter().position(|count| {
+        seen += count;
+        seen * 100 >= all * 99
+    });
+    class.map_or(0, |class| TOOK_BOUNDS_MS[class])
 }

@@ -4,11 +4,19 @@
 //! it waits for are held up themselves; where such a rank waits for nobody, the edge ends in a *leaf*.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::{CYCLE_AFTER_MS, Member, Scene};
+use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::types::Collective;
 use crate::watch::report::{CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
 use crate::watch::verdict::{CallId, Confidence};
+use crate::watch::{FIRST_LOOK, NEXT_LOOK};
+
+/// Age from which a call that does not say that it waits is one of those that never do.
+const CALL_AT_WORK_MS: u64 = 1000;
+
+/// What was sent this long ago has arrived.
+const ON_ITS_WAY_MS: u64 = 100;
 
 /// A call that waits.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +78,15 @@ struct Edge {
 #[derive(Debug)]
 pub(super) struct Graph<'a> {
     scene: &'a Scene,
-    frozen_after_ms: u64,
+    /// The time of a call is up, so there must be an answer.
+    is_overdue: bool,
     pub(super) waiters: Vec<Waiter<'a>>,
     edges: Vec<Vec<Edge>>,
     leaves: Vec<Leaf<'a>>,
 }
 
 impl<'a> Graph<'a> {
-    pub(super) fn of(scene: &'a Scene, frozen_after_ms: u64) -> Self {
+    pub(super) fn of(scene: &'a Scene, is_overdue: bool) -> Self {
         let mut waiters = Vec::new();
         for (rank, member) in (0..).zip(&scene.members) {
             for group in member.fresh().iter().flat_map(|report| &report.groups) {
@@ -95,7 +104,7 @@ impl<'a> Graph<'a> {
         }
         let mut graph = Self {
             scene,
-            frozen_after_ms,
+            is_overdue,
             edges: vec![Vec::new(); waiters.len()],
             waiters,
             leaves: Vec::new(),
@@ -115,7 +124,7 @@ impl<'a> Graph<'a> {
             return;
         };
         let waiter = self.waiters[from];
-        let report = match state_of(member, self.frozen_after_ms) {
+        let report = match state_of(member, self.is_overdue) {
             Ok(report) => report,
             Err(why) => return self.leaf(from, rank, why),
         };
@@ -139,9 +148,14 @@ impl<'a> Graph<'a> {
             };
             return self.leaf(from, rank, why);
         };
-        if group.call.as_ref().is_some_and(|call| call.wait.is_some()) {
+        let Some(call) = &group.call else { return };
+        if call.wait.is_some() {
             let key = group.key;
             self.link(from, rank, key, true);
+        } else if self.is_overdue || call.age_ms >= CALL_AT_WORK_MS {
+            // A call that never says what it waits for: one on a device. However young it is, it is why
+            // the rank is not in a call whose time is up.
+            self.leaf(from, rank, Why::AtWork);
         }
         // Else it makes another call that goes on: it will come.
     }
@@ -251,8 +265,22 @@ impl<'a> Graph<'a> {
         self.edges[start].iter().any(|edge| edge.elsewhere)
     }
 
+    /// A waiter at the end of the chains from this one where nothing has moved for so long: all that it waits
+    /// for have come to its call.
+    pub(super) fn standstill(&self, start: usize, least_ms: u64) -> Option<usize> {
+        let is_end = |at: &usize| {
+            let ahead = self.reachable(*at);
+            let only_there = |one: &usize| !self.is_held_up_elsewhere(*one);
+            ahead.iter().all(only_there) && self.waiters[*at].wait.age_ms >= least_ms
+        };
+        let ends = self.reachable(start).into_iter().filter(is_end);
+        ends.max_by_key(|at| self.waiters[*at].wait.age_ms)
+    }
+
     /// Whether each wait of a cycle was seen before, unchanged (JUDGE-2).
     pub(super) fn is_confirmed(&self, cycle: &[usize]) -> bool {
+        let ages = cycle.iter().map(|at| self.waiters[*at].wait.age_ms);
+        let youngest = ages.min().unwrap_or(0);
         cycle.iter().all(|at| {
             let waiter = &self.waiters[*at];
             let before = self
@@ -268,23 +296,33 @@ impl<'a> Graph<'a> {
                         .map_or(0, |wait| wait.checks)
                 };
                 // A message may be on its way: the waiting thread must have looked since.
-                let has_looked =
-                    !waiter.call.call.is_point_to_point() || checks(waiter.group) > checks(before);
+                let has_looked = !waiter.call.call.is_point_to_point()
+                    || checks(waiter.group) > checks(before)
+                    || looked_ms(waiter.wait) + ON_ITS_WAY_MS <= youngest;
                 before.version == waiter.group.version && checks(before) > 0 && has_looked
             })
         })
     }
 }
 
+/// How long ago a waiting thread has looked last, at most: it takes its time between two looks.
+fn looked_ms(wait: &Wait) -> u64 {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let between = ms(NEXT_LOOK).saturating_mul(wait.checks.saturating_sub(1));
+    wait.age_ms
+        .saturating_sub(ms(FIRST_LOOK).saturating_add(between))
+}
+
 /// The fresh report of a rank, or why there is none.
-fn state_of(member: &Member, frozen_after_ms: u64) -> Result<&Report, Why<'static>> {
+fn state_of(member: &Member, is_overdue: bool) -> Result<&Report, Why<'static>> {
     if let Some(fate) = &member.fate {
         return Err(if fate.orderly { Why::Left } else { Why::Down });
     }
     if let Some(report) = member.fresh() {
         return Ok(report);
     }
-    Err(match member.frozen(frozen_after_ms) {
+    let after_ms = if is_overdue { 0 } else { FROZEN_AFTER_MS };
+    Err(match member.frozen(after_ms) {
         Some((how, confidence)) => Why::Frozen { how, confidence },
         None => Why::Silent,
     })
@@ -320,7 +358,14 @@ fn is_in_the_call(waiter: &Waiter<'_>, theirs: &GroupState) -> bool {
 /// Whether a thread of the rank has begun a call that has not ended, whatever the lines of its groups
 /// say: a call that fails waits for nobody while it asks why.
 fn is_in_a_call(report: &Report, thread: u32) -> bool {
-    let is_open = |call: &CallRecord| call.outcome == CallOutcome::Open && call.thread == thread;
+    let is_open = |call: &CallRecord| {
+        let holds = call.thread == thread && !call.is_async;
+        let is_awaited = || {
+            let group = report.group(call.key);
+            call.is_async && group.is_some_and(|group| group.awaited_by == thread)
+        };
+        call.outcome == CallOutcome::Open && (holds || is_awaited())
+    };
     report.calls.iter().any(is_open)
 }
 
@@ -332,8 +377,14 @@ fn held_up_in<'a>(report: &'a Report, wanted: Option<&GroupState>) -> Option<&'a
         None if report.threads == 1 => 1,
         None => return None,
     };
-    report
-        .groups
-        .iter()
-        .find(|group| group.call.is_some() && group.thread == thread)
+    // What a worker does holds up only who waits for it.
+    report.groups.iter().find(|group| {
+        group.call.as_ref().is_some_and(|call| {
+            if call.is_async {
+                group.awaited_by == thread
+            } else {
+                group.thread == thread
+            }
+        })
+    })
 }

@@ -1,8 +1,8 @@
 //! Verdicts in words: one function a class, all from the same scene.
 
-use super::Scene;
 use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
+use super::{Member, Scene};
 use crate::error::{ErrorKind, Field};
 use crate::types::Rank;
 use crate::watch::report::GroupState;
@@ -65,8 +65,23 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
         ));
     }
     verdict.place = places.join("; ");
-    "continue the process with `kill -CONT`, or see what it waits for in the kernel"
-        .clone_into(&mut verdict.next);
+    let is_seen = |leaf: &&Leaf<'_>| {
+        matches!(
+            leaf.why,
+            Why::Frozen {
+                confidence: Confidence::Certain,
+                ..
+            }
+        )
+    };
+    if leaves.iter().any(is_seen) {
+        "continue the process with `kill -CONT`, or see what it waits for in the kernel"
+            .clone_into(&mut verdict.next);
+    } else {
+        // Nobody on its host answers either, so what is known is that nothing comes from there.
+        verdict.class = Class::Link;
+        "see whether that host lives and can be reached".clone_into(&mut verdict.next);
+    }
     verdict
 }
 
@@ -204,14 +219,21 @@ fn layout(
         theirs: format!("{:?}", theirs.1.members),
     };
     // The side with fewer ranks is the odd one; where both are equal, both are named.
+    // A rank is on the side of the group that it waits in, or, where it does not wait so far, of the one
+    // that it has made last.
+    let key_of = |(rank, member): (u32, &Member)| -> Option<u64> {
+        let mut own = graph.waiters.iter().filter(|waiter| waiter.rank == rank);
+        let waits = own.find(|waiter| waiter.group.name == mine.1.name);
+        let made = || {
+            let groups = &member.report.as_ref()?.groups;
+            groups.iter().rfind(|group| group.name == mine.1.name)
+        };
+        Some(waits.map(|waiter| waiter.group).or_else(made)?.key)
+    };
     let side = |key: u64| -> Vec<u32> {
-        let of_key = graph
-            .waiters
-            .iter()
-            .filter(|waiter| waiter.group.key == key);
-        let mut ranks: Vec<u32> = of_key.map(|waiter| waiter.rank).collect();
-        ranks.sort_unstable();
-        ranks
+        let ranks = (0..).zip(&scene.members);
+        let there = ranks.filter(|one| key_of(*one) == Some(key));
+        there.map(|(rank, _)| rank).collect()
     };
     let (mut ours, mut others) = (side(mine.1.key), side(theirs.1.key));
     if others.is_empty() {
@@ -229,8 +251,14 @@ fn layout(
             ours
         }
     };
-    let mut verdict = draft(scene, graph, Class::Mismatch, &blamed, held, kind);
     let name = &mine.1.name;
+    // Calls of other groups, in which somebody waits for these ranks, can still be made.
+    let held: Vec<usize> = held
+        .iter()
+        .copied()
+        .filter(|at| graph.waiters[*at].group.name == *name)
+        .collect();
+    let mut verdict = draft(scene, graph, Class::Mismatch, &blamed, &held, kind);
     let what = if mine.1.members == theirs.1.members {
         format!("group {name} was made more often on one side: ")
     } else {
@@ -277,14 +305,19 @@ pub(super) fn not_joined(
         } else {
             String::new()
         };
-        places.push(format!(
-            "{who}running user code{lacks}{}",
-            last_act(scene, *rank)
-        ));
-        if let Some(process) = scene
-            .member(*rank)
-            .and_then(|member| member.process.as_ref())
-        {
+        let act = last_act(scene, *rank);
+        places.push(match act.strip_prefix(", in ") {
+            Some(call) => format!("{who}in {call}{lacks}"),
+            None => format!("{who}running user code{lacks}{act}"),
+        });
+        let seen = scene.member(*rank).and_then(|member| {
+            let said = member
+                .report
+                .as_ref()
+                .and_then(|report| report.process.as_ref());
+            member.process.as_ref().or(said)
+        });
+        if let Some(process) = seen {
             verdict
                 .evidence
                 .push(format!("rank {rank}: {}", process.describe()));
@@ -332,7 +365,22 @@ pub(super) fn silent(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdic
 
 /// Everybody is in the call, and nothing moves.
 pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict {
-    let waiter = &graph.waiters[start];
+    // Who waits for a rank that waits itself is only in line: the broken link is where two wait for each
+    // other.
+    let reachable = graph.reachable(start);
+    let misses = |one: usize, other: usize| {
+        let (one, other) = (&graph.waiters[one], &graph.waiters[other]);
+        one.id() == other.id() && one.wait.missing.contains(&other.rank)
+    };
+    let at = reachable
+        .iter()
+        .copied()
+        .find(|one| {
+            let is_mutual = |other: &usize| misses(*one, *other) && misses(*other, *one);
+            reachable.iter().any(is_mutual)
+        })
+        .unwrap_or(start);
+    let waiter = &graph.waiters[at];
     let mut blamed = waiter.wait.missing.clone();
     blamed.push(waiter.rank);
     blamed.sort_unstable();

@@ -96,7 +96,7 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
     let open = report
         .calls
         .iter()
-        .rfind(|call| call.outcome == CallOutcome::Open);
+        .rfind(|call| call.outcome == CallOutcome::Open && !call.is_async);
     let (verb, call) = match (open, report.last_completed()) {
         (Some(call), _) => ("in", call),
         (None, Some(call)) => ("last finished", call),
@@ -115,7 +115,7 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
     )
 }
 
-pub(super) fn fate(scene: &Scene, rank: u32) -> Fate {
+pub(in crate::watch) fn fate(scene: &Scene, rank: u32) -> Fate {
     let known = scene.member(rank).and_then(|member| member.fate.clone());
     known.unwrap_or_else(|| Fate {
         how: "is gone".to_owned(),

@@ -1,16 +1,17 @@
 //! From options to plans: what each word may be, and what does not go together.
 
-use muster_comm::algo::find;
-use muster_comm::config::Environment;
+use muster_comm::algo::find_choice;
+use muster_comm::algo::select::SEGMENT_BYTES;
+use muster_comm::config::{Environment, PIN};
 use muster_comm::launch::Identity;
 use muster_comm::layout::{GroupKind, Layout, Matrix};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::BenchArgs;
-use crate::bench::model::{Latency, Record};
+use crate::bench::model::Record;
 use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, carries_objects, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::check::job::{Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
 use crate::fail::Failure;
 
 /// What one word of the command line stands for.
@@ -95,6 +96,15 @@ pub(super) fn memory(text: &str) -> Result<Memory, String> {
     }
 }
 
+/// Bytes of a segment: a power of two that staging can hold.
+pub(super) fn segment(text: &str) -> Result<u32, String> {
+    parse_size(text)?
+        .try_into()
+        .ok()
+        .filter(|bytes: &u32| SEGMENT_BYTES.contains(&u64::from(*bytes)) && bytes.is_power_of_two())
+        .ok_or_else(|| "a segment is a power of two from 16K to 1M".to_owned())
+}
+
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     text.trim_end_matches('%')
         .parse()
@@ -108,30 +118,14 @@ pub(super) fn bare_record(job: &Job) -> Record {
     Record {
         collective: String::new(),
         algo: "auto".to_owned(),
+        taken: None,
+        segment: None,
         ranks: job.matrix.world_size,
-        bytes: 0,
-        count: 0,
-        dtype: None,
-        op: None,
-        root: None,
-        in_place: false,
         memory: Memory::Private.name().to_owned(),
-        split: None,
         group: WORLD_KIND.to_owned(),
         groups: 1,
         world_size: job.matrix.world_size,
-        latency_us: Latency::default(),
-        algbw_gbytes_per_s: None,
-        busbw_gbytes_per_s: None,
-        wrong: None,
-        wrong_text: None,
-        unsupported: None,
-        cold_us: Vec::new(),
-        start_skew_us: None,
-        rank_median_us: Vec::new(),
-        calls_per_sample: 0,
-        samples: 0,
-        samples_us: Vec::new(),
+        ..Record::default()
     }
 }
 
@@ -144,6 +138,10 @@ impl BenchArgs {
     ) -> Result<Vec<(Job, Layout)>, Failure> {
         let (deadline, seed) = self.settings(environment)?;
         let plan = self.plan()?;
+        let variable = environment.read(&PIN);
+        let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
+        let pin = self.pin || variable.unwrap_or(false);
+        let rules = self.rules.of(environment)?.text;
         self.worlds(identity)?
             .into_iter()
             .map(|(name, layout)| {
@@ -158,6 +156,9 @@ impl BenchArgs {
                     transport: self.transport,
                     inject: self.inject.clone(),
                     seed,
+                    pin,
+                    rules: rules.clone(),
+                    forced: Forced::default(),
                     bench: Some(plan.clone()),
                     moe: None,
                 };
@@ -187,6 +188,7 @@ impl BenchArgs {
             ops: self.ops.clone(),
             root: self.root as usize,
             algos: self.algo.clone(),
+            segments: self.segment.clone(),
             places: self.place,
             memories: self.memory.clone(),
             split: self.split,
@@ -213,7 +215,7 @@ impl BenchArgs {
             let mut unknown = None;
             let mut is_known = false;
             for call in calls {
-                match find(call, name) {
+                match find_choice(call, name) {
                     Ok(_) => is_known = true,
                     Err(error) => unknown = unknown.or(Some((call, error))),
                 }

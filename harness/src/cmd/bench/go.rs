@@ -1,5 +1,6 @@
 //! A benchmark under way: worlds one after the other, lines as they come, the report at the end.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,17 +10,21 @@ use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 
 use super::{BenchArgs, Format, choose};
+use crate::backend::Choice;
 use crate::bench::gather::{self, Gather};
 use crate::bench::measured::Measured;
 use crate::bench::model::{BenchReport, Record};
 use crate::bench::plan::{Plan, What};
-use crate::bench::{csv, stats, table};
+use crate::bench::{stats, table};
 use crate::check::job::Job;
+use crate::cmd::saving::Saving;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::Verdict;
+use crate::report::csv;
+use crate::report::document::Document;
+use crate::report::origin::Origin;
 use crate::run::{self, Finished, joined, local};
 use crate::world::signals::Interrupts;
 
@@ -34,28 +39,47 @@ pub(super) struct Run<'a> {
     /// The heading of the last line that was printed.
     heading: Option<String>,
     progress: Progress,
+    /// What of the whole run is done, counted as measurements of one rank.
+    done: usize,
+    whole: usize,
 }
 
 impl<'a> Run<'a> {
     /// A run that has not begun.
-    pub(super) fn new(args: &'a BenchArgs, backend: &str, seed: u64) -> Self {
-        let transport = args.transport.name();
+    pub(super) fn new(args: &'a BenchArgs, choice: &Choice, seed: u64, origin: Origin) -> Self {
+        let (transport, backend) = (args.transport.name(), choice.name());
+        let mut report = BenchReport::new(backend, seed, transport, args.warmup, args.rounds);
+        report.origin = Some(origin);
+        report.emulated = choice.emulated.is_some();
         Self {
             args,
-            report: BenchReport::new(backend, seed, transport, args.warmup, args.rounds),
+            report,
             started: Clock::now(),
             heading: None,
-            progress: Progress::with_time_left(),
+            progress: Progress::new(),
+            done: 0,
+            whole: 0,
         }
     }
 }
 
 impl Run<'_> {
+    /// Says that ranks keep to their share of the processors.
+    pub(super) fn set_pinned(&mut self, pinned: bool) {
+        self.report.pinned = pinned;
+    }
+
+    /// Says which rules select algorithms.
+    pub(super) fn set_rules(&mut self, source: String) {
+        self.report.rules = source;
+    }
+
     /// Starts the ranks of one world after the other.
     pub(super) fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
         for (job, layout) in jobs {
             local::make_sure_that_it_fits(job, layout)?;
             self.report.cells_planned += self.planned(job, layout);
+            self.whole += self.work(job, layout);
         }
         let interrupts = Arc::new(Interrupts::install()?);
         for (job, layout) in jobs {
@@ -90,10 +114,8 @@ impl Run<'_> {
         interrupts: &Arc<Interrupts>,
     ) -> Result<(), Failure> {
         let mut gather = Gather::new(plan, layout, true);
-        let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
-        let (mut told, mut failed) = (0, None);
-        self.progress
-            .begin_lines(&job.matrix.name, job.matrix.world_size);
+        let mut failed = None;
+        self.begin(job);
         for round in 0..plan.rounds {
             let mut job = job.clone();
             job.bench = Some(Plan {
@@ -101,8 +123,7 @@ impl Run<'_> {
                 ..plan.clone()
             });
             let outcome = local::run(&job, layout, interrupts, &mut |so_far| {
-                told += so_far.measured.len();
-                self.progress.set(told, total);
+                self.went_on(so_far.measured.len());
                 let shown = self.take(&mut gather, so_far.measured);
                 failed = failed.take().or_else(|| shown.err());
             });
@@ -139,25 +160,23 @@ impl Run<'_> {
         };
         self.report.cells_planned = self.planned(job, layout);
         let mut gather = Gather::new(plan, layout, identity.is_on_one_host());
-        let total = gather.cells() * plan.rounds as usize * layout.dims().world as usize;
-        self.progress
-            .begin_lines(&job.matrix.name, job.matrix.world_size);
-        let waiting = std::cell::RefCell::new((&mut *self, &mut gather, 0, None));
+        self.whole = self.work(job, layout);
+        self.begin(job);
+        let waiting = std::cell::RefCell::new((&mut *self, &mut gather, None));
         joined::run(
             jobs,
             environment,
             identity,
             &mut |_, so_far| {
                 let mut waiting = waiting.borrow_mut();
-                let (bench, gather, told, failed) = &mut *waiting;
-                *told += so_far.measured.len();
-                bench.progress.set(*told, total);
+                let (bench, gather, failed) = &mut *waiting;
+                bench.went_on(so_far.measured.len());
                 let shown = bench.take(gather, so_far.measured);
                 *failed = failed.take().or_else(|| shown.err());
             },
             &mut |all| {
                 let mut waiting = waiting.borrow_mut();
-                let (bench, gather, _, failed) = &mut *waiting;
+                let (bench, gather, failed) = &mut *waiting;
                 if let Some(failure) = failed.take() {
                     return Err(failure);
                 }
@@ -168,6 +187,35 @@ impl Run<'_> {
                 bench.publish()
             },
         )
+    }
+
+    fn begin(&self, job: &Job) {
+        let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
+        self.progress.begin(format!("{name}, {ranks} ranks"));
+    }
+
+    fn went_on(&mut self, by: usize) {
+        self.done += by;
+        self.progress.set(self.done, self.whole);
+    }
+
+    /// How much there is to do in a world, counted as measurements of one rank.
+    fn work(&self, job: &Job, layout: &Layout) -> usize {
+        let lines = job
+            .bench
+            .as_ref()
+            .map_or(0, |plan| plan.cells(layout).len() * plan.rounds as usize);
+        let bring_ups = if self.wants_bring_up() {
+            self.bring_ups() as usize
+        } else {
+            0
+        };
+        (lines + bring_ups) * layout.dims().world as usize
+    }
+
+    /// How often a world is brought up, warm-ups included.
+    fn bring_ups(&self) -> u32 {
+        self.args.iters.unwrap_or(BRING_UPS_DEFAULT) + self.args.warmup.min(2)
     }
 
     fn wants_bring_up(&self) -> bool {
@@ -201,7 +249,10 @@ impl Run<'_> {
         let mut text = String::new();
         if self.heading.as_ref() != Some(&heading) {
             let gap = if self.heading.is_some() { "\n" } else { "" };
-            text = format!("{gap}{heading}\n{}\n", table::columns());
+            if self.heading.is_none() && self.report.emulated {
+                text.push_str(table::EMULATED);
+            }
+            let _ = write!(text, "{gap}{heading}\n{}\n", table::columns());
             self.heading = Some(heading);
         }
         text.push_str(&table::line(record));
@@ -212,17 +263,14 @@ impl Run<'_> {
     /// A world has ended.
     fn end_world(&mut self, finished: Finished) {
         if !finished.output.is_empty() {
-            self.progress.clear();
-        }
-        for line in &finished.output {
-            out::note(line);
+            self.progress
+                .suspended(|| finished.output.iter().for_each(|line| out::note(line)));
         }
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
     }
 
     /// All rounds of a number of ranks are over, or there will be no more of them.
     fn close(&mut self, gather: &Gather) -> Result<(), Failure> {
-        self.progress.clear();
         self.report.machine_states.extend(gather.machine_states());
         // What has some of its rounds is worth showing when there will be no more.
         for record in gather.so_far() {
@@ -244,18 +292,16 @@ impl Run<'_> {
         layout: &Layout,
         interrupts: &Arc<Interrupts>,
     ) -> Result<(), Failure> {
-        let times = self.args.iters.unwrap_or(BRING_UPS_DEFAULT);
         let mut job = job.clone();
         let Some(plan) = &mut job.bench else {
             return Ok(());
         };
         plan.what.clear();
         let mut micros = Vec::new();
-        self.progress
-            .begin_lines(&job.matrix.name, job.matrix.world_size);
-        for time in 0..times + self.args.warmup.min(2) {
-            self.progress.set(time as usize, times as usize);
+        self.begin(&job);
+        for time in 0..self.bring_ups() {
             let finished = local::run(&job, layout, interrupts, &mut |_| {})?;
+            self.went_on(job.matrix.world_size as usize);
             let took = finished.summary.bring_up_us;
             self.report.verdict = self.report.verdict.take().or(finished.verdict);
             if self.report.verdict.is_some() {
@@ -265,7 +311,6 @@ impl Run<'_> {
                 micros.push(took as f64);
             }
         }
-        self.progress.clear();
         if micros.is_empty() {
             return Ok(());
         }
@@ -295,28 +340,19 @@ impl Run<'_> {
     fn publish(&mut self) -> Result<Exit, Failure> {
         self.progress.clear();
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
-        if self.report.verdict.is_none() && self.report.records.is_empty() {
-            let nothing = Verdict::new(Exit::Internal, "nothing was measured");
-            self.report.verdict = Some(nothing);
+        if self.report.verdict.is_none() {
+            self.report.verdict = self.report.nothing_measured();
         }
         self.report.close();
-        let document = || {
-            serde_json::to_string(&self.report)
-                .map(|text| text + "\n")
-                .map_err(|error| {
-                    Failure::internal(format!("the report cannot be written as JSON: {error}"))
-                })
-        };
-        // The file first: a closed terminal must not cost what was measured.
-        if let Some(path) = &self.args.save {
-            out::save(path, &document()?)?;
-        }
+        // The files first: a closed terminal must not cost what was measured. And the table in any
+        // case: nor must a full disk.
+        let written = self.args.saving.write(&self.report);
         out::result(&match self.args.format {
             Format::Csv => csv::render(&self.report),
-            Format::Json => document()?,
+            Format::Json => self.report.json()?,
             Format::Table => format!("\n{}", table::closing(&self.report)),
         })?;
-        Ok(self.report.exit())
+        Saving::ended(self.report.exit(), written)
     }
 }
 
@@ -325,7 +361,7 @@ fn same_line(one: &Record, other: &Record) -> bool {
     let key = |record: &Record| {
         (
             record.collective.clone(),
-            record.algo.clone(),
+            (record.algo.clone(), record.segment),
             (record.ranks, record.bytes, record.world_size),
             (record.dtype.clone(), record.op.clone()),
             (record.in_place, record.memory.clone(), record.group.clone()),

@@ -12,6 +12,8 @@ use super::library;
 
 /// Packages that state a version of their own.
 const PACKAGES: [&str; 5] = ["compiler", "hccl", "opp", "runtime", "toolkit"];
+/// Packages whose libraries are found below the package as well.
+const PACKAGES_WITH_LIBRARIES: [&str; 2] = ["compiler", "runtime"];
 /// Packages that came with the split of the libraries.
 const PACKAGES_SPLIT: [&str; 2] = ["acl", "hcomm"];
 /// Driver that goes with the emulated toolkit.
@@ -66,6 +68,15 @@ pub(super) fn version_folder(cann: &Version) -> Vec<Entry> {
             ),
         ),
     ];
+    // Programs such as torch_npu look whether these are there.
+    entries.push(Entry::Text(
+        PathBuf::from("opp/EMULATED"),
+        format!("{MARK}\n"),
+    ));
+    for package in PACKAGES_WITH_LIBRARIES {
+        let path = PathBuf::from(format!("{package}/lib64"));
+        entries.push(Entry::Link(path, "../lib64".to_owned()));
+    }
     for name in Library::ALL.map(Library::file_name) {
         let path = PathBuf::from(format!("{platform}/lib64/{name}"));
         entries.push(Entry::Link(path, library::FILE.to_owned()));
@@ -117,6 +128,7 @@ fn set_env(root: &str) -> String {
         "{MARK}\n\
          export ASCEND_TOOLKIT_HOME='{root}/latest'\n\
          export ASCEND_HOME_PATH=\"$ASCEND_TOOLKIT_HOME\"\n\
+         export ASCEND_OPP_PATH=\"$ASCEND_TOOLKIT_HOME/opp\"\n\
          export LD_LIBRARY_PATH=\"$ASCEND_TOOLKIT_HOME/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n"
     )
 }

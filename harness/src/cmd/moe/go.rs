@@ -11,15 +11,17 @@ use muster_comm::sync::Clock;
 
 use super::{Format, MoeArgs};
 use crate::check::job::Job;
+use crate::cmd::saving::Saving;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::gather::Gather;
 use crate::moe::measured::Measured;
 use crate::moe::plan::Plan;
-use crate::moe::report::MoeReport;
+use crate::moe::report::{MoeReport, Record};
 use crate::moe::table;
 use crate::out;
 use crate::progress::Progress;
+use crate::report::document::Document;
 use crate::run::{self, Finished, joined, local};
 use crate::world::signals::Interrupts;
 
@@ -39,29 +41,40 @@ impl<'a> Run<'a> {
             args,
             report,
             started: Clock::now(),
-            progress: Progress::with_time_left(),
+            progress: Progress::new(),
             told: 0,
         }
     }
 }
 
 impl Run<'_> {
-    /// Starts the ranks.
+    /// Starts the ranks: a world for each round, so that what differs between two starts of one
+    /// program is among the differences between rounds.
     pub(super) fn locally(&mut self, job: &Job, layout: &Layout) -> Result<Exit, Failure> {
         local::make_sure_that_it_fits(job, layout)?;
         let interrupts = Arc::new(Interrupts::install()?);
         let mut gather = self.begin(job, layout, true)?;
         let mut failed = None;
-        let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
-            let shown = self.take(&mut gather, so_far.dispatched);
-            failed = failed.take().or_else(|| shown.err());
-        });
-        if let Some(failure) = failed {
-            return Err(failure);
+        for round in 0..plan_of(job)?.rounds {
+            let mut job = job.clone();
+            if let Some(plan) = &mut job.moe {
+                plan.round = Some(round);
+            }
+            let outcome = local::run(&job, layout, &interrupts, &mut |so_far| {
+                let shown = self.take(&mut gather, so_far.dispatched);
+                failed = failed.take().or_else(|| shown.err());
+            });
+            if let Some(failure) = failed {
+                return Err(failure);
+            }
+            let finished =
+                outcome.unwrap_or_else(|failure| Finished::not_started(&job, layout, failure));
+            self.close(finished);
+            if self.report.verdict.is_some() {
+                break;
+            }
         }
-        let finished =
-            outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
-        self.close(finished);
+        self.complete(&gather)?;
         self.publish()
     }
 
@@ -91,13 +104,14 @@ impl Run<'_> {
             },
             &mut |all| {
                 let mut waiting = waiting.borrow_mut();
-                let (run, _, failed) = &mut *waiting;
+                let (run, gather, failed) = &mut *waiting;
                 if let Some(failure) = failed.take() {
                     return Err(failure);
                 }
                 for finished in all {
                     run.close(finished);
                 }
+                run.complete(gather)?;
                 run.publish()
             },
         )
@@ -106,8 +120,8 @@ impl Run<'_> {
     fn begin(&mut self, job: &Job, layout: &Layout, one_host: bool) -> Result<Gather, Failure> {
         let plan = plan_of(job)?;
         self.report.cells_planned = plan.cells().len() as u64;
-        self.progress
-            .begin_lines(&job.matrix.name, job.matrix.world_size);
+        let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
+        self.progress.begin(format!("{name}, {ranks} ranks"));
         if self.args.format == Format::Table {
             out::result(&format!(
                 "{}{}",
@@ -126,11 +140,29 @@ impl Run<'_> {
             let Some(record) = gather.take(rank, measured) else {
                 continue;
             };
-            if self.args.format == Format::Table {
-                let line = table::line(&record);
-                self.progress.suspended(|| out::result(&line))?;
-            }
-            self.report.records.push(record);
+            self.add(record)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, record: Record) -> Result<(), Failure> {
+        if self.args.format == Format::Table {
+            let line = table::line(&record);
+            self.progress.suspended(|| out::result(&line))?;
+        }
+        self.report.records.push(record);
+        Ok(())
+    }
+
+    /// There will be no more rounds: what has some of them is worth showing.
+    fn complete(&mut self, gather: &Gather) -> Result<(), Failure> {
+        self.report.machine_states = gather.machine_states().to_vec();
+        let known = self.report.records.len();
+        for record in gather.so_far().into_iter().skip(known) {
+            self.add(record)?;
+        }
+        if self.report.verdict.is_none() {
+            self.report.verdict = self.report.nothing_measured();
         }
         Ok(())
     }
@@ -155,18 +187,11 @@ impl Run<'_> {
         let steps = steps.and_then(|rounds| rounds.first()).map_or(0, Vec::len);
         self.report.steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.report.close();
-        let document = || {
-            let text = serde_json::to_string(&self.report);
-            text.map(|text| text + "\n").map_err(|error| {
-                Failure::internal(format!("the report cannot be written as JSON: {error}"))
-            })
-        };
-        // The file first: a closed terminal must not cost what was measured.
-        if let Some(path) = &self.args.save {
-            out::save(path, &document()?)?;
-        }
+        // The files first: a closed terminal must not cost what was measured. And the table in any
+        // case: nor must a full disk.
+        let written = self.args.saving.write(&self.report);
         out::result(&match self.args.format {
-            Format::Json => document()?,
+            Format::Json => self.report.json()?,
             Format::Table => {
                 // Details of one line fit a screen; of many they would hide the lines.
                 let details = match &self.report.records[..] {
@@ -176,7 +201,7 @@ impl Run<'_> {
                 format!("{details}\n{}", table::closing(&self.report))
             }
         })?;
-        Ok(self.report.exit())
+        Saving::ended(self.report.exit(), written)
     }
 }
 

@@ -1,65 +1,54 @@
 //! `muster plan table`: the rules that select algorithms.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use muster_comm::algo::Table;
 use muster_comm::algo::select::BUILT_IN;
+use muster_comm::config::Environment;
+use muster_comm::world::Selection;
 
 use super::Outcome;
+use crate::cmd::rules::unusable;
 use crate::fail::Failure;
 use crate::out::escaped;
 
-/// Longest selection table that is read, in bytes: a wrong file is noticed before it fills memory.
-const FILE_MAX: u64 = 1 << 20;
-
 const GRAMMAR: &str = "\
 # Rules that select algorithms: one a line, the first that fits decides.
-#   COLLECTIVE [links=direct|message] [n<8] [bytes<=64KiB] -> ALGORITHM
+#   COLLECTIVE [links=direct|message] [n<8] [bytes<=64KiB] -> ALGORITHM [segment=256KiB]
 # n and bytes (of the largest buffer of a rank) compare with =, <, <=, > and >=; bytes may have a
-# unit: KiB, MiB, GiB. Rules of a file of one's own stand before these.
+# unit: KiB, MiB, GiB. ALGORITHM is one that `muster plan show` knows, or entry: the exchange that begins
+# every call over shared memory, for up to 16KiB a rank (taken for all that fits it where no rule says
+# otherwise). segment, behind an algorithm for shared memory, is how much goes through staging at once:
+# 16KiB to 1MiB. Rules of a file of one's own (MUSTER_ALGO=@FILE, --table FILE) stand before the built-in ones.
 ";
 
 /// Options of `muster plan table`.
 #[derive(Debug, Args)]
 pub(super) struct TableArgs {
-    /// A table of one's own to check; its rules are printed before the built-in ones
+    /// A table of one's own to check [default: that of MUSTER_ALGO]; its rules are printed before the built-in ones
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 pub(super) fn render(args: &TableArgs) -> Result<Outcome, Failure> {
+    let selection = match &args.file {
+        Some(path) => Selection::of_file(path),
+        None => Selection::of_environment(&Environment::capture()),
+    };
+    let selection = selection.map_err(|error| unusable(&error))?;
     let mut text = GRAMMAR.to_owned();
-    if let Some(path) = &args.file {
-        let own = read(path)?;
-        Table::with_overrides(&own)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-        let own = escaped(own.trim_end());
+    if let Some(own) = &selection.text {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "\n# From {}\n{own}", path.display());
+        let _ = writeln!(
+            text,
+            "\n# From {}: {} rules\n{}",
+            escaped(&selection.source),
+            selection.own_rules(),
+            escaped(own.trim_end())
+        );
     }
     text.push_str("\n# Built in\n");
     text.push_str(BUILT_IN);
     Ok(Outcome::ok(text))
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::usage(format!("{} cannot be read: {error}", path.display()))
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    file.take(FILE_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(unreadable)?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(Failure::usage(format!(
-            "{} is longer than {FILE_MAX} bytes, which no selection table is",
-            path.display()
-        )));
-    }
-    Ok(text)
 }

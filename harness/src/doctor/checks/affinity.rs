@@ -24,7 +24,9 @@ fn of_list(text: &str) -> Option<u32> {
 
 fn list(system: &System) -> Option<String> {
     let status = system.read("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(line.trim().to_owned())
 }
 
@@ -37,13 +39,18 @@ fn judge(system: &System) -> Finding {
     let Some((list, allowed)) = list(system).zip(allowed(system)) else {
         return Finding::skip("/proc/self/status does not tell the processors");
     };
-    let online = system.read("/sys/devices/system/cpu/online").and_then(|text| of_list(&text));
+    let online = system
+        .read("/sys/devices/system/cpu/online")
+        .and_then(|text| of_list(&text));
     let evidence = format!(
         "/proc/self/status: Cpus_allowed_list {list}; online {}",
         online.map_or_else(|| "unknown".to_owned(), |online| online.to_string())
     );
     let Some(ranks) = system.ranks() else {
-        return Finding::ok(format!("{} may be used", count(allowed, "processor")), evidence);
+        return Finding::ok(
+            format!("{} may be used", count(allowed, "processor")),
+            evidence,
+        );
     };
     if allowed < ranks.count {
         let bound = online.is_some_and(|online| allowed < online);
@@ -59,7 +66,14 @@ fn judge(system: &System) -> Finding {
         );
         return Problem::warn(what, format!("{evidence}; ranks by {}", ranks.how), remedy).into();
     }
-    Finding::ok(format!("{} for {}", count(allowed, "processor"), count(ranks.count, "rank")), evidence)
+    Finding::ok(
+        format!(
+            "{} for {}",
+            count(allowed, "processor"),
+            count(ranks.count, "rank")
+        ),
+        evidence,
+    )
 }
 
 #[cfg(test)]

@@ -16,7 +16,10 @@ fn container(system: &System) -> Option<&'static str> {
     for (file, what) in [
         ("/.dockerenv", "/.dockerenv"),
         ("/run/.containerenv", "/run/.containerenv"),
-        ("/var/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io"),
+        (
+            "/var/run/secrets/kubernetes.io",
+            "/var/run/secrets/kubernetes.io",
+        ),
     ] {
         if system.exists(file) {
             return Some(what);
@@ -51,7 +54,10 @@ fn judge(system: &System) -> Finding {
     }
     let missing = super::devices::missing_managers(system);
     if !missing.is_empty() {
-        let flags: Vec<String> = missing.iter().map(|node| format!("--device={node}")).collect();
+        let flags: Vec<String> = missing
+            .iter()
+            .map(|node| format!("--device={node}"))
+            .collect();
         problems.push(Problem::fail(
             format!("the container lacks {}", listed(&missing)),
             format!("container by {mark}; /dev has no {}", listed(&missing)),
@@ -62,11 +68,20 @@ fn judge(system: &System) -> Finding {
         "/usr/local/Ascend/driver/lib64",
         "/usr/local/Ascend/driver/version.info",
     ];
-    let absent: Vec<&str> = mounts.into_iter().filter(|path| !system.exists(path)).collect();
+    let absent: Vec<&str> = mounts
+        .into_iter()
+        .filter(|path| !system.exists(path))
+        .collect();
     if !absent.is_empty() {
-        let flags: Vec<String> = absent.iter().map(|path| format!("-v {path}:{path}:ro")).collect();
+        let flags: Vec<String> = absent
+            .iter()
+            .map(|path| format!("-v {path}:{path}:ro"))
+            .collect();
         problems.push(Problem::fail(
-            format!("the driver is not mounted into the container: {} is missing", listed(&absent)),
+            format!(
+                "the driver is not mounted into the container: {} is missing",
+                listed(&absent)
+            ),
             format!("container by {mark}; no {}", listed(&absent)),
             format!("docker run {}", flags.join(" ")),
         ));
@@ -80,6 +95,9 @@ fn judge(system: &System) -> Finding {
         ));
     }
     Finding::of(problems, || {
-        Finding::ok("the container has devices, managing nodes and the driver", format!("container by {mark}"))
+        Finding::ok(
+            "the container has devices, managing nodes and the driver",
+            format!("container by {mark}"),
+        )
     })
 }

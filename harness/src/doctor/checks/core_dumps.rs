@@ -19,11 +19,17 @@ fn judge(system: &System) -> Finding {
         return Finding::skip(format!("{FILE} cannot be read"));
     };
     let soft = limit(system, "Max core file size").and_then(|(soft, _)| soft);
-    let evidence = format!("{FILE}: {pattern}; /proc/self/limits: max core file size {}", shown(soft, size));
+    let evidence = format!(
+        "{FILE}: {pattern}; /proc/self/limits: max core file size {}",
+        shown(soft, size)
+    );
     if let Some(handler) = pattern.strip_prefix('|') {
         let program = handler.split_ascii_whitespace().next().unwrap_or_default();
         // In a container the program is looked for outside, where it may well be.
-        let is_host = system.processes().iter().any(|process| process.pid == 2 && process.name == "kthreadd");
+        let is_host = system
+            .processes()
+            .iter()
+            .any(|process| process.pid == 2 && process.name == "kthreadd");
         if is_host && !system.exists(program) {
             return Problem::warn(
                 format!("core dumps are handed to {program}, which does not exist: a crash leaves nothing"),
@@ -57,5 +63,8 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     }
-    Finding::ok(format!("core dumps go to the working folder as {pattern}"), evidence)
+    Finding::ok(
+        format!("core dumps go to the working folder as {pattern}"),
+        evidence,
+    )
 }

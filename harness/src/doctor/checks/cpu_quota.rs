@@ -14,11 +14,16 @@ pub(super) const CHECK: Check = Check {
 
 fn judge(system: &System) -> Finding {
     let Some((processors, file)) = quota(system) else {
-        return Finding::ok("processor time is not limited", "no quota in the control groups");
+        return Finding::ok(
+            "processor time is not limited",
+            "no quota in the control groups",
+        );
     };
     let stopped = folders(system, "cpu").into_iter().find_map(|folder| {
         let text = system.read(format!("{folder}/cpu.stat"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("nr_throttled "))?;
         line.parse::<u64>().ok()
     });
     let stopped = stopped.unwrap_or(0);
@@ -32,5 +37,8 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     }
-    Finding::ok(format!("the control group gives {processors:.1} processors"), evidence)
+    Finding::ok(
+        format!("the control group gives {processors:.1} processors"),
+        evidence,
+    )
 }

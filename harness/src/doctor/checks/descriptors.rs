@@ -23,7 +23,11 @@ fn judge(system: &System) -> Finding {
         return Finding::skip("/proc/self/limits does not tell the limit");
     };
     let number = |limit: u64| limit.to_string();
-    let evidence = format!("/proc/self/limits: max open files {}, hard limit {}", shown(soft, number), shown(hard, number));
+    let evidence = format!(
+        "/proc/self/limits: max open files {}, hard limit {}",
+        shown(soft, number),
+        shown(hard, number)
+    );
     let ranks = system.ranks().map_or(16, |ranks| ranks.count);
     let needed = OWN + A_RANK * u64::from(ranks);
     let remedy = match hard {

@@ -28,7 +28,8 @@ fn judge(system: &System) -> Finding {
             .iter()
             .map(String::as_str)
             .filter(|open| {
-                open.strip_prefix("/dev/davinci").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+                open.strip_prefix("/dev/davinci")
+                    .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
             })
             .collect();
         nodes.sort_unstable();
@@ -44,13 +45,27 @@ fn judge(system: &System) -> Finding {
             _ => "",
         };
         let remedy = if process.state == 'D' {
-            format!("it cannot be killed until the driver answers: look at `npu-smi info` and dmesg; pid {}", process.pid)
+            format!(
+                "it cannot be killed until the driver answers: look at `npu-smi info` and dmesg; pid {}",
+                process.pid
+            )
         } else {
-            format!("if its job is over: kill {}, then wait 10 s for the device", process.pid)
+            format!(
+                "if its job is over: kill {}, then wait 10 s for the device",
+                process.pid
+            )
         };
         problems.push(Problem::warn(
-            format!("{}{state} holds {}: a second job there ends with EJ0001", process.called(), listed(&nodes)),
-            format!("/proc/{}/fd; {:?}", process.pid, command(system, process.pid)),
+            format!(
+                "{}{state} holds {}: a second job there ends with EJ0001",
+                process.called(),
+                listed(&nodes)
+            ),
+            format!(
+                "/proc/{}/fd; {:?}",
+                process.pid,
+                command(system, process.pid)
+            ),
             remedy,
         ));
     }

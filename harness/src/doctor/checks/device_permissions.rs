@@ -41,9 +41,17 @@ fn judge(system: &System) -> Finding {
     let Some(user) = user(system) else {
         return Finding::skip("/proc/self/status does not tell who this process is");
     };
-    let mut nodes: Vec<String> = devices.iter().map(|id| format!("/dev/davinci{id}")).collect();
+    let mut nodes: Vec<String> = devices
+        .iter()
+        .map(|id| format!("/dev/davinci{id}"))
+        .collect();
     let managers = super::devices::MANAGERS.into_iter();
-    nodes.extend(managers.flat_map(|(name, other)| [Some(name), other]).flatten().map(str::to_owned));
+    nodes.extend(
+        managers
+            .flat_map(|(name, other)| [Some(name), other])
+            .flatten()
+            .map(str::to_owned),
+    );
     let mut closed = Vec::new();
     let mut group = None;
     for node in nodes {
@@ -69,14 +77,21 @@ fn judge(system: &System) -> Finding {
         }
     }
     let Some(group) = group else {
-        return Finding::ok("this user may open all device nodes", format!("user id {}", user.uid));
+        return Finding::ok(
+            "this user may open all device nodes",
+            format!("user id {}", user.uid),
+        );
     };
     let name = group_name(system, group);
     Problem::fail(
         format!(
             "user id {} may not read and write {}",
             user.uid,
-            listed(closed.iter().map(|one| one.split(' ').next().unwrap_or_default()))
+            listed(
+                closed
+                    .iter()
+                    .map(|one| one.split(' ').next().unwrap_or_default())
+            )
         ),
         closed.join("; "),
         format!("sudo usermod -aG {name} \"$USER\", then log in again"),
@@ -87,7 +102,9 @@ fn judge(system: &System) -> Finding {
 fn group_name(system: &System, gid: u32) -> String {
     let groups = system.read("/etc/group").unwrap_or_default();
     let line = groups.lines().find(|line| {
-        line.split(':').nth(2).is_some_and(|id| id == gid.to_string())
+        line.split(':')
+            .nth(2)
+            .is_some_and(|id| id == gid.to_string())
     });
     line.and_then(|line| line.split(':').next())
         .unwrap_or("HwHiAiUser")

@@ -45,7 +45,10 @@ fn judge(system: &System) -> Finding {
         ));
     }
     let found = devices.len() as u64;
-    if let Some(ranks) = system.ranks().filter(|ranks| u64::from(ranks.count) > found) {
+    if let Some(ranks) = system
+        .ranks()
+        .filter(|ranks| u64::from(ranks.count) > found)
+    {
         problems.push(Problem::fail(
             format!(
                 "{} are to run on {}: two on one device end with EJ0001",

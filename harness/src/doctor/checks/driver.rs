@@ -40,8 +40,13 @@ fn judge(system: &System) -> Finding {
     if version.is_none() {
         problems.push(Problem::warn(
             "the driver's version cannot be told",
-            format!("{file}: {}", driver.problem.unwrap_or_else(|| "no version".to_owned())),
-            format!("in a container mount it: docker run -v {ROOT}/version.info:{ROOT}/version.info:ro"),
+            format!(
+                "{file}: {}",
+                driver.problem.unwrap_or_else(|| "no version".to_owned())
+            ),
+            format!(
+                "in a container mount it: docker run -v {ROOT}/version.info:{ROOT}/version.info:ro"
+            ),
         ));
     }
     if devices.is_empty() {

@@ -19,11 +19,21 @@ fn judge(system: &System) -> Finding {
         return Finding::skip("HCCL_IF_IP is not set");
     };
     let own = addresses(system);
-    let mut others: Vec<IpAddr> = own.iter().map(|(address, _)| *address).filter(|address| !address.is_loopback()).collect();
+    let mut others: Vec<IpAddr> = own
+        .iter()
+        .map(|(address, _)| *address)
+        .filter(|address| !address.is_loopback())
+        .collect();
     others.sort();
-    let remedy = "unset HCCL_IF_IP and name the interface: HCCL_SOCKET_IFNAME can be the same on all hosts";
+    let remedy =
+        "unset HCCL_IF_IP and name the interface: HCCL_SOCKET_IFNAME can be the same on all hosts";
     let Ok(address) = text.parse::<IpAddr>() else {
-        return Problem::fail(format!("HCCL_IF_IP is {text:?}, which is no address"), format!("HCCL_IF_IP={text}"), remedy).into();
+        return Problem::fail(
+            format!("HCCL_IF_IP is {text:?}, which is no address"),
+            format!("HCCL_IF_IP={text}"),
+            remedy,
+        )
+        .into();
     };
     if own.is_empty() {
         return Finding::skip("/proc/net does not tell the addresses of this host");
@@ -36,10 +46,15 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     };
-    let interface = interfaces(system).into_iter().find(|known| Some(&known.name) == interface.as_ref());
+    let interface = interfaces(system)
+        .into_iter()
+        .find(|known| Some(&known.name) == interface.as_ref());
     if let Some(down) = interface.filter(|interface| !interface.is_up()) {
         return Problem::fail(
-            format!("HCCL_IF_IP {address} is on {}, which is {}", down.name, down.state),
+            format!(
+                "HCCL_IF_IP {address} is on {}, which is {}",
+                down.name, down.state
+            ),
             format!("/sys/class/net/{}/operstate: {}", down.name, down.state),
             format!("ip link set {} up", down.name),
         )
@@ -53,5 +68,8 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     }
-    Finding::ok(format!("HCCL_IF_IP {address} is an address of this host"), format!("HCCL_IF_IP={text}"))
+    Finding::ok(
+        format!("HCCL_IF_IP {address} is an address of this host"),
+        format!("HCCL_IF_IP={text}"),
+    )
 }

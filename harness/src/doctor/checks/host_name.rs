@@ -24,11 +24,18 @@ pub(super) fn several_hosts(system: &System) -> bool {
 }
 
 fn judge(system: &System) -> Finding {
-    let Some(name) = system.read("/proc/sys/kernel/hostname").filter(|name| !name.is_empty()) else {
+    let Some(name) = system
+        .read("/proc/sys/kernel/hostname")
+        .filter(|name| !name.is_empty())
+    else {
         return Finding::skip("/proc/sys/kernel/hostname does not tell the name");
     };
     // One host alone needs no name that others understand.
-    let status = if several_hosts(system) { Status::Fail } else { Status::Warn };
+    let status = if several_hosts(system) {
+        Status::Fail
+    } else {
+        Status::Warn
+    };
     let own = used(system)
         .into_iter()
         .flat_map(|interface| interface.addresses)
@@ -57,7 +64,10 @@ fn judge(system: &System) -> Finding {
                 )
                 .into();
             }
-            Finding::ok(format!("the host name {name} resolves"), format!("to {}", listed(&addresses)))
+            Finding::ok(
+                format!("the host name {name} resolves"),
+                format!("to {}", listed(&addresses)),
+            )
         }
     }
 }

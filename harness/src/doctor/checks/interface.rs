@@ -1,6 +1,6 @@
 //! Whether the interface that HCCL will take exists and is up.
 
-use super::super::network::{Choice, interfaces, used};
+use super::super::network::{Choice, Interface, interfaces, used};
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
 use super::{Check, Group};
@@ -17,53 +17,94 @@ fn judge(system: &System) -> Finding {
     if all.is_empty() {
         return Finding::skip("/sys/class/net lists no interface");
     }
-    let seen = listed(all.iter().map(super::super::network::Interface::shown));
+    let seen = listed(all.iter().map(Interface::shown));
     let Some(text) = system.text("HCCL_SOCKET_IFNAME") else {
         return by_default(system, seen);
     };
     let evidence = format!("HCCL_SOCKET_IFNAME={text}; there are {seen}");
-    let best = all.iter().find(|interface| interface.is_up() && !interface.is_loopback() && !interface.addresses.is_empty());
+    let best = all.iter().find(|interface| {
+        interface.is_up() && !interface.is_loopback() && !interface.addresses.is_empty()
+    });
     let remedy = best.map_or_else(
         || "bring an interface up: ip link set NAME up".to_owned(),
         |best| format!("export HCCL_SOCKET_IFNAME=={}", best.name),
     );
     let Some(choice) = Choice::parse(text) else {
-        return Problem::fail(format!("HCCL_SOCKET_IFNAME is {text:?}, which names no interfaces"), evidence, remedy).into();
+        return Problem::fail(
+            format!("HCCL_SOCKET_IFNAME is {text:?}, which names no interfaces"),
+            evidence,
+            remedy,
+        )
+        .into();
     };
-    let taken: Vec<_> = all.iter().filter(|interface| choice.takes(&interface.name)).collect();
-    let mut problems = Vec::new();
-    if taken.is_empty() {
-        let absent = choice.absent(&all);
+    let taken: Vec<_> = all
+        .iter()
+        .filter(|interface| choice.takes(&interface.name))
+        .collect();
+    let problem = problem_with(&taken, &choice.absent(&all), text, evidence, remedy);
+    Finding::of(problem.into_iter().collect(), || {
+        Finding::ok(
+            format!(
+                "HCCL takes {}",
+                listed(taken.iter().map(|interface| interface.shown()))
+            ),
+            format!("HCCL_SOCKET_IFNAME={text}"),
+        )
+    })
+}
+
+/// What is wrong with the interfaces that a choice takes; `absent` are names that none has.
+fn problem_with(
+    taken: &[&Interface],
+    absent: &[&str],
+    text: &str,
+    evidence: String,
+    remedy: String,
+) -> Option<Problem> {
+    let names = listed(taken.iter().map(|interface| &interface.name));
+    let has_address =
+        |interface: &&&Interface| interface.is_up() && !interface.addresses.is_empty();
+    let Some(first) = taken.first() else {
         let what = if absent.is_empty() {
             format!("HCCL_SOCKET_IFNAME={text} leaves no interface, and HCCL fails with EI0001")
         } else {
-            format!("no interface is called {} as HCCL_SOCKET_IFNAME says, and HCCL fails with EI0001", listed(absent))
+            format!(
+                "no interface is called {} as HCCL_SOCKET_IFNAME says, and HCCL fails with EI0001",
+                listed(absent)
+            )
         };
-        problems.push(Problem::fail(what, evidence.clone(), remedy.clone()));
-    } else if !taken.iter().any(|interface| interface.is_up()) {
-        let names = listed(taken.iter().map(|interface| &interface.name));
-        problems.push(Problem::fail(
+        return Some(Problem::fail(what, evidence, remedy));
+    };
+    if !taken.iter().any(|interface| interface.is_up()) {
+        return Some(Problem::fail(
             format!("{names}, which HCCL_SOCKET_IFNAME names, is down"),
-            evidence.clone(),
-            format!("ip link set {} up, or {remedy}", taken[0].name),
+            evidence,
+            format!("ip link set {} up, or {remedy}", first.name),
         ));
-    } else if !taken.iter().any(|interface| interface.is_up() && !interface.addresses.is_empty()) {
-        let names = listed(taken.iter().map(|interface| &interface.name));
-        problems.push(Problem::fail(
-            format!("{names}, which HCCL_SOCKET_IFNAME names, has no address"),
-            evidence.clone(),
-            remedy.clone(),
-        ));
-    } else if taken.iter().all(|interface| interface.is_loopback()) {
-        problems.push(Problem::warn("HCCL_SOCKET_IFNAME leaves only loopback: other hosts are out of reach", evidence.clone(), remedy));
-    } else {
-        let absent = choice.absent(&all);
-        if !absent.is_empty() {
-            problems.push(Problem::warn(format!("no interface is called {}, of those that HCCL_SOCKET_IFNAME names", listed(absent)), evidence.clone(), remedy));
-        }
     }
-    Finding::of(problems, || {
-        Finding::ok(format!("HCCL takes {}", listed(taken.iter().map(|interface| interface.shown()))), format!("HCCL_SOCKET_IFNAME={text}"))
+    if taken.iter().find(has_address).is_none() {
+        return Some(Problem::fail(
+            format!("{names}, which HCCL_SOCKET_IFNAME names, has no address"),
+            evidence,
+            remedy,
+        ));
+    }
+    if taken.iter().all(|interface| interface.is_loopback()) {
+        return Some(Problem::warn(
+            "HCCL_SOCKET_IFNAME leaves only loopback: other hosts are out of reach",
+            evidence,
+            remedy,
+        ));
+    }
+    (!absent.is_empty()).then(|| {
+        Problem::warn(
+            format!(
+                "no interface is called {}, of those that HCCL_SOCKET_IFNAME names",
+                listed(absent)
+            ),
+            evidence,
+            remedy,
+        )
     })
 }
 
@@ -82,14 +123,20 @@ fn by_default(system: &System, seen: String) -> Finding {
     let is_docker = first.name.starts_with("docker");
     if system.wants_hccl() && (is_docker || first.is_loopback()) {
         return Problem::warn(
-            format!("HCCL would take {}, which other hosts cannot reach", first.name),
+            format!(
+                "HCCL would take {}, which other hosts cannot reach",
+                first.name
+            ),
             format!("HCCL_SOCKET_IFNAME is not set; there are {seen}"),
             "bring the interface between the hosts up and name it: export HCCL_SOCKET_IFNAME==eth0",
         )
         .into();
     }
     Finding::ok(
-        format!("{} would be taken: HCCL_SOCKET_IFNAME is not set", first.shown()),
+        format!(
+            "{} would be taken: HCCL_SOCKET_IFNAME is not set",
+            first.shown()
+        ),
         format!("/sys/class/net: {seen}"),
     )
 }

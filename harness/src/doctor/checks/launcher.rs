@@ -15,15 +15,26 @@ pub(super) const CHECK: Check = Check {
 fn judge(system: &System) -> Finding {
     match system.launched() {
         Ok(Detected::Identity(identity)) => Finding::ok(
-            format!("{} started this process as rank {} of {}", identity.source.contract, identity.rank.0, identity.world_size),
+            format!(
+                "{} started this process as rank {} of {}",
+                identity.source.contract, identity.rank.0, identity.world_size
+            ),
             identity.source.to_string(),
         ),
         Ok(Detected::PerNode(node)) => Finding::ok(
-            format!("{} started this process as node {}", node.source.contract, node.node_rank),
+            format!(
+                "{} started this process as node {}",
+                node.source.contract, node.node_rank
+            ),
             node.source.to_string(),
         ),
         Ok(Detected::Standalone { notes }) => match notes.first() {
-            Some(note) => Problem::warn(note.clone(), "environment", "start the command through the launcher: see `muster env --explain`").into(),
+            Some(note) => Problem::warn(
+                note.clone(),
+                "environment",
+                "start the command through the launcher: see `muster env --explain`",
+            )
+            .into(),
             None => Finding::ok("no launcher started this process", "environment"),
         },
         Err(error) => {

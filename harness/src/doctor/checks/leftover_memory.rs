@@ -45,7 +45,9 @@ fn judge(system: &System) -> Finding {
         .names(FOLDER)
         .into_iter()
         .filter_map(|name| {
-            let (_, maker) = MAKERS.iter().find(|(beginning, _)| name.starts_with(beginning))?;
+            let (_, maker) = MAKERS
+                .iter()
+                .find(|(beginning, _)| name.starts_with(beginning))?;
             Some((name, *maker))
         })
         .collect();
@@ -54,7 +56,10 @@ fn judge(system: &System) -> Finding {
     }
     let (used, blind) = in_use(system);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0);
+    let now = now
+        .ok()
+        .and_then(|since| i64::try_from(since.as_secs()).ok())
+        .unwrap_or(0);
     let mut left: Vec<(String, &str, u64)> = Vec::new();
     for (name, maker) in candidates {
         let path = format!("{FOLDER}/{name}");
@@ -74,11 +79,19 @@ fn judge(system: &System) -> Finding {
     let mut makers: Vec<&str> = left.iter().map(|(_, maker, _)| *maker).collect();
     makers.sort_unstable();
     makers.dedup();
-    let mut names: Vec<String> = left.iter().take(SHOWN).map(|(name, _, _)| format!("{FOLDER}/{name}")).collect();
+    let mut names: Vec<String> = left
+        .iter()
+        .take(SHOWN)
+        .map(|(name, _, _)| format!("{FOLDER}/{name}"))
+        .collect();
     if left.len() > SHOWN {
         names.push(format!("and {} more", left.len() - SHOWN));
     }
-    let files: Vec<String> = left.iter().take(SHOWN).map(|(name, _, _)| format!("{FOLDER}/{name}")).collect();
+    let files: Vec<String> = left
+        .iter()
+        .take(SHOWN)
+        .map(|(name, _, _)| format!("{FOLDER}/{name}"))
+        .collect();
     Problem::warn(
         format!(
             "{} of {} that nobody maps any more hold {} of /dev/shm",
@@ -98,13 +111,23 @@ fn in_use(system: &System) -> (Vec<String>, Vec<u32>) {
     let (mut used, mut blind) = (Vec::new(), Vec::new());
     let prefix = format!("{FOLDER}/");
     for process in system.processes() {
-        used.extend(process.open.iter().filter(|open| open.starts_with(&prefix)).cloned());
+        used.extend(
+            process
+                .open
+                .iter()
+                .filter(|open| open.starts_with(&prefix))
+                .cloned(),
+        );
         match system.try_read(format!("/proc/{}/maps", process.pid)) {
             Ok(maps) => used.extend(maps.lines().filter_map(|line| {
                 let place = line.find(&prefix)?;
                 Some(line[place..].to_owned())
             })),
-            Err(_) => blind.extend(system.metadata(format!("/proc/{}", process.pid)).map(|metadata| metadata.uid())),
+            Err(_) => blind.extend(
+                system
+                    .metadata(format!("/proc/{}", process.pid))
+                    .map(|metadata| metadata.uid()),
+            ),
         }
     }
     (used, blind)

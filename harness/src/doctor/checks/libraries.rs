@@ -21,7 +21,11 @@ fn judge(system: &System) -> Finding {
     let probe = api.probe();
     let is_loaded = |outcome: &&Outcome| outcome.loaded.is_some();
     let mut problems = Vec::new();
-    for outcome in probe.outcomes.iter().filter(|outcome| outcome.loaded.is_none()) {
+    for outcome in probe
+        .outcomes
+        .iter()
+        .filter(|outcome| outcome.loaded.is_none())
+    {
         // A file that is there and does not load; what is merely absent is told below.
         let Some(failure) = outcome.failures.iter().find(|failure| failure.exists) else {
             continue;
@@ -33,12 +37,18 @@ fn judge(system: &System) -> Finding {
         ));
     }
     let has = |libraries: &[Library]| {
-        probe.outcomes.iter().any(|outcome| libraries.contains(&outcome.library) && outcome.loaded.is_some())
+        probe
+            .outcomes
+            .iter()
+            .any(|outcome| libraries.contains(&outcome.library) && outcome.loaded.is_some())
     };
     let wanted = !system.devices().is_empty() || !system.toolkits().is_empty();
     for (libraries, name) in [
         (&[Library::Hccl][..], "libhccl.so"),
-        (&[Library::AscendCl, Library::AclRt][..], "libascendcl.so or libacl_rt.so"),
+        (
+            &[Library::AscendCl, Library::AclRt][..],
+            "libascendcl.so or libacl_rt.so",
+        ),
     ] {
         if wanted && problems.is_empty() && !has(libraries) {
             problems.push(Problem::fail(
@@ -49,13 +59,25 @@ fn judge(system: &System) -> Finding {
         }
     }
     problems.extend(mixed(probe.outcomes.iter().filter(is_loaded)));
-    if problems.is_empty() && !probe.outcomes.iter().any(|outcome| outcome.loaded.is_some()) {
+    if problems.is_empty()
+        && !probe
+            .outcomes
+            .iter()
+            .any(|outcome| outcome.loaded.is_some())
+    {
         return Finding::skip("no library of CANN on this host, and no device to need one");
     }
     let emulated = if system.emulated() { "emulated " } else { "" };
     Finding::of(problems, || {
-        let loaded = probe.outcomes.iter().filter_map(|outcome| outcome.loaded.as_ref());
-        let names = probe.outcomes.iter().filter(is_loaded).map(|outcome| outcome.library);
+        let loaded = probe
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.loaded.as_ref());
+        let names = probe
+            .outcomes
+            .iter()
+            .filter(is_loaded)
+            .map(|outcome| outcome.library);
         Finding::ok(format!("{emulated}{} load", listed(names)), listed(loaded))
     })
 }
@@ -83,7 +105,9 @@ fn remedy(message: &str) -> String {
     }
     if message.contains("cannot open shared object file") {
         let needed = message.split(':').next().unwrap_or_default();
-        return format!("{needed} is not found by the loader: source the toolkit's set_env.sh in this shell");
+        return format!(
+            "{needed} is not found by the loader: source the toolkit's set_env.sh in this shell"
+        );
     }
     if message.contains("undefined symbol") || message.contains("version `") {
         return "libraries of two versions are mixed: start from a fresh shell and source one set_env.sh only".to_owned();

@@ -22,7 +22,10 @@ fn judge(system: &System) -> Finding {
         )
         .into();
     };
-    let folders: Vec<&str> = path.split(':').filter(|folder| !folder.is_empty()).collect();
+    let folders: Vec<&str> = path
+        .split(':')
+        .filter(|folder| !folder.is_empty())
+        .collect();
     let mut problems = Vec::new();
     for (position, folder) in folders.iter().enumerate() {
         let is_stub = folder.trim_end_matches('/').ends_with("/stub");
@@ -37,7 +40,9 @@ fn judge(system: &System) -> Finding {
             ));
         }
     }
-    let of_hccl = folders.iter().find(|folder| system.exists(format!("{folder}/libhccl.so")));
+    let of_hccl = folders
+        .iter()
+        .find(|folder| system.exists(format!("{folder}/libhccl.so")));
     let home = ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"]
         .into_iter()
         .find_map(|name| Some((name, system.text(name)?)));

@@ -61,12 +61,18 @@ fn judge(system: &System) -> Finding {
     }
     match system.senses().space(&place) {
         Ok(space) if space.free < FREE_MIN => Problem::warn(
-            format!("only {} are free for the runtime's logs in {existing}", size(space.free)),
+            format!(
+                "only {} are free for the runtime's logs in {existing}",
+                size(space.free)
+            ),
             evidence,
             "delete old logs below plog, or export ASCEND_PROCESS_LOG_PATH=FOLDER on a larger disk",
         )
         .into(),
-        Ok(space) => Finding::ok(format!("logs go to {path}, {} free", size(space.free)), evidence),
+        Ok(space) => Finding::ok(
+            format!("logs go to {path}, {} free", size(space.free)),
+            evidence,
+        ),
         Err(error) => Finding::skip(format!("{existing} does not tell its size: {error}")),
     }
 }

@@ -37,8 +37,15 @@ fn judge(system: &System) -> Finding {
             }
             let own = addresses(system);
             let is_here = own.iter().any(|(address, _)| found.contains(address));
-            let place = if is_here || loopback { "this host" } else { "another host" };
-            Finding::ok(format!("MASTER_ADDR {host} is {place}"), format!("resolves to {}", listed(&found)))
+            let place = if is_here || loopback {
+                "this host"
+            } else {
+                "another host"
+            };
+            Finding::ok(
+                format!("MASTER_ADDR {host} is {place}"),
+                format!("resolves to {}", listed(&found)),
+            )
         }
     }
 }

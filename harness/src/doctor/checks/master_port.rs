@@ -24,7 +24,11 @@ fn judge(system: &System) -> Finding {
         .into();
     };
     let hccl = super::super::network::host_ports(system);
-    let inside = hccl.is_some_and(|(_, ranges)| ranges.iter().any(|(first, last)| (*first..=*last).contains(&port)));
+    let inside = hccl.is_some_and(|(_, ranges)| {
+        ranges
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&port))
+    });
     if inside && system.wants_hccl() {
         return Problem::fail(
             format!("MASTER_PORT {port} lies among the ports that HCCL takes"),
@@ -38,22 +42,42 @@ fn judge(system: &System) -> Finding {
     };
     let agent = system.text("TORCHELASTIC_USE_AGENT_STORE") == Some("True");
     match held.into_iter().find(|held| held.listens) {
-        Some(held) if agent => Finding::ok(format!("MASTER_PORT {port} is held by {}, torchrun's agent", held.who), held.evidence),
+        Some(held) if agent => Finding::ok(
+            format!(
+                "MASTER_PORT {port} is held by {}, torchrun's agent",
+                held.who
+            ),
+            held.evidence,
+        ),
         Some(held) => {
-            let end = held.pid.map_or_else(String::new, |pid| format!(", or end that process: kill {pid}"));
+            let end = held.pid.map_or_else(String::new, |pid| {
+                format!(", or end that process: kill {pid}")
+            });
             Problem::fail(
                 format!("MASTER_PORT {port} is held by {}", held.who),
                 held.evidence,
-                format!("export MASTER_PORT={} (or any other free port), alike for all ranks{end}", free_after(system, port)),
+                format!(
+                    "export MASTER_PORT={} (or any other free port), alike for all ranks{end}",
+                    free_after(system, port)
+                ),
             )
             .into()
         }
-        None => Finding::ok(format!("MASTER_PORT {port} is free on this host"), "/proc/net/tcp"),
+        None => Finding::ok(
+            format!("MASTER_PORT {port} is free on this host"),
+            "/proc/net/tcp",
+        ),
     }
 }
 
 /// The next port above that nobody listens on.
 fn free_after(system: &System, port: u16) -> u16 {
-    let taken: Vec<u16> = held(system, |_| true).unwrap_or_default().into_iter().map(|held| held.port).collect();
-    (port..u16::MAX).find(|port| !taken.contains(port)).unwrap_or(29_500)
+    let taken: Vec<u16> = held(system, |_| true)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|held| held.port)
+        .collect();
+    (port..u16::MAX)
+        .find(|port| !taken.contains(port))
+        .unwrap_or(29_500)
 }

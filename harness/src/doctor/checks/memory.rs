@@ -20,9 +20,15 @@ const A_RANK_EASY: u64 = 1 << 30;
 /// A number of `/proc/meminfo`, in bytes.
 pub(super) fn meminfo(system: &System, key: &str) -> Option<u64> {
     let text = system.read("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     let number: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(if line.trim_end().ends_with("kB") { number << 10 } else { number })
+    Some(if line.trim_end().ends_with("kB") {
+        number << 10
+    } else {
+        number
+    })
 }
 
 fn judge(system: &System) -> Finding {
@@ -40,7 +46,12 @@ fn judge(system: &System) -> Finding {
             .unwrap_or(0);
         let cache = cache(system, &limit.folder);
         let inside = limit.value.saturating_sub(used.saturating_sub(cache));
-        evidence = format!("{evidence}; {}: {}, used {}", limit.file, size(limit.value), size(used));
+        evidence = format!(
+            "{evidence}; {}: {}, used {}",
+            limit.file,
+            size(limit.value),
+            size(used)
+        );
         if inside < left {
             left = inside;
             who = "the control group";
@@ -54,7 +65,12 @@ fn judge(system: &System) -> Finding {
         "raise the memory limit of the container (docker run --memory, or resources.limits.memory in Kubernetes), or start fewer ranks"
     };
     if each < A_RANK_MIN || (each < A_RANK_EASY && !system.devices().is_empty()) {
-        let what = format!("{who} has {} left for {}, {} each", size(left), count(ranks, "rank"), size(each));
+        let what = format!(
+            "{who} has {} left for {}, {} each",
+            size(left),
+            count(ranks, "rank"),
+            size(each)
+        );
         return if each < A_RANK_MIN {
             Problem::fail(what, evidence, remedy).into()
         } else {
@@ -66,7 +82,9 @@ fn judge(system: &System) -> Finding {
 
 /// Page cache counts as used and is given back when it is needed.
 fn cache(system: &System, folder: &str) -> u64 {
-    let text = system.read(format!("{folder}/memory.stat")).unwrap_or_default();
+    let text = system
+        .read(format!("{folder}/memory.stat"))
+        .unwrap_or_default();
     let number = |key: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())

@@ -37,9 +37,19 @@ fn judge(system: &System) -> Finding {
     let Some((soft, hard)) = limit(system, "Max locked memory") else {
         return Finding::skip("/proc/self/limits does not tell the limit");
     };
-    let evidence = format!("/proc/self/limits: max locked memory {}, hard limit {}", shown(soft, size), shown(hard, size));
+    let evidence = format!(
+        "/proc/self/limits: max locked memory {}, hard limit {}",
+        shown(soft, size),
+        shown(hard, size)
+    );
     if system.devices().is_empty() {
-        return Finding::ok(format!("{} of memory may be locked; without a device nobody does", shown(soft, size)), evidence);
+        return Finding::ok(
+            format!(
+                "{} of memory may be locked; without a device nobody does",
+                shown(soft, size)
+            ),
+            evidence,
+        );
     }
     let ranks = system.ranks().map_or(1, |ranks| ranks.count);
     let needed = A_RANK * u64::from(ranks);

@@ -45,6 +45,9 @@ fn judge(system: &System) -> Finding {
         .filter(|name| name.starts_with("MUSTER_"))
         .count();
     Finding::of(problems, || {
-        Finding::ok("muster's own variables are well formed", format!("{ours} are set"))
+        Finding::ok(
+            "muster's own variables are well formed",
+            format!("{ours} are set"),
+        )
     })
 }

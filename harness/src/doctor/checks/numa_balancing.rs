@@ -14,9 +14,14 @@ const FILE: &str = "/proc/sys/kernel/numa_balancing";
 
 fn judge(system: &System) -> Finding {
     let is_node = |name: &String| {
-        name.strip_prefix("node").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+        name.strip_prefix("node")
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let nodes = system.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
+    let nodes = system
+        .names("/sys/devices/system/node")
+        .iter()
+        .filter(|name| is_node(name))
+        .count();
     let Some(value) = system.number(FILE) else {
         return Finding::skip(format!("{FILE} does not exist"));
     };

@@ -19,7 +19,10 @@ fn judge(system: &System) -> Finding {
         return Finding::skip(format!("{FILE} cannot be read"));
     };
     if mode != 2 {
-        return Finding::ok("address space may be reserved before it is used", format!("{FILE}: {mode}"));
+        return Finding::ok(
+            "address space may be reserved before it is used",
+            format!("{FILE}: {mode}"),
+        );
     }
     let limit = meminfo(system, "CommitLimit").unwrap_or(0);
     let taken = meminfo(system, "Committed_AS").unwrap_or(0);

@@ -20,7 +20,10 @@ fn judge(system: &System) -> Finding {
     }
     let range = system.read(RANGE).and_then(|text| {
         let (first, last) = text.split_once(char::is_whitespace)?;
-        Some((first.trim().parse::<u16>().ok()?, last.trim().parse::<u16>().ok()?))
+        Some((
+            first.trim().parse::<u16>().ok()?,
+            last.trim().parse::<u16>().ok()?,
+        ))
     });
     let Some((first, last)) = range else {
         return Finding::skip(format!("{RANGE} cannot be read"));
@@ -32,25 +35,44 @@ fn judge(system: &System) -> Finding {
         (first..=last).contains(&port) && !reserved.iter().any(inside)
     };
     let mut problems = Vec::new();
-    let evidence = format!("{RANGE}: {first} {last}; {RESERVED}: {}", if text.is_empty() { "empty" } else { &text });
-    let mut keep: Vec<String> = (!text.is_empty()).then_some(text.clone()).into_iter().collect();
+    let evidence = format!(
+        "{RANGE}: {first} {last}; {RESERVED}: {}",
+        if text.is_empty() { "empty" } else { &text }
+    );
+    let mut keep: Vec<String> = (!text.is_empty())
+        .then_some(text.clone())
+        .into_iter()
+        .collect();
     if let Some((how, ranges)) = host_ports(system).filter(|_| system.wants_hccl()) {
-        let open = ranges.iter().find(|(first, last)| (*first..=*last).any(is_open));
+        let open = ranges
+            .iter()
+            .find(|(first, last)| (*first..=*last).any(is_open));
         if let Some((first, last)) = open {
             keep.push(format!("{first}-{last}"));
             problems.push(Problem::warn(
                 format!("Linux may hand out HCCL's ports {first}-{last} to any other program"),
                 format!("{evidence}; {how}"),
-                format!("sysctl -w net.ipv4.ip_local_reserved_ports={}", keep.join(",")),
+                format!(
+                    "sysctl -w net.ipv4.ip_local_reserved_ports={}",
+                    keep.join(",")
+                ),
             ));
         }
     }
-    if let Some(port) = system.text("MASTER_PORT").and_then(|text| text.parse().ok()).filter(|port| is_open(*port)) {
+    if let Some(port) = system
+        .text("MASTER_PORT")
+        .and_then(|text| text.parse().ok())
+        .filter(|port| is_open(*port))
+    {
         problems.push(Problem::warn(
             format!("Linux may hand out MASTER_PORT {port} to any other program"),
             evidence.clone(),
-            format!("choose a port below {first}, or: sysctl -w net.ipv4.ip_local_reserved_ports={port}"),
+            format!(
+                "choose a port below {first}, or: sysctl -w net.ipv4.ip_local_reserved_ports={port}"
+            ),
         ));
     }
-    Finding::of(problems, || Finding::ok("Linux does not hand out HCCL's ports", evidence))
+    Finding::of(problems, || {
+        Finding::ok("Linux does not hand out HCCL's ports", evidence)
+    })
 }

@@ -27,14 +27,19 @@ fn judge(system: &System) -> Finding {
     let by_file = system.read("/etc/ld.so.preload").unwrap_or_default();
     let mut problems = Vec::new();
     let mut found = Vec::new();
-    for (text, place) in [(listed.as_str(), "LD_PRELOAD"), (by_file.as_str(), "/etc/ld.so.preload")] {
+    for (text, place) in [
+        (listed.as_str(), "LD_PRELOAD"),
+        (by_file.as_str(), "/etc/ld.so.preload"),
+    ] {
         for item in text.split([' ', ':', '\n']).filter(|item| !item.is_empty()) {
             if is_there(system, item) {
                 found.push(item.to_owned());
                 continue;
             }
             let is_path = item.contains('/');
-            let what = format!("{place} names {item}, which does not exist: every program starts without it and says so on stderr");
+            let what = format!(
+                "{place} names {item}, which does not exist: every program starts without it and says so on stderr"
+            );
             let remedy = if place == "LD_PRELOAD" {
                 "unset LD_PRELOAD, or name a library that exists".to_owned()
             } else {

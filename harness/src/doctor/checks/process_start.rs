@@ -25,7 +25,10 @@ fn judge(system: &System) -> Finding {
             )
             .into();
         }
-        return Finding::ok(format!("workers are started by {value}"), format!("{name}={value}"));
+        return Finding::ok(
+            format!("workers are started by {value}"),
+            format!("{name}={value}"),
+        );
     }
     Finding::skip("no variable chooses how workers are started")
 }

@@ -14,7 +14,10 @@ const FILE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 fn judge(system: &System) -> Finding {
     let Some(scope) = system.number(FILE) else {
-        return Finding::ok("processes of one user may look at each other", format!("{FILE} does not exist"));
+        return Finding::ok(
+            "processes of one user may look at each other",
+            format!("{FILE} does not exist"),
+        );
     };
     let evidence = format!("{FILE}: {scope}");
     match scope {

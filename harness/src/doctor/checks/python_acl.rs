@@ -22,12 +22,22 @@ fn judge(system: &System) -> Finding {
     let holds_acl = |folder: &str| {
         system.exists(format!("{folder}/acl.so"))
             || system.exists(format!("{folder}/acl/__init__.py"))
-            || system.names(folder).iter().any(|name| name.starts_with("acl.") && name.ends_with(".so"))
+            || system
+                .names(folder)
+                .iter()
+                .any(|name| name.starts_with("acl.") && name.ends_with(".so"))
     };
-    let own = ["python/site-packages", "pyACL/python/site-packages/acl", "python/site-packages/acl"]
-        .map(|folder| format!("{root}/{folder}"));
+    let own = [
+        "python/site-packages",
+        "pyACL/python/site-packages/acl",
+        "python/site-packages/acl",
+    ]
+    .map(|folder| format!("{root}/{folder}"));
     if let Some(folder) = python_path(system).iter().find(|folder| holds_acl(folder)) {
-        return Finding::ok("Python finds the acl module", format!("{folder}, by PYTHONPATH"));
+        return Finding::ok(
+            "Python finds the acl module",
+            format!("{folder}, by PYTHONPATH"),
+        );
     }
     let Some(folder) = own.iter().find(|folder| holds_acl(folder)) else {
         return Finding::skip(format!("the toolkit {root} has no acl module for Python"));

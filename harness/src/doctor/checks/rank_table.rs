@@ -59,7 +59,10 @@ fn judge(system: &System) -> Finding {
         .collect();
     if audit.findings.len() > SHOWN {
         problems.push(Problem::fail(
-            format!("{} more places of the rank table are wrong", audit.findings.len() - SHOWN),
+            format!(
+                "{} more places of the rank table are wrong",
+                audit.findings.len() - SHOWN
+            ),
             path,
             format!("muster ranktable check {path}"),
         ));
@@ -77,7 +80,11 @@ fn judge(system: &System) -> Finding {
     Finding::of(problems, || {
         let version = audit.version.map(|version| version.to_string());
         Finding::ok(
-            format!("the rank table is right: {} on {}", count(audit.ranks, "rank"), count(audit.servers.len() as u64, "server")),
+            format!(
+                "the rank table is right: {} on {}",
+                count(audit.ranks, "rank"),
+                count(audit.servers.len() as u64, "server")
+            ),
             format!("{path}, version {}", version.unwrap_or_default()),
         )
     })
@@ -89,9 +96,15 @@ fn against_variables(system: &System, audit: &Audit, path: &str) -> Vec<Problem>
     let number = |name: &str| system.text(name).and_then(|text| text.parse::<u32>().ok());
     if let Some(size) = number("RANK_SIZE").filter(|size| *size != audit.ranks) {
         problems.push(Problem::fail(
-            format!("RANK_SIZE is {size} and the rank table has {}", count(audit.ranks, "rank")),
+            format!(
+                "RANK_SIZE is {size} and the rank table has {}",
+                count(audit.ranks, "rank")
+            ),
             format!("RANK_SIZE={size}; {path}"),
-            format!("export RANK_SIZE={}, or take the table of this job", audit.ranks),
+            format!(
+                "export RANK_SIZE={}, or take the table of this job",
+                audit.ranks
+            ),
         ));
     }
     let Some(rank) = number("RANK_ID") else {
@@ -99,14 +112,20 @@ fn against_variables(system: &System, audit: &Audit, path: &str) -> Vec<Problem>
     };
     if rank >= audit.ranks {
         problems.push(Problem::fail(
-            format!("RANK_ID {rank} is not in the rank table, which has ranks 0 to {}", audit.ranks.saturating_sub(1)),
+            format!(
+                "RANK_ID {rank} is not in the rank table, which has ranks 0 to {}",
+                audit.ranks.saturating_sub(1)
+            ),
             format!("RANK_ID={rank}; {path}"),
             "set RANK_ID to a rank of the table, or take the table of this job",
         ));
         return problems;
     }
     let is_mine = |(other, _): &(u32, u32)| *other == rank;
-    let server = audit.servers.iter().find(|server| server.seats.iter().any(is_mine));
+    let server = audit
+        .servers
+        .iter()
+        .find(|server| server.seats.iter().any(is_mine));
     let own = addresses(system);
     if let Some(server) = server
         && let Ok(address) = server.host.parse::<IpAddr>()
@@ -114,7 +133,9 @@ fn against_variables(system: &System, audit: &Audit, path: &str) -> Vec<Problem>
         && !own.iter().any(|(known, _)| *known == address)
     {
         problems.push(Problem::fail(
-            format!("the rank table puts rank {rank} on {address}, which is no address of this host"),
+            format!(
+                "the rank table puts rank {rank} on {address}, which is no address of this host"
+            ),
             format!("RANK_ID={rank}; {path}"),
             "start this rank on that server, or set RANK_ID to a rank of this one",
         ));

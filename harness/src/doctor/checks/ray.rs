@@ -19,7 +19,10 @@ fn judge(system: &System) -> Finding {
         .find(|name| name.starts_with("RAY_") && *name != FLAG)
         .map(|name| format!("{name} is set"));
     let raylet = || {
-        let process = system.processes().iter().find(|process| process.name == "raylet")?;
+        let process = system
+            .processes()
+            .iter()
+            .find(|process| process.name == "raylet")?;
         Some(format!("{} runs", process.called()))
     };
     let flag = system.text(FLAG);
@@ -35,7 +38,10 @@ fn judge(system: &System) -> Finding {
         return Finding::skip("no Ray here");
     };
     if flag.is_some() {
-        return Finding::ok("Ray leaves ASCEND_RT_VISIBLE_DEVICES alone", format!("{FLAG}=1; {evidence}"));
+        return Finding::ok(
+            "Ray leaves ASCEND_RT_VISIBLE_DEVICES alone",
+            format!("{FLAG}=1; {evidence}"),
+        );
     }
     if system.devices().is_empty() {
         return Finding::skip("Ray is here, and no Ascend device that it could renumber");

@@ -23,7 +23,9 @@ fn judge(system: &System) -> Finding {
     if up.len() < 2 {
         return Finding::skip("fewer than two interfaces with an address");
     }
-    let all = system.number(format!("{FOLDER}/all/rp_filter")).unwrap_or(0);
+    let all = system
+        .number(format!("{FOLDER}/all/rp_filter"))
+        .unwrap_or(0);
     // The kernel takes the higher of the two.
     let strict: Vec<String> = up
         .iter()
@@ -33,12 +35,18 @@ fn judge(system: &System) -> Finding {
         })
         .map(|interface| interface.name.clone())
         .collect();
-    let evidence = format!("{FOLDER}/all/rp_filter: {all}; up: {}", listed(up.iter().map(|interface| interface.shown())));
+    let evidence = format!(
+        "{FOLDER}/all/rp_filter: {all}; up: {}",
+        listed(up.iter().map(|interface| interface.shown()))
+    );
     if strict.is_empty() {
         return Finding::ok("no interface filters by the way back", evidence);
     }
     Problem::warn(
-        format!("{} drops packets whose way back leads over another interface (strict rp_filter)", listed(&strict)),
+        format!(
+            "{} drops packets whose way back leads over another interface (strict rp_filter)",
+            listed(&strict)
+        ),
         evidence,
         "sysctl -w net.ipv4.conf.all.rp_filter=2",
     )

@@ -33,7 +33,11 @@ fn judge(system: &System) -> Finding {
         Ok(space) => space,
         Err(error) => return Finding::skip(format!("/dev/shm does not tell its size: {error}")),
     };
-    let evidence = format!("/dev/shm: {} of {} free", size(space.free), size(space.total));
+    let evidence = format!(
+        "/dev/shm: {} of {} free",
+        size(space.free),
+        size(space.total)
+    );
     if space.free < FREE_MIN {
         return Problem::fail(
             format!("/dev/shm is full: {} of {} are free", size(space.free), size(space.total)),
@@ -44,9 +48,23 @@ fn judge(system: &System) -> Finding {
     }
     if space.total < ROOMY {
         let tiny = space.total <= CONTAINER_DEFAULT;
-        let status = if tiny && system.wants_hccl() { Status::Fail } else { Status::Warn };
-        let why = if tiny { ", what containers get by default: data loaders and MPI die there with SIGBUS" } else { "" };
-        return Problem::new(status, format!("/dev/shm holds only {}{why}", size(space.total)), evidence, remedy).into();
+        let status = if tiny && system.wants_hccl() {
+            Status::Fail
+        } else {
+            Status::Warn
+        };
+        let why = if tiny {
+            ", what containers get by default: data loaders and MPI die there with SIGBUS"
+        } else {
+            ""
+        };
+        return Problem::new(
+            status,
+            format!("/dev/shm holds only {}{why}", size(space.total)),
+            evidence,
+            remedy,
+        )
+        .into();
     }
     Finding::ok(format!("/dev/shm has {} free", size(space.free)), evidence)
 }

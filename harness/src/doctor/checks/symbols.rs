@@ -62,7 +62,9 @@ fn judge(system: &System) -> Finding {
             .find(|capability| capability.row.name == name)
             .is_some_and(|capability| {
                 let family = capability.row.family.libraries();
-                loaded.iter().any(|outcome| family.contains(&outcome.library))
+                loaded
+                    .iter()
+                    .any(|outcome| family.contains(&outcome.library))
             })
     };
     let missing: Vec<&str> = NEEDED
@@ -72,18 +74,27 @@ fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     if !missing.is_empty() {
         problems.push(Problem::fail(
-            format!("the libraries lack {}, which every client of HCCL calls", some(&missing)),
+            format!(
+                "the libraries lack {}, which every client of HCCL calls",
+                some(&missing)
+            ),
             files.clone(),
             "install the toolkit again; libraries of another version may have been copied over it",
         ));
     }
     problems.extend(lacking(system, api, &missing, &files));
     let all = api.capabilities();
-    let found = all.iter().filter(|capability| capability.found.is_some()).count();
+    let found = all
+        .iter()
+        .filter(|capability| capability.found.is_some())
+        .count();
     let emulated = if system.emulated() { ", emulated" } else { "" };
     Finding::of(problems, || {
         Finding::ok(
-            format!("{found} of the {} calls that are known in any version are there{emulated}", all.len()),
+            format!(
+                "{found} of the {} calls that are known in any version are there{emulated}",
+                all.len()
+            ),
             files,
         )
     })
@@ -122,5 +133,9 @@ fn some(names: &[&str]) -> String {
     if names.len() <= SHOWN {
         return listed(names);
     }
-    format!("{} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN)
+    format!(
+        "{} and {} more",
+        names[..SHOWN].join(", "),
+        names.len() - SHOWN
+    )
 }

@@ -22,7 +22,12 @@ fn judge(system: &System) -> Finding {
     if let Some(text) = set {
         // OpenMP takes a list, one number for each level of nesting.
         let first = text.split(',').next().unwrap_or_default();
-        let Some(threads) = first.trim().parse::<u32>().ok().filter(|threads| *threads > 0) else {
+        let Some(threads) = first
+            .trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|threads| *threads > 0)
+        else {
             return Problem::fail(
                 format!("OMP_NUM_THREADS is {text:?}, which is no number of threads"),
                 format!("OMP_NUM_THREADS={text}"),
@@ -31,7 +36,10 @@ fn judge(system: &System) -> Finding {
             .into();
         };
         let Some(ranks) = ranks else {
-            return Finding::ok(format!("OpenMP takes {}", count(threads, "thread")), format!("OMP_NUM_THREADS={text}"));
+            return Finding::ok(
+                format!("OpenMP takes {}", count(threads, "thread")),
+                format!("OMP_NUM_THREADS={text}"),
+            );
         };
         let all = u64::from(threads) * u64::from(ranks.count);
         if threads > 1 && all > u64::from(processors) {
@@ -47,7 +55,10 @@ fn judge(system: &System) -> Finding {
             )
             .into();
         }
-        return Finding::ok("the threads of all ranks fit the processors", format!("OMP_NUM_THREADS={text}"));
+        return Finding::ok(
+            "the threads of all ranks fit the processors",
+            format!("OMP_NUM_THREADS={text}"),
+        );
     }
     match ranks.filter(|ranks| ranks.count > 1) {
         Some(ranks) if !system.devices().is_empty() => Problem::warn(
@@ -60,6 +71,9 @@ fn judge(system: &System) -> Finding {
             remedy,
         )
         .into(),
-        _ => Finding::ok("OMP_NUM_THREADS is not set, and nothing here needs it", "environment"),
+        _ => Finding::ok(
+            "OMP_NUM_THREADS is not set, and nothing here needs it",
+            "environment",
+        ),
     }
 }

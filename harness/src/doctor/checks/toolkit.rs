@@ -34,7 +34,9 @@ fn judge(system: &System) -> Finding {
                 "install the toolkit, then: source /usr/local/Ascend/ascend-toolkit/set_env.sh",
             ));
         }
-        return Finding::of(problems, || Finding::skip("no CANN toolkit, and no device to need one"));
+        return Finding::of(problems, || {
+            Finding::skip("no CANN toolkit, and no device to need one")
+        });
     };
     let lib64 = format!("{root}/lib64");
     if !system.path(&lib64).is_dir() {
@@ -44,7 +46,9 @@ fn judge(system: &System) -> Finding {
             "let the variable name the folder that holds lib64, as set_env.sh does",
         ));
     }
-    let set = ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"].iter().any(|name| system.text(name).is_some());
+    let set = ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"]
+        .iter()
+        .any(|name| system.text(name).is_some());
     if !set {
         problems.push(Problem::warn(
             format!("the toolkit {root} is installed and this shell is not set up for it"),
@@ -54,10 +58,18 @@ fn judge(system: &System) -> Finding {
     }
     let emulated = if system.emulated() { "emulated " } else { "" };
     Finding::of(problems, || {
-        let version = system.toolkit_version(root).map(|(version, _)| format!(" {version}"));
+        let version = system
+            .toolkit_version(root)
+            .map(|(version, _)| format!(" {version}"));
         Finding::ok(
-            format!("{emulated}toolkit{} found in {root}", version.unwrap_or_default()),
-            format!("by {}", listed(toolkits.iter().map(|(root, how)| format!("{how}: {root}")))),
+            format!(
+                "{emulated}toolkit{} found in {root}",
+                version.unwrap_or_default()
+            ),
+            format!(
+                "by {}",
+                listed(toolkits.iter().map(|(root, how)| format!("{how}: {root}")))
+            ),
         )
     })
 }

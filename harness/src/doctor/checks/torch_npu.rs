@@ -28,7 +28,10 @@ fn judge(system: &System) -> Finding {
     let evidence = format!("{torch_at}; {npu_at}");
     if numbers(&torch) != numbers(&npu) {
         return Problem::fail(
-            format!("torch_npu {npu} needs torch {}, and torch {torch} is installed", numbers(&npu)),
+            format!(
+                "torch_npu {npu} needs torch {}, and torch {torch} is installed",
+                numbers(&npu)
+            ),
             evidence,
             format!("pip install torch=={}", numbers(&npu)),
         )
@@ -46,7 +49,9 @@ fn judge(system: &System) -> Finding {
     let cann = cann.and_then(|(root, _)| system.toolkit_version(&root));
     let release = cann.and_then(|(version, _)| {
         let release = torch_npu_of(&version)?;
-        Some(format!("; CANN {version} goes with release {release} of torch_npu"))
+        Some(format!(
+            "; CANN {version} goes with release {release} of torch_npu"
+        ))
     });
     Finding::ok(
         format!("torch {torch} and torch_npu {npu} are of one version"),
@@ -57,7 +62,9 @@ fn judge(system: &System) -> Finding {
 /// `2.5.1.post1` and `2.5.1+cpu` are both 2.5.1.
 fn numbers(version: &str) -> String {
     let plain = version.split('+').next().unwrap_or_default();
-    let parts = plain.split('.').take_while(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let parts = plain
+        .split('.')
+        .take_while(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
     parts.take(3).collect::<Vec<_>>().join(".")
 }
 

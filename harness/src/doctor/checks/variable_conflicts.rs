@@ -17,11 +17,15 @@ const EVENT_TIMEOUT: u64 = 1868;
 const CONNECT_TIMEOUT_LOW: u64 = 300;
 
 fn judge(system: &System) -> Finding {
-    let problems: Vec<Problem> = [intra, timeouts, connect, ports, interface, tables, old_names, blocking, aiv]
-        .iter()
-        .filter_map(|rule| rule(system))
-        .collect();
-    Finding::of(problems, || Finding::ok("no two variables contradict each other", "environment"))
+    let problems: Vec<Problem> = [
+        intra, timeouts, connect, ports, interface, tables, old_names, blocking, aiv,
+    ]
+    .iter()
+    .filter_map(|rule| rule(system))
+    .collect();
+    Finding::of(problems, || {
+        Finding::ok("no two variables contradict each other", "environment")
+    })
 }
 
 fn intra(system: &System) -> Option<Problem> {
@@ -35,8 +39,14 @@ fn intra(system: &System) -> Option<Problem> {
         _ => return None,
     };
     Some(Problem::fail(
-        format!("HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE leave no way within a server: {wrong}"),
-        format!("HCCL_INTRA_PCIE_ENABLE {}, HCCL_INTRA_ROCE_ENABLE {}", shown(pcie), shown(roce)),
+        format!(
+            "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE leave no way within a server: {wrong}"
+        ),
+        format!(
+            "HCCL_INTRA_PCIE_ENABLE {}, HCCL_INTRA_ROCE_ENABLE {}",
+            shown(pcie),
+            shown(roce)
+        ),
         "unset both for PCIe, or export HCCL_INTRA_PCIE_ENABLE=0 HCCL_INTRA_ROCE_ENABLE=1 for RoCE",
     ))
 }
@@ -49,8 +59,14 @@ fn timeouts(system: &System) -> Option<Problem> {
     }
     let evidence = format!(
         "HCCL_EXEC_TIMEOUT {}, HCCL_EVENT_TIMEOUT {}",
-        exec.map_or_else(|| format!("not set ({EXEC_TIMEOUT})"), |value| value.to_string()),
-        event.map_or_else(|| format!("not set ({EVENT_TIMEOUT})"), |value| value.to_string()),
+        exec.map_or_else(
+            || format!("not set ({EXEC_TIMEOUT})"),
+            |value| value.to_string()
+        ),
+        event.map_or_else(
+            || format!("not set ({EVENT_TIMEOUT})"),
+            |value| value.to_string()
+        ),
     );
     let (exec, event) = (exec.unwrap_or(EXEC_TIMEOUT), event.unwrap_or(EVENT_TIMEOUT));
     if exec == 0 {
@@ -119,14 +135,21 @@ fn interface(system: &System) -> Option<Problem> {
         Problem::fail(
             format!("HCCL_IF_IP {address} is not of the family {family} of HCCL_SOCKET_FAMILY"),
             format!("HCCL_IF_IP={address}, HCCL_SOCKET_FAMILY={family}"),
-            format!("export HCCL_SOCKET_FAMILY={}", if is_v6 { "AF_INET6" } else { "AF_INET" }),
+            format!(
+                "export HCCL_SOCKET_FAMILY={}",
+                if is_v6 { "AF_INET6" } else { "AF_INET" }
+            ),
         )
     })
 }
 
 fn tables(system: &System) -> Option<Problem> {
-    let table = ["RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"].into_iter().find(|name| system.text(name).is_some())?;
-    let chief = ["CM_CHIEF_IP", "CM_WORKER_SIZE"].into_iter().find(|name| system.text(name).is_some())?;
+    let table = ["RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"]
+        .into_iter()
+        .find(|name| system.text(name).is_some())?;
+    let chief = ["CM_CHIEF_IP", "CM_WORKER_SIZE"]
+        .into_iter()
+        .find(|name| system.text(name).is_some())?;
     Some(Problem::fail(
         format!("{table} and {chief} are two ways to number ranks, and exclude each other"),
         format!("{table} and {chief} are both set"),
@@ -135,17 +158,19 @@ fn tables(system: &System) -> Option<Problem> {
 }
 
 fn old_names(system: &System) -> Option<Problem> {
-    ["ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", "DESYNC_DEBUG"].into_iter().find_map(|name| {
-        let (old, new) = (format!("HCCL_{name}"), format!("TORCH_HCCL_{name}"));
-        let (first, second) = (system.text(&old)?, system.text(&new)?);
-        (first != second).then(|| {
-            Problem::fail(
-                format!("{old} and {new} are one setting by two names, and differ"),
-                format!("{old}={first}, {new}={second}"),
-                format!("unset {old}, the old name"),
-            )
+    ["ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", "DESYNC_DEBUG"]
+        .into_iter()
+        .find_map(|name| {
+            let (old, new) = (format!("HCCL_{name}"), format!("TORCH_HCCL_{name}"));
+            let (first, second) = (system.text(&old)?, system.text(&new)?);
+            (first != second).then(|| {
+                Problem::fail(
+                    format!("{old} and {new} are one setting by two names, and differ"),
+                    format!("{old}={first}, {new}={second}"),
+                    format!("unset {old}, the old name"),
+                )
+            })
         })
-    })
 }
 
 fn blocking(system: &System) -> Option<Problem> {
@@ -157,7 +182,9 @@ fn blocking(system: &System) -> Option<Problem> {
             "unset ASCEND_LAUNCH_BLOCKING; it is for finding the operator that fails",
         ));
     }
-    let waits = ["TORCH_HCCL_BLOCKING_WAIT", "HCCL_BLOCKING_WAIT"].into_iter().find(|name| is(name, "1"))?;
+    let waits = ["TORCH_HCCL_BLOCKING_WAIT", "HCCL_BLOCKING_WAIT"]
+        .into_iter()
+        .find(|name| is(name, "1"))?;
     Some(Problem::warn(
         format!("{waits} is 1, so torch_npu has no watchdog and a hang is told by nobody"),
         format!("{waits}=1"),

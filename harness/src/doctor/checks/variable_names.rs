@@ -44,7 +44,10 @@ fn judge(system: &System) -> Finding {
     }
     Finding::of(problems, || {
         if ours == 0 {
-            return Finding::ok("no variable of HCCL, Ascend or torch_npu is set", "environment");
+            return Finding::ok(
+                "no variable of HCCL, Ascend or torch_npu is set",
+                "environment",
+            );
         }
         let all = if ours == 1 { "one is" } else { "all are" };
         Finding::ok(
@@ -57,10 +60,23 @@ fn judge(system: &System) -> Finding {
 /// The known name that differs by a few letters, for names that speak of the vendor's stack.
 fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let upper = name.to_ascii_uppercase();
-    let speaks = ["HCCL", "HCOMM", "ASCEND", "NPU"].iter().any(|word| upper.contains(word))
-        || ["HCLL_", "HCC_", "ACSEND_", "ASEND_", "HCL_", "TASK_QUEUE", "RANK_TABLE", "STREAMS_PER", "MULTI_STREAM", "P2P_HC"]
-            .iter()
-            .any(|beginning| upper.starts_with(beginning));
+    let speaks = ["HCCL", "HCOMM", "ASCEND", "NPU"]
+        .iter()
+        .any(|word| upper.contains(word))
+        || [
+            "HCLL_",
+            "HCC_",
+            "ACSEND_",
+            "ASEND_",
+            "HCL_",
+            "TASK_QUEUE",
+            "RANK_TABLE",
+            "STREAMS_PER",
+            "MULTI_STREAM",
+            "P2P_HC",
+        ]
+        .iter()
+        .any(|beginning| upper.starts_with(beginning));
     if !speaks {
         return None;
     }
@@ -101,7 +117,10 @@ mod tests {
             ("HCLL_SOCKET_IFNAME", Some("HCCL_SOCKET_IFNAME")),
             ("hccl_connect_timeout", Some("HCCL_CONNECT_TIMEOUT")),
             ("HCCL_SOCKET_IF_NAME", Some("HCCL_SOCKET_IFNAME")),
-            ("ASCEND_RT_VISIBLE_DEVICE", Some("ASCEND_RT_VISIBLE_DEVICES")),
+            (
+                "ASCEND_RT_VISIBLE_DEVICE",
+                Some("ASCEND_RT_VISIBLE_DEVICES"),
+            ),
             ("HCCL_SOMETHING_ELSE_ENTIRELY", None),
             ("NCCL_SOCKET_IFNAME", None),
             ("PATH", None),

@@ -18,7 +18,11 @@ fn judge(system: &System) -> Finding {
             Ok(Some(value)) => value,
             Ok(None) => continue,
             Err(error) => {
-                problems.push(Problem::fail(error.to_string(), row.name, format!("unset {}", row.name)));
+                problems.push(Problem::fail(
+                    error.to_string(),
+                    row.name,
+                    format!("unset {}", row.name),
+                ));
                 continue;
             }
         };
@@ -32,17 +36,27 @@ fn judge(system: &System) -> Finding {
         };
         let gap = if consequence.is_empty() { "" } else { ": " };
         problems.push(Problem::fail(
-            format!("{} is {value:?}, which {} does not take{gap}{consequence}", row.name, row.owner.name()),
+            format!(
+                "{} is {value:?}, which {} does not take{gap}{consequence}",
+                row.name,
+                row.owner.name()
+            ),
             format!("{}={value} ({})", row.name, row.meaning),
             remedy(row),
         ));
     }
     Finding::of(problems, || {
         if seen.is_empty() {
-            return Finding::ok("no variable of HCCL, Ascend or torch_npu is set", "environment");
+            return Finding::ok(
+                "no variable of HCCL, Ascend or torch_npu is set",
+                "environment",
+            );
         }
         Finding::ok(
-            format!("the {} variables that are set hold values in their range", seen.len()),
+            format!(
+                "the {} variables that are set hold values in their range",
+                seen.len()
+            ),
             seen.join(" "),
         )
     })
@@ -57,5 +71,8 @@ fn remedy(row: &Vendor) -> String {
             row.default, row.allowed
         );
     }
-    format!("unset {name}, or set it to what is allowed: {}", row.allowed)
+    format!(
+        "unset {name}, or set it to what is allowed: {}",
+        row.allowed
+    )
 }

@@ -1,6 +1,6 @@
 //! Whether the parts of the toolkit, and all toolkits in use, are of one version.
 
-use hccl_sys::version::{Version, splits_libraries};
+use hccl_sys::version::{Toolkit, Version, VersionFile, splits_libraries};
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
@@ -23,19 +23,7 @@ fn judge(system: &System) -> Finding {
     let mut by_variable: Vec<(&str, Version)> = Vec::new();
     for (root, how) in &toolkits {
         let toolkit = system.toolkit(root);
-        let stated = |file: &hccl_sys::version::VersionFile| {
-            format!("{} ({}: {})", file.package, system.shown(&file.path), file.version)
-        };
-        if let Some((first, other)) = toolkit.files.first().zip(toolkit.disagreeing().next()) {
-            problems.push(Problem::fail(
-                format!(
-                    "the toolkit {root} is a mixture: {} is {} and {} is {}",
-                    first.package, first.version, other.package, other.version
-                ),
-                format!("{}; {}", stated(first), stated(other)),
-                "remove the toolkit and install one version in full",
-            ));
-        }
+        problems.extend(mixture(system, root, &toolkit));
         if let Some((file, reason)) = toolkit.unreadable.first() {
             problems.push(Problem::warn(
                 format!("{} states no readable version", system.shown(file)),
@@ -70,7 +58,10 @@ fn judge(system: &System) -> Finding {
     problems.extend(generations(system));
     let driver = system.driver();
     if let Some(version) = &driver.version {
-        seen.push(format!("driver: {version} ({})", system.shown(&driver.path)));
+        seen.push(format!(
+            "driver: {version} ({})",
+            system.shown(&driver.path)
+        ));
     }
     Finding::of(problems, || {
         let what = if seen.is_empty() {
@@ -80,6 +71,23 @@ fn judge(system: &System) -> Finding {
         };
         Finding::ok(what, listed(&seen))
     })
+}
+
+/// A toolkit whose parts state different versions.
+fn mixture(system: &System, root: &str, toolkit: &Toolkit) -> Option<Problem> {
+    let stated = |file: &VersionFile| {
+        let path = system.shown(&file.path);
+        format!("{} ({path}: {})", file.package, file.version)
+    };
+    let (first, other) = toolkit.files.first().zip(toolkit.disagreeing().next())?;
+    Some(Problem::fail(
+        format!(
+            "the toolkit {root} is a mixture: {} is {} and {} is {}",
+            first.package, first.version, other.package, other.version
+        ),
+        format!("{}; {}", stated(first), stated(other)),
+        "remove the toolkit and install one version in full",
+    ))
 }
 
 /// From 8.5 on communicators are in a library of their own; before, there is none such.

@@ -23,7 +23,11 @@ fn judge(system: &System) -> Finding {
     if let Some(text) = system.text(RUNTIME) {
         seen.push(format!("{RUNTIME}={text}"));
         let (ids, stop) = taken(text, system);
-        let kept = if ids.is_empty() { "none".to_owned() } else { listed(&ids) };
+        let kept = if ids.is_empty() {
+            "none".to_owned()
+        } else {
+            listed(&ids)
+        };
         if let Some(stop) = stop {
             problems.push(Problem::fail(
                 format!("{RUNTIME} is cut short without a word: {stop}, so only {kept} is kept"),
@@ -42,7 +46,11 @@ fn judge(system: &System) -> Finding {
             ids.len() > 1 && u64::from(ranks.count) > ids.len() as u64
         }) {
             problems.push(Problem::fail(
-                format!("{RUNTIME} leaves {} devices to {} ranks", ids.len(), ranks.count),
+                format!(
+                    "{RUNTIME} leaves {} devices to {} ranks",
+                    ids.len(),
+                    ranks.count
+                ),
                 format!("{RUNTIME}={text}; ranks by {}", ranks.how),
                 format!("start {} ranks, or name more devices", ids.len()),
             ));
@@ -65,7 +73,13 @@ fn judge(system: &System) -> Finding {
     Finding::of(problems, || {
         let what = visible.map_or_else(
             || "the device mask of the container is well formed".to_owned(),
-            |ids| format!("logical devices 0 to {} are the physical {}", ids.len().saturating_sub(1), listed(&ids)),
+            |ids| {
+                format!(
+                    "logical devices 0 to {} are the physical {}",
+                    ids.len().saturating_sub(1),
+                    listed(&ids)
+                )
+            },
         );
         Finding::ok(what, seen.join("; "))
     })
@@ -95,7 +109,10 @@ fn taken(text: &str, system: &System) -> (Vec<u32>, Option<String>) {
                 return (ids, Some(format!("it stops at the second {id}")));
             }
             Some(id) if absent(&id) => {
-                return (ids, Some(format!("it stops at {id}, there is no /dev/davinci{id}")));
+                return (
+                    ids,
+                    Some(format!("it stops at {id}, there is no /dev/davinci{id}")),
+                );
             }
             Some(id) => ids.push(id),
             None => return (ids, Some(format!("it stops at {item}, which is no device"))),
@@ -118,16 +135,21 @@ fn repaired(text: &str) -> String {
     ids.sort_unstable();
     ids.dedup();
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    if ids.is_empty() { "0".to_owned() } else { ids.join(",") }
+    if ids.is_empty() {
+        "0".to_owned()
+    } else {
+        ids.join(",")
+    }
 }
 
 fn container_form(text: &str) -> bool {
     let number = |text: &str| text.parse::<u32>().is_ok_and(|id| id < DEVICES_MAX);
-    text.split(',').all(|item| match item.trim().rsplit_once('-') {
-        None => number(item.trim()),
-        Some((kind, id)) if kind.starts_with(|c: char| c.is_ascii_alphabetic()) => number(id),
-        Some((first, last)) => number(first) && number(last),
-    })
+    text.split(',')
+        .all(|item| match item.trim().rsplit_once('-') {
+            None => number(item.trim()),
+            Some((kind, id)) if kind.starts_with(|c: char| c.is_ascii_alphabetic()) => number(id),
+            Some((first, last)) => number(first) && number(last),
+        })
 }
 
 #[cfg(test)]

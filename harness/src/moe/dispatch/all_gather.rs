@@ -19,13 +19,11 @@ pub(super) fn step<T: Number>(
     let (layer, hidden) = (rows.layer, rows.layer.hidden);
     let (experts, group) = (layer.shape.experts, &layer.etp_ep);
     let input = rows.input::<T>(routing);
-    let counts = watch.run(Phase::Counts, || {
-        let mine = [i64::try_from(routing.tokens()).unwrap_or(i64::MAX)];
-        let mut all = vec![0_i64; group.size()];
-        group.all_gather(&mine, &mut all)?;
-        let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
-        Ok(all.iter().map(count).collect::<Vec<_>>())
-    })?;
+    let mine = [i64::try_from(routing.tokens()).unwrap_or(i64::MAX)];
+    let mut all = vec![0_i64; group.size()];
+    group.all_gather(Phase::Counts, watch, &mine, &mut all)?;
+    let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
+    let counts: Vec<usize> = all.iter().map(count).collect();
     let all: usize = counts.iter().sum();
     let (chosen, probs) = watch.run(Phase::Permute, || {
         let mut chosen = vec![0_u8; routing.tokens() * experts];
@@ -37,16 +35,15 @@ pub(super) fn step<T: Number>(
         }
         Ok((chosen, probs))
     })?;
-    let (mut map, mut weights) = (vec![0_u8; all * experts], vec![0.0_f32; all * experts]);
-    watch.run(Phase::Probs, || {
-        let counts = scaled(&counts, experts);
-        group.all_gather_v(&chosen, &mut map, &counts)?;
-        group.all_gather_v(&probs, &mut weights, &counts)
-    })?;
-    let mut tokens = vec![T::from_f32(0.0); all * hidden];
-    watch.run(Phase::Tokens, || {
-        group.all_gather_v(&input, &mut tokens, &scaled(&counts, hidden))
-    })?;
+    let mut map = layer.pool.take(all * experts, 0_u8);
+    let mut weights = layer.pool.take(all * experts, 0.0_f32);
+    let by_expert = scaled(&counts, experts);
+    group.all_gather_v(Phase::Probs, watch, &chosen, &mut map, &by_expert)?;
+    group.all_gather_v(Phase::Probs, watch, &probs, &mut weights, &by_expert)?;
+    let pool = &layer.pool;
+    let mut tokens = pool.take(all * hidden, T::from_f32(0.0));
+    let by_element = scaled(&counts, hidden);
+    group.all_gather_v(Phase::Tokens, watch, &input, &mut tokens, &by_element)?;
     let mine = layer.experts_of(layer.my().ep);
     let of_token = |token: usize| -> f32 {
         let row = token * experts;
@@ -54,21 +51,22 @@ pub(super) fn step<T: Number>(
         // The sum of nothing is -0 by the library's account.
         here.fold(0.0, |sum, expert| sum + weights[row + expert])
     };
-    let weights: Vec<f32> = (0..all).map(of_token).collect();
+    let of_rows: Vec<f32> = (0..all).map(of_token).collect();
+    pool.give(map);
+    pool.give(weights);
+    let weights = of_rows;
     let received = keep.then(|| Received::new(&tokens, weights.clone()));
     let made: Vec<f32> = watch.run(Phase::Experts, || {
-        let wide: Vec<f32> = tokens.iter().map(|element| element.to_f32()).collect();
+        let mut wide: Vec<f32> = pool.empty(tokens.len());
+        wide.extend(tokens.iter().map(|element| element.to_f32()));
         Ok(rows.experts(wide, &weights))
     })?;
-    let mut combined = vec![0.0_f32; routing.tokens() * hidden];
-    watch.run(Phase::Back, || {
-        group.reduce_scatter_v(
-            &made,
-            &scaled(&counts, hidden),
-            &mut combined,
-            ReduceOp::Sum,
-        )
-    })?;
+    pool.give(input);
+    pool.give(tokens);
+    let mut combined = pool.take(routing.tokens() * hidden, 0.0_f32);
+    let sum = ReduceOp::Sum;
+    group.reduce_scatter_v(Phase::Back, watch, &made, &by_element, &mut combined, sum)?;
+    pool.give(made);
     Ok(Outcome {
         combined,
         received,

@@ -3,7 +3,7 @@
 
 use muster_comm::error::CommError;
 
-use super::rows::{Rows, Splits, unpermute};
+use super::rows::{Rows, Splits};
 use super::{Outcome, Phase, Received, Watch};
 use crate::moe::data::Number;
 use crate::moe::layer::Layer;
@@ -18,20 +18,17 @@ pub(super) fn step<T: Number>(
 ) -> Result<Outcome, CommError> {
     let layer = rows.layer;
     let input = rows.input::<T>(routing);
-    let splits = watch.run(Phase::Counts, || exchange_counts(layer, routing))?;
+    let splits = exchange_counts(layer, routing, watch)?;
     let permuted = watch.run(Phase::Permute, || Ok(permute(&input, routing, layer)))?;
     let (copies, probs, places) = permuted;
+    layer.pool.give(input);
     let tokens = rows.send(&copies, &splits, watch)?;
+    layer.pool.give(copies);
     let weights = rows.send_beside(&probs, 1, &splits, watch)?;
     let arrived = weights.len();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
     let received = keep.then(|| Received::new(&tokens, weights.clone()));
-    let made = watch.run(Phase::Experts, || Ok(rows.experts(tokens, &weights)))?;
-    let made = rows.reduce(made, &splits, watch)?;
-    let back = rows.send_back(&made, &splits, watch)?;
-    let combined = watch.run(Phase::Unpermute, || {
-        Ok(unpermute(&back, &places, routing.tokens(), layer.hidden))
-    })?;
+    let combined = rows.answer((tokens, &weights), &splits, (&places, routing), watch)?;
     Ok(Outcome {
         combined,
         received,
@@ -42,7 +39,11 @@ pub(super) fn step<T: Number>(
 }
 
 /// All members tell each other how many rows each of their experts gets.
-fn exchange_counts(layer: &Layer, routing: &Routing) -> Result<Splits, CommError> {
+fn exchange_counts(
+    layer: &Layer,
+    routing: &Routing,
+    watch: &mut Watch,
+) -> Result<Splits, CommError> {
     let experts = layer.shape.experts;
     let mine: Vec<i64> = routing
         .counts(experts)
@@ -50,7 +51,9 @@ fn exchange_counts(layer: &Layer, routing: &Routing) -> Result<Splits, CommError
         .map(|count| i64::try_from(count).unwrap_or(i64::MAX))
         .collect();
     let mut all = vec![0_i64; experts * layer.members.len()];
-    layer.etp_ep.all_gather(&mine, &mut all)?;
+    layer
+        .etp_ep
+        .all_gather(Phase::Counts, watch, &mine, &mut all)?;
     // What was received may be wrong; a call with counts that do not fit is refused by name.
     let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
     let rows = |member: usize, ep: usize| -> usize {
@@ -66,6 +69,7 @@ fn exchange_counts(layer: &Layer, routing: &Routing) -> Result<Splits, CommError
     Ok(Splits {
         send: (0..ranks).map(|ep| rows(layer.me, ep)).collect(),
         recv: from(my.etp),
+        even: false,
         parts: (0..layer.etp_size())
             .map(|etp| from(etp).iter().sum())
             .collect(),
@@ -87,7 +91,7 @@ fn permute<T: Number>(
         next.push(rows);
         rows += usize::try_from(count).unwrap_or(0);
     }
-    let mut tokens = vec![T::from_f32(0.0); rows * hidden];
+    let mut tokens = layer.pool.take(rows * hidden, T::from_f32(0.0));
     let mut probs = vec![0.0; rows];
     let mut places = vec![0; rows];
     for (token, place, expert) in routing.selections() {

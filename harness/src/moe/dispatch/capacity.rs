@@ -3,7 +3,7 @@
 
 use muster_comm::error::CommError;
 
-use super::rows::{Rows, Splits, unpermute};
+use super::rows::{PADDING, Rows, Splits};
 use super::{Outcome, Phase, Received, Watch, kept_places};
 use crate::moe::data::Number;
 use crate::moe::routing::{Routing, WEIGHT_UNITS};
@@ -21,15 +21,15 @@ pub(super) fn step<T: Number>(
     let input = rows.input::<T>(routing);
     let all = shape.experts * capacity;
     let (copies, probs, places) = watch.run(Phase::Permute, || {
-        let mut copies = vec![T::from_f32(0.0); all * hidden];
+        let mut copies = layer.pool.take(all * hidden, T::from_f32(0.0));
         let mut probs = vec![0.0_f32; all];
-        let mut places = vec![None; all];
+        let mut places = vec![PADDING; all];
         for (token, place, expert, number) in kept_places(routing, shape.experts, capacity) {
             let row = expert * capacity + number;
             copies[row * hidden..(row + 1) * hidden]
                 .copy_from_slice(&input[token * hidden..(token + 1) * hidden]);
             probs[row] = f32::from(routing.weights_of(token)[place]) / f32::from(WEIGHT_UNITS);
-            places[row] = Some(token);
+            places[row] = token;
         }
         Ok((copies, probs, places))
     })?;
@@ -38,9 +38,12 @@ pub(super) fn step<T: Number>(
     let splits = Splits {
         send: even.clone(),
         recv: even,
+        even: true,
         parts: vec![all; layer.etp_size()],
     };
+    layer.pool.give(input);
     let tokens = rows.send(&copies, &splits, watch)?;
+    layer.pool.give(copies);
     let weights = rows.send_beside(&probs, 1, &splits, watch)?;
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
     let received = keep.then(|| {
@@ -51,16 +54,7 @@ pub(super) fn step<T: Number>(
         let tokens: Vec<T> = numbers.iter().flat_map(of).collect();
         Received::new(&tokens, numbers.iter().map(|row| weights[*row]).collect())
     });
-    let made = watch.run(Phase::Experts, || Ok(rows.experts(tokens, &weights)))?;
-    let made = rows.reduce(made, &splits, watch)?;
-    let back = rows.send_back(&made, &splits, watch)?;
-    let combined = watch.run(Phase::Unpermute, || {
-        let real: Vec<usize> = (0..all).filter(|row| places[*row].is_some()).collect();
-        let of = |row: &usize| back[row * hidden..(row + 1) * hidden].iter().copied();
-        let back: Vec<T> = real.iter().flat_map(of).collect();
-        let places: Vec<usize> = real.iter().filter_map(|row| places[*row]).collect();
-        Ok(unpermute(&back, &places, routing.tokens(), hidden))
-    })?;
+    let combined = rows.answer((tokens, &weights), &splits, (&places, routing), watch)?;
     Ok(Outcome {
         combined,
         received,

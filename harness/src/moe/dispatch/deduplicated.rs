@@ -3,7 +3,7 @@
 
 use muster_comm::error::CommError;
 
-use super::rows::{Rows, Splits, unpermute};
+use super::rows::{Rows, Splits};
 use super::{Outcome, Phase, Received, Watch};
 use crate::moe::data::Number;
 use crate::moe::layer::Layer;
@@ -32,14 +32,16 @@ pub(super) fn step<T: Number>(
     let input = rows.input::<T>(routing);
     let (outbound, copies) = watch.run(Phase::Permute, || {
         let outbound = pack(layer, routing);
-        let mut copies = Vec::with_capacity(outbound.places.len() * hidden);
+        let mut copies = layer.pool.empty(outbound.places.len() * hidden);
         for token in &outbound.places {
             copies.extend_from_slice(&input[token * hidden..(token + 1) * hidden]);
         }
         Ok((outbound, copies))
     })?;
-    let splits = watch.run(Phase::Counts, || exchange_counts(layer, &outbound.send))?;
+    let splits = exchange_counts(layer, &outbound.send, watch)?;
+    layer.pool.give(input);
     let tokens = rows.send(&copies, &splits, watch)?;
+    layer.pool.give(copies);
     let experts = rows.send_beside(&outbound.experts, top_k, &splits, watch)?;
     let weights = rows.send_beside(&outbound.weights, top_k, &splits, watch)?;
     let weights = watch.run(Phase::Experts, || {
@@ -55,12 +57,12 @@ pub(super) fn step<T: Number>(
     let arrived = weights.len();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
     let received = keep.then(|| Received::new(&tokens, weights.clone()));
-    let made = watch.run(Phase::Experts, || Ok(rows.experts(tokens, &weights)))?;
-    let made = rows.reduce(made, &splits, watch)?;
-    let back = rows.send_back(&made, &splits, watch)?;
-    let combined = watch.run(Phase::Unpermute, || {
-        Ok(unpermute(&back, &outbound.places, routing.tokens(), hidden))
-    })?;
+    let combined = rows.answer(
+        (tokens, &weights),
+        &splits,
+        (&outbound.places, routing),
+        watch,
+    )?;
     Ok(Outcome {
         combined,
         received,
@@ -101,27 +103,31 @@ fn pack(layer: &Layer, routing: &Routing) -> Outbound {
     outbound
 }
 
-fn exchange_counts(layer: &Layer, send: &[usize]) -> Result<Splits, CommError> {
+fn exchange_counts(layer: &Layer, send: &[usize], watch: &mut Watch) -> Result<Splits, CommError> {
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
     let mine: Vec<i64> = send
         .iter()
         .map(|rows| i64::try_from(*rows).unwrap_or(i64::MAX))
         .collect();
     let mut theirs = vec![0_i64; mine.len()];
-    layer.ep.all_to_all(&mine, &mut theirs)?;
+    layer
+        .ep
+        .all_to_all(Phase::Counts, watch, &mine, &mut theirs)?;
     let recv: Vec<usize> = theirs.into_iter().map(count).collect();
     let arrived = recv.iter().sum();
     let parts = match &layer.etp {
         None => vec![arrived],
         Some(etp) => {
             let mut parts = vec![0_i64; etp.size()];
-            etp.all_gather(&[i64::try_from(arrived).unwrap_or(i64::MAX)], &mut parts)?;
+            let mine = [i64::try_from(arrived).unwrap_or(i64::MAX)];
+            etp.all_gather(Phase::Counts, watch, &mine, &mut parts)?;
             parts.into_iter().map(count).collect()
         }
     };
     Ok(Splits {
         send: send.to_vec(),
         recv,
+        even: false,
         parts,
     })
 }

@@ -21,6 +21,7 @@ use std::str::FromStr;
 use half::bf16;
 use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::rows::Rows;
@@ -205,7 +206,9 @@ pub struct Outcome {
 }
 
 /// A part of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Exchange of how many rows go where.
@@ -226,11 +229,13 @@ pub enum Phase {
     Back,
     /// The sum over a token's experts.
     Unpermute,
+    /// Copies to devices and back, which a layer that computes on the device does not have.
+    Staging,
 }
 
 impl Phase {
     /// All, in the order in which they happen.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Counts,
         Self::Permute,
         Self::Tokens,
@@ -240,9 +245,10 @@ impl Phase {
         Self::EtpReduce,
         Self::Back,
         Self::Unpermute,
+        Self::Staging,
     ];
 
-    /// Whether the phase belongs to dispatch; what follows the experts belongs to combine.
+    /// Whether the phase belongs to dispatch.
     #[must_use]
     pub const fn is_dispatch(self) -> bool {
         matches!(
@@ -251,10 +257,25 @@ impl Phase {
         )
     }
 
+    /// Whether the phase belongs to combine.
+    #[must_use]
+    pub const fn is_combine(self) -> bool {
+        matches!(self, Self::EtpReduce | Self::Back | Self::Unpermute)
+    }
+
+    /// Whether the phase belongs to the round trip: all but what only this program does.
+    #[must_use]
+    pub const fn is_layer(self) -> bool {
+        !matches!(self, Self::Staging)
+    }
+
     /// Whether the ranks of a group must meet in it.
     #[must_use]
     pub const fn is_collective(self) -> bool {
-        !matches!(self, Self::Permute | Self::Experts | Self::Unpermute)
+        !matches!(
+            self,
+            Self::Permute | Self::Experts | Self::Unpermute | Self::Staging
+        )
     }
 }
 

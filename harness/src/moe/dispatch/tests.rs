@@ -5,6 +5,7 @@ use muster_comm::layout::Layout;
 use muster_comm::world::World;
 
 use super::*;
+use crate::bench::ground::Ground;
 use crate::moe::check;
 use crate::moe::layer::{Layer, Payload};
 use crate::moe::routing::Router;
@@ -29,7 +30,8 @@ const DISPATCHERS: [Dispatcher; 5] = [
 ];
 
 fn step(world: &World, setup: &Setup) -> Result<(check::Wrong, (usize, usize)), CommError> {
-    let layer = Layer::new(world, &setup.layout, setup.shape, setup.hidden)?;
+    let place = |comm| Ok(Ground::Host(comm));
+    let layer = Layer::new(world, &setup.layout, setup.shape, setup.hidden, &place)?;
     let router = Router::new(setup.workload, setup.shape, 3, 1);
     let routing_of = |source: usize| router.route(source, world.size(), setup.tokens);
     let routing = routing_of(world.rank().index());
@@ -132,7 +134,7 @@ fn a_row_that_is_not_what_the_routing_says_is_named() {
         ranks: 2,
     };
     let results = World::threads(2, |world| {
-        let layer = Layer::new(&world, &layout, shape, 16)?;
+        let layer = Layer::new(&world, &layout, shape, 16, &|comm| Ok(comm.into()))?;
         let router = Router::new(Workload::Balanced, shape, 1, 0);
         let routing_of = |source: usize| router.route(source, 2, 8);
         let routing = routing_of(world.rank().index());

@@ -1,0 +1,28 @@
+//! What a call asks of algorithms.
+
+use crate::algo::{Matrix, Problem, ProblemError};
+use crate::backend::{Counts, Request};
+use crate::types::Collective;
+
+/// The problem that this rank's part of the call is.
+pub(super) fn problem(request: &Request<'_>, n: usize, me: usize) -> Result<Problem, ProblemError> {
+    let root = request.root;
+    match (request.collective, request.counts) {
+        (Collective::AllReduce, Counts::Uniform(count)) => Problem::all_reduce(n, count),
+        (Collective::Reduce, Counts::Uniform(count)) => Problem::reduce(n, count, root),
+        (Collective::Broadcast, Counts::Uniform(count)) => Problem::broadcast(n, count, root),
+        (Collective::AllGather, Counts::Uniform(count)) => Problem::all_gather(n, count),
+        (Collective::ReduceScatter, Counts::Uniform(count)) => Problem::reduce_scatter(n, count),
+        (Collective::AllToAll, Counts::Uniform(count)) => Problem::all_to_all(n, count),
+        (Collective::Gather, Counts::Uniform(count)) => Problem::gather(n, count, root),
+        (Collective::Scatter, Counts::Uniform(count)) => Problem::scatter(n, count, root),
+        (Collective::AllGatherV, Counts::Blocks(counts)) => Problem::all_gather_v(counts),
+        (Collective::ReduceScatterV, Counts::Blocks(counts)) => Problem::reduce_scatter_v(counts),
+        (Collective::GatherV, Counts::Blocks(counts)) => Problem::gather_v(counts, root),
+        (Collective::ScatterV, Counts::Blocks(counts)) => Problem::scatter_v(counts, root),
+        (Collective::AllToAllV, Counts::Splits { send, recv }) => Ok(Problem::all_to_all_v(
+            Matrix::local(me, send.to_vec(), recv.to_vec())?,
+        )),
+        _ => Problem::barrier(n),
+    }
+}

@@ -1,0 +1,188 @@
+//! Where the peers of a message call make it, and whether that says that a call was left out.
+
+use std::collections::VecDeque;
+
+use super::{MessageCall, MessageError};
+use crate::transport::frame::{CallTag, Frame, FrameKind};
+use crate::types::Collective;
+use crate::watch::{Mark, Trail};
+
+/// What is known of each peer that sends to this rank.
+#[derive(Debug, Default)]
+pub(crate) struct Heed {
+    peers: Vec<Option<Peer>>,
+    /// The last calls of this rank.
+    own: VecDeque<(u64, Mark)>,
+    /// The last message of each peer that was taken: number of the call, and round in it.
+    taken: Vec<Option<(u64, u32)>>,
+}
+
+/// Calls of this rank that are remembered, for peers that sent nothing to it in them.
+const OWN_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Peer {
+    /// Of this rank and the peer.
+    trail: Trail,
+    /// The call up to which it goes.
+    seq: u64,
+}
+
+impl MessageError {
+    /// A frame that was here before.
+    pub(super) fn repeated(peer: usize, frame: &Frame, round: u32) -> Self {
+        let seq = frame.seq;
+        Self::Repeated { peer, seq, round }
+    }
+}
+
+impl Heed {
+    /// One that pays attention to this many ranks.
+    pub(crate) fn of(ranks: usize) -> Self {
+        Self {
+            peers: (0..ranks).map(|_| None).collect(),
+            own: VecDeque::with_capacity(OWN_MAX),
+            taken: vec![None; ranks],
+        }
+    }
+
+    /// A call of this rank begins.
+    pub(crate) fn begin(&mut self, seq: u64, mark: Mark) {
+        if self.own.len() == OWN_MAX {
+            self.own.pop_front();
+        }
+        self.own.push_back((seq, mark));
+    }
+
+    /// A message of a peer is taken.
+    pub(super) fn take(&mut self, peer: usize, seq: u64, round: u32) {
+        if let Some(taken) = self.taken.get_mut(peer) {
+            *taken = Some((seq, round));
+        }
+    }
+
+    /// Whether a frame that is not the one expected was here before: messages between two ranks come in
+    /// the order of calls and rounds, so nobody sends an earlier one by right.
+    pub(super) fn is_repeated(&self, peer: usize, call: &MessageCall, frame: &Frame) -> bool {
+        let FrameKind::Data { round, .. } = frame.kind else {
+            return false;
+        };
+        // Messages outside collectives are counted by peer, without a gap.
+        if call.tag.collective == Collective::SendRecvBatch as u8 {
+            return frame.seq < call.seq;
+        }
+        let taken = self.taken.get(peer).copied().flatten();
+        taken.is_some_and(|last| (frame.seq, round) <= last)
+    }
+
+    /// Takes note of the first frame of a peer in this call.
+    pub(super) fn notice(
+        &mut self,
+        peer: usize,
+        call: &MessageCall,
+        frame: &Frame,
+    ) -> Result<(), MessageError> {
+        let Some(known) = self.peers.get_mut(peer) else {
+            return Ok(());
+        };
+        let known = known.get_or_insert_with(|| Peer {
+            trail: Trail::new(2),
+            seq: 0,
+        });
+        if known.seq >= call.seq || call.mark == 0 {
+            return Ok(());
+        }
+        // In calls in which the peer sent nothing to this rank it is taken to have been where this rank
+        // was.
+        let between = self
+            .own
+            .iter()
+            .filter(|(seq, _)| (known.seq + 1..call.seq).contains(seq));
+        between.for_each(|(_, mark)| known.trail.together(*mark));
+        known.seq = call.seq;
+        let differs = call.tag.difference(&frame.tag).is_some();
+        let (mine, theirs) = (Mark(call.mark), Mark(frame.mark));
+        if mine == theirs && !differs {
+            known.trail.together(mine);
+            return Ok(());
+        }
+        let is_barrier = |tag: &CallTag| tag.collective == Collective::Barrier as u8;
+        let slip = known
+            .trail
+            .apart([mine, theirs].into_iter(), differs, is_barrier(&call.tag));
+        slip.map_or(Ok(()), |slip| {
+            Err(MessageError::Slipped {
+                peer,
+                slip,
+                mine: call.tag,
+                theirs: frame.tag,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::DType;
+
+    fn call(collective: Collective, seq: u64) -> MessageCall {
+        MessageCall {
+            rank: 0,
+            ranks: 2,
+            group: 9,
+            seq,
+            tag: CallTag {
+                collective: collective as u8,
+                dtype: DType::F32 as u8,
+                op: 0,
+                algo: 1,
+                root: CallTag::NO_ROOT,
+                count: 8,
+                count_hash: 0,
+            },
+            mark: 0,
+            dtype: DType::F32,
+            op: None,
+            checksum: false,
+        }
+    }
+
+    fn frame(call: &MessageCall, seq: u64, round: u32) -> Frame {
+        Frame {
+            group: call.group,
+            seq,
+            tag: call.tag,
+            mark: 0,
+            kind: FrameKind::Data {
+                round,
+                payload: 32,
+                checksum: None,
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_taken_before_is_a_repetition_and_what_was_not_is_none() {
+        let call = call(Collective::AllGather, 7);
+        let mut heed = Heed::of(2);
+        let is_repeated =
+            |heed: &Heed, seq, round| heed.is_repeated(1, &call, &frame(&call, seq, round));
+        // A call of the peer that this rank never took anything of: the two are out of step.
+        assert!(!is_repeated(&heed, 6, 0));
+        heed.take(1, 6, 2);
+        assert!(is_repeated(&heed, 6, 2));
+        assert!(is_repeated(&heed, 6, 1));
+        assert!(is_repeated(&heed, 5, 3));
+        assert!(!is_repeated(&heed, 6, 3));
+        assert!(!is_repeated(&heed, 8, 0));
+    }
+
+    #[test]
+    fn messages_outside_collectives_are_counted_without_a_gap() {
+        let call = call(Collective::SendRecvBatch, 7);
+        let heed = Heed::default();
+        assert!(heed.is_repeated(1, &call, &frame(&call, 6, 0)));
+        assert!(!heed.is_repeated(1, &call, &frame(&call, 8, 0)));
+    }
+}

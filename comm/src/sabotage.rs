@@ -1,0 +1,42 @@
+//! Faults of our own, on purpose: what a drill must notice. In no build without the feature `sabotage`.
+//!
+//! Which one is at work is said by `MUSTER_SABOTAGE`; without it, none is.
+
+/// A fault of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// A rank does not answer when it is asked what it does.
+    Answer,
+    /// A message has the number of another round.
+    Chunk,
+    /// A rank forgets to close a descriptor.
+    Descriptor,
+    /// Element types are not compared.
+    Field,
+}
+
+/// Whether this one is at work.
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn is(_: Sabotage) -> bool {
+    false
+}
+
+/// Whether this one is at work.
+#[cfg(feature = "sabotage")]
+pub(crate) fn is(which: Sabotage) -> bool {
+    use std::sync::OnceLock;
+    static CHOSEN: OnceLock<Option<Sabotage>> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| {
+        let environment = crate::config::Environment::capture();
+        let word = environment.text("MUSTER_SABOTAGE").ok().flatten()?;
+        [
+            ("answer", Sabotage::Answer),
+            ("chunk", Sabotage::Chunk),
+            ("descriptor", Sabotage::Descriptor),
+            ("field", Sabotage::Field),
+        ]
+        .into_iter()
+        .find_map(|(name, sabotage)| (name == word).then_some(sabotage))
+    });
+    *chosen == Some(which)
+}

@@ -1,0 +1,485 @@
+//! What ranks do: their programs, the way in which they wait (as `backend::vigil` does with a thread of its
+//! own), what they make of messages, and how they end.
+
+use super::net::Event;
+use super::plan::Fault;
+use super::rank::{FIRST_LOOK_US, Failed, Life, circle};
+use super::stage::Stage;
+use crate::backend::matching;
+use crate::error::ErrorKind;
+use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};
+use crate::transport::shm::slot::Entry;
+use crate::types::Rank;
+use crate::watch::wire::{self, Cause, FromRank, Look, ToRank};
+use crate::world::{Notice, ServedBy, Word, note};
+
+// As in `backend::vigil`.
+const NEXT_LOOK_US: u64 = 250_000;
+const SLACK_US: u64 = 10_000;
+const STOPPED_US: u64 = 400_000;
+const LINGER_US: u64 = 500_000;
+const VERDICT_WAIT_US: u64 = 500_000;
+
+impl Stage<'_> {
+    /// A rank goes on, as far as it can.
+    pub(super) fn go(&mut self, rank: usize) {
+        while self.players[rank].life == Life::Working && self.players[rank].runs() {
+            let goes_on = match &self.players[rank].call {
+                None => self.next_step(rank),
+                Some(call) if call.failed.is_some() => self.hear_verdict(rank),
+                Some(_) => self.wait(rank),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        self.press();
+        self.sweep();
+    }
+
+    /// Begins the next call, or ends.
+    fn next_step(&mut self, rank: usize) -> bool {
+        let (plan, now_us) = (self.plan, self.now_us);
+        let player = &mut self.players[rank];
+        let Some(step) = plan.programs[rank].get(player.step).copied() else {
+            self.leave(rank);
+            return false;
+        };
+        let is_struck = rank == plan.culprit && player.step == plan.step;
+        if player.due_us == 0 {
+            let slow_us = if is_struck && plan.fault == Fault::Slow {
+                plan.lasts_us
+            } else {
+                0
+            };
+            player.due_us = now_us + step.compute_us + slow_us + 1;
+        }
+        if now_us < player.due_us {
+            let due_us = player.due_us;
+            self.at(due_us, Event::Go(rank));
+            return false;
+        }
+        player.due_us = 0;
+        if is_struck && matches!(plan.fault, Fault::Busy | Fault::Exited | Fault::Left) {
+            self.has_struck = true;
+            match plan.fault {
+                Fault::Busy => player.life = Life::Busy,
+                Fault::Exited => self.die(rank),
+                _ => self.leave(rank),
+            }
+            return false;
+        }
+        player.begin(step.group, step.word, now_us, plan);
+        let seq = player.entered[step.group];
+        self.say(|| format!("rank {rank}: enters #{seq} of g{}", step.group));
+        for other in &plan.groups[step.group] {
+            let is_cut = plan.fault == Fault::Cut
+                && self.has_struck
+                && [(rank, *other), (*other, rank)].contains(&(plan.culprit, plan.partner));
+            if is_cut {
+                self.lost.push((*other, step.group, seq));
+            } else if *other != rank {
+                // Who shares memory sees it at once.
+                let is_near = plan.hosts[*other] == plan.hosts[rank];
+                let delay_us = if is_near {
+                    0
+                } else {
+                    1 + self.draw.up_to(plan.delay_us)
+                };
+                let at_us = now_us + delay_us;
+                let event = Event::Seen {
+                    rank,
+                    by: *other,
+                    group: step.group,
+                    seq,
+                };
+                self.at(at_us, event);
+            }
+        }
+        self.at(now_us + FIRST_LOOK_US, Event::Go(rank));
+        self.press();
+        true
+    }
+
+    /// Looks whether the call can end; says whether it did.
+    fn wait(&mut self, rank: usize) -> bool {
+        let (plan, now_us) = (self.plan, self.now_us);
+        let missing = self.players[rank].missing(plan);
+        if missing.is_empty() {
+            return self.exchanged(rank);
+        }
+        let player = &mut self.players[rank];
+        if player.status.epoch() > 0
+            && let Some(Err(kind)) =
+                player.judged_by(plan, |outlook, missing| outlook.look(missing))
+        {
+            return !self.lingers(rank, &kind) && self.fail(rank, kind, false);
+        }
+        let Some(call) = &mut player.call else {
+            return false;
+        };
+        let (begun_us, end_us) = call.slice_us;
+        if now_us < end_us {
+            return false;
+        }
+        if call.looks > 0 && now_us - end_us > STOPPED_US {
+            // The process did not run meanwhile, and no peer is to blame for that.
+            call.until_us += now_us - end_us;
+        }
+        if now_us >= call.until_us {
+            let waiting_for = missing.iter().map(|rank| Rank::from_index(*rank)).collect();
+            let waited_ms = (now_us - call.started_us) / 1000;
+            let kind = ErrorKind::Stalled {
+                waiting_for,
+                waited_ms,
+            };
+            return self.fail(rank, kind, false);
+        }
+        let is_within = begun_us > call.started_us;
+        let is_due = is_within || now_us - begun_us < FIRST_LOOK_US + SLACK_US;
+        let is_first = call.looks == 0;
+        let next_us = if is_due { NEXT_LOOK_US } else { FIRST_LOOK_US };
+        call.slice_us = (now_us, call.until_us.min(now_us + next_us));
+        let again_us = call.slice_us.1;
+        if is_due {
+            call.looks += 1;
+            let waited_us = if is_first {
+                FIRST_LOOK_US
+            } else {
+                NEXT_LOOK_US
+            };
+            player.waits(now_us.saturating_sub(waited_us), &missing, is_first);
+            self.complain(rank, Cause::Waits);
+        }
+        self.at(again_us, Event::Go(rank));
+        false
+    }
+
+    /// Whether the call waits a moment more: the news that a rank has left can overtake what it sent, where
+    /// the two share no memory (`backend::links`).
+    fn lingers(&mut self, rank: usize, kind: &ErrorKind) -> bool {
+        let ErrorKind::PeerClosed {
+            peer,
+            orderly: true,
+            ..
+        } = kind
+        else {
+            return false;
+        };
+        let (plan, now_us) = (self.plan, self.now_us);
+        let Some(call) = &mut self.players[rank].call else {
+            return false;
+        };
+        if plan.hosts[peer.index()] == plan.hosts[rank] {
+            return false;
+        }
+        let is_new = call.lingers_until_us.is_none();
+        let until_us = *call.lingers_until_us.get_or_insert(now_us + LINGER_US);
+        if is_new {
+            self.at(until_us, Event::Go(rank));
+        }
+        now_us < until_us
+    }
+
+    /// All members have entered: their calls are compared.
+    fn exchanged(&mut self, rank: usize) -> bool {
+        let plan = self.plan;
+        let Some(call) = &self.players[rank].call else {
+            return false;
+        };
+        let (group, seq) = (call.group, call.seq);
+        let members = &plan.groups[group];
+        let word = |member: &usize| {
+            let calls = plan.programs[*member]
+                .iter()
+                .filter(|step| step.group == group);
+            calls.map(|step| step.word).nth(super::plan::index(seq - 1))
+        };
+        let entry = |member: &usize| Entry {
+            call: word(member).unwrap_or(0),
+            count: 8,
+            ..Entry::default()
+        };
+        let entries: Vec<Entry> = members.iter().map(entry).collect();
+        if entries.iter().any(|entry| entry.call != entries[0].call) {
+            let ranks: Vec<Rank> = members.iter().map(|rank| Rank::from_index(*rank)).collect();
+            let kind = matching::mismatch(&ranks, &entries);
+            return self.fail(rank, kind, true);
+        }
+        self.players[rank].end(self.now_us, true);
+        self.players[rank].step += 1;
+        true
+    }
+
+    /// A call has failed: the arbiter is asked, as `collective::call::judged` does.
+    fn fail(&mut self, rank: usize, kind: ErrorKind, usable: bool) -> bool {
+        self.say(|| format!("rank {rank}: fails: {kind}"));
+        let plan = self.plan;
+        let player = &mut self.players[rank];
+        let Some(id) = player.call_id() else {
+            return false;
+        };
+        let is_known = player.status.verdict(id).is_some();
+        let missing: Vec<usize> = match &kind {
+            ErrorKind::Stalled { waiting_for, .. } => {
+                waiting_for.iter().map(|rank| rank.index()).collect()
+            }
+            ErrorKind::PeerClosed { peer, .. } => vec![peer.index()],
+            _ => Vec::new(),
+        };
+        let cause = match &kind {
+            ErrorKind::PeerAborted { .. } => None,
+            ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
+            kind => Some(Cause::Failed {
+                kind: kind.clone(),
+                usable,
+                culprit: None,
+            }),
+        };
+        let until_us = self.now_us + VERDICT_WAIT_US;
+        if let Some(call) = &mut player.call {
+            let started_us = call.started_us;
+            call.failed = Some((kind, usable, until_us));
+            let members = &plan.groups[call.group];
+            if !is_known && missing.iter().any(|rank| members.contains(rank)) {
+                player.waits(started_us, &missing, true);
+            }
+        }
+        if let Some(cause) = cause.filter(|_| !is_known) {
+            self.complain(rank, cause);
+        }
+        self.at(until_us, Event::Go(rank));
+        true
+    }
+
+    /// A failed call ends once there is a verdict, or without one.
+    fn hear_verdict(&mut self, rank: usize) -> bool {
+        let (plan, now_us) = (self.plan, self.now_us);
+        let player = &self.players[rank];
+        let (Some(id), Some(call)) = (player.call_id(), &player.call) else {
+            return false;
+        };
+        let Some((kind, usable, until_us)) = call.failed.clone() else {
+            return false;
+        };
+        let verdict = player.status.verdict(id);
+        if verdict.is_none() && now_us < until_us {
+            return false;
+        }
+        let of_verdict = |outlook: &crate::backend::outlook::Outlook<'_>| {
+            verdict
+                .as_ref()
+                .and_then(|verdict| outlook.kind_of(verdict))
+        };
+        let is_partial = matches!(
+            kind,
+            ErrorKind::PeerAborted { .. }
+                | ErrorKind::PeerClosed { .. }
+                | ErrorKind::Stalled { .. }
+        );
+        let better = player
+            .judged_by(plan, |outlook, _| of_verdict(outlook))
+            .flatten();
+        let kind = better.filter(|_| is_partial).unwrap_or(kind);
+        let seq = id.seq;
+        let player = &mut self.players[rank];
+        player.end(now_us, false);
+        player.step += 1;
+        player.failed.push(Failed {
+            call: id,
+            kind: kind.clone(),
+            verdict,
+        });
+        if usable {
+            return true;
+        }
+        if !matches!(kind, ErrorKind::PeerAborted { .. }) {
+            let notice = Notice {
+                key: id.key,
+                seq,
+                origin: super::rank::narrow(rank),
+                kind,
+            };
+            if let Ok(bytes) = postcard::to_allocvec(&Word::Notice(notice)) {
+                self.tell_desk(rank, &ToCoordinator::Abort { bytes });
+            }
+        }
+        self.leave(rank);
+        false
+    }
+
+    fn complain(&mut self, rank: usize, cause: Cause) {
+        let Some(call) = self.players[rank].call_id() else {
+            return;
+        };
+        self.say(|| {
+            format!(
+                "rank {rank}: complains of #{} of {}: {cause:?}",
+                call.seq, call.key
+            )
+        });
+        let bytes = wire::encode(&FromRank::Complaint { call, cause });
+        self.tell_desk(rank, &ToCoordinator::Watch { bytes });
+    }
+
+    /// Says goodbye.
+    fn leave(&mut self, rank: usize) {
+        self.say(|| format!("rank {rank}: leaves"));
+        self.players[rank].life = Life::Left;
+        self.tell_desk(rank, &ToCoordinator::Bye);
+        // Its process ends a moment later, and the launcher sees that too.
+        self.reap(rank);
+        self.sweep();
+    }
+
+    /// The coordinator has closed the connection.
+    pub(super) fn cut_off(&mut self, rank: usize) {
+        if matches!(self.players[rank].life, Life::Joining) {
+            self.players[rank].life = Life::Left;
+        }
+    }
+
+    /// The session's thread takes a frame.
+    pub(super) fn rank_hears(&mut self, rank: usize, frame: &[u8]) {
+        if matches!(self.players[rank].life, Life::Dead | Life::Left) {
+            return;
+        }
+        let message: ToSession = match decode("message of the coordinator", frame) {
+            Ok(message) => message,
+            Err(error) => {
+                self.wrong = Some(format!("rank {rank} cannot read a message: {error}"));
+                return;
+            }
+        };
+        let news = |stage: &mut Self, event: SessionEvent| {
+            note(&stage.players[rank].status, ServedBy::Launcher, event);
+        };
+        match message {
+            ToSession::Abort { origin, bytes } => {
+                news(self, SessionEvent::Abort { origin, bytes });
+            }
+            ToSession::Down { rank: who, reason } => {
+                self.hear_gone(rank, who);
+                news(self, SessionEvent::Down { rank: who, reason });
+            }
+            ToSession::Failed { error, .. } => {
+                self.say(|| format!("rank {rank}: bring-up failed: {error}"));
+                self.players[rank].refused = Some(error.to_string());
+                self.players[rank].life = Life::Left;
+            }
+            ToSession::Left { ranks } => {
+                for who in ranks {
+                    self.hear_gone(rank, who);
+                    news(self, SessionEvent::Left { rank: who });
+                }
+            }
+            ToSession::Roster { .. } => {
+                self.players[rank].life = Life::Working;
+                self.arm();
+            }
+            ToSession::Watch { bytes } => self.watch(rank, &bytes),
+            ToSession::Message { .. }
+            | ToSession::Progress { .. }
+            | ToSession::Round { .. }
+            | ToSession::RoundFailed { .. } => {}
+        }
+        self.go(rank);
+    }
+
+    fn hear_gone(&mut self, rank: usize, who: Rank) {
+        let times = self.players[rank].news.entry(who.0).or_default();
+        *times += 1;
+        if *times > 1 {
+            self.wrong = Some(format!("rank {rank} is told twice that {who} is gone"));
+        }
+    }
+
+    /// What the arbiter says.
+    fn watch(&mut self, rank: usize, bytes: &[u8]) {
+        let (plan, now_us) = (self.plan, self.now_us);
+        match wire::decode::<ToRank>(bytes) {
+            Some(ToRank::Ask { ask, look }) => {
+                let looks = look.into_iter().map(|(who, _)| {
+                    let other = &self.players[super::plan::index(u64::from(who))];
+                    let report = other.facts().map(|_| Box::new(other.report(plan, now_us)));
+                    Look {
+                        rank: who,
+                        process: other.facts(),
+                        report,
+                    }
+                });
+                let looks = looks.collect();
+                let report = Box::new(self.players[rank].report(plan, now_us));
+                let bytes = wire::encode(&FromRank::Answer { ask, report, looks });
+                self.tell_desk(rank, &ToCoordinator::Watch { bytes });
+            }
+            Some(ToRank::Stack { .. }) => {
+                let functions = vec!["simulated".to_owned()];
+                let bytes = wire::encode(&FromRank::Stack { functions });
+                self.tell_desk(rank, &ToCoordinator::Watch { bytes });
+            }
+            Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
+            Some(ToRank::Verdict(verdict)) => {
+                let told = (*verdict).clone();
+                if self.players[rank].status.set_verdict(*verdict) {
+                    self.say(|| format!("rank {rank}: {}", told.line()));
+                    if plan.fault == Fault::Inverted && self.circle.is_none() {
+                        self.circle = Some(circle(&self.players, plan));
+                    }
+                    self.players[rank].told.push((now_us, told));
+                }
+            }
+            None => self.wrong = Some(format!("rank {rank} cannot read the arbiter")),
+        }
+    }
+
+    /// Notes since when the fault keeps somebody waiting.
+    pub(super) fn press(&mut self) {
+        if self.pressed_us.is_some() || self.plan.fault.is_harmless() {
+            return;
+        }
+        let (plan, culprit) = (self.plan, self.plan.culprit);
+        let waits_for = |by: usize, whom: usize, is_strict: bool| {
+            let player = &self.players[by];
+            let is_up = player.life == Life::Working && player.runs();
+            player.call.as_ref().is_some_and(|call| {
+                is_up
+                    && call.failed.is_none()
+                    && plan.groups[call.group].contains(&whom)
+                    && player.seen[call.group][whom] < call.seq
+                    && (!is_strict || self.players[whom].entered[call.group] < call.seq)
+            })
+        };
+        let others = || (0..plan.ranks).filter(|rank| *rank != culprit);
+        let is_pressed = match plan.fault {
+            Fault::Inverted => circle(&self.players, plan).contains(&culprit),
+            Fault::Mismatched => others().any(|rank| {
+                let call = self.players[rank].call.as_ref();
+                call.is_some_and(|call| {
+                    matches!(call.failed, Some((ErrorKind::Mismatch { .. }, ..)))
+                })
+            }),
+            Fault::Cut => {
+                let is_missed = |(by, group, seq): &(usize, usize, u64)| {
+                    let call = self.players[*by].call.as_ref();
+                    call.is_some_and(|call| (call.group, call.seq) == (*group, *seq))
+                };
+                self.lost.iter().any(is_missed)
+            }
+            _ => {
+                let is_out = self.has_struck && self.is_out(culprit);
+                // What it sent last may be on its way, and nobody waits for the dead.
+                self.is_excused |= is_out && others().any(|by| waits_for(by, culprit, false));
+                is_out && others().any(|by| waits_for(by, culprit, true))
+            }
+        };
+        if is_pressed {
+            self.pressed_us = Some(self.now_us);
+        }
+    }
+
+    fn is_out(&self, rank: usize) -> bool {
+        let player = &self.players[rank];
+        player.is_stopped || matches!(player.life, Life::Busy | Life::Dead | Life::Left)
+    }
+}

@@ -1,0 +1,77 @@
+//! A verdict that waits a moment: ranks that run and have not come tell first where in their program they
+//! are.
+
+use std::collections::BTreeSet;
+
+use super::Arbiter;
+use crate::rendezvous::Act;
+use crate::types::Rank;
+use crate::watch::verdict::{CallId, Class, Verdict};
+use crate::watch::wire::{ToRank, encode};
+
+/// How long ranks may take to tell. Those whose call is over wait half a second for the verdict.
+const PATIENCE_MS: u64 = 150;
+/// Ranks that are asked.
+const ASKED_MAX: usize = 2;
+/// Functions that go into the line; all of them are in the dump.
+const FUNCTIONS_MAX: usize = 6;
+/// Longest part of the line that one rank's functions may be, in characters.
+const TEXT_MAX: usize = 400;
+
+/// A verdict, and who has not answered.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) verdict: Verdict,
+    open: BTreeSet<u32>,
+    until_ms: u64,
+}
+
+impl Arbiter {
+    /// Publishes the verdict on a call whose time was up, once the ranks that it blames have told where
+    /// they are.
+    pub(super) fn publish_with_stacks(&mut self, verdict: Verdict, call: CallId) -> Vec<Act> {
+        let answers = |rank: &u32| {
+            let member = self.scene.member(*rank);
+            member.is_some_and(|member| member.fate.is_none() && member.silent_ms == 0)
+        };
+        let asked: BTreeSet<u32> = verdict.blamed.iter().copied().filter(answers).collect();
+        if verdict.class != Class::NotJoined || asked.is_empty() || asked.len() > ASKED_MAX {
+            return self.publish(verdict);
+        }
+        let ask = encode(&ToRank::Stack { key: call.key });
+        let acts = asked
+            .iter()
+            .map(|rank| Act::Tell(Rank(*rank), ask.clone()))
+            .collect();
+        self.held.push(Held {
+            verdict,
+            open: asked,
+            until_ms: self.seen_ms + PATIENCE_MS,
+        });
+        acts
+    }
+
+    /// A rank has told where it is.
+    pub(super) fn told_where(&mut self, rank: u32, stack: &[String]) -> Vec<Act> {
+        for held in &mut self.held {
+            if held.open.remove(&rank) && !stack.is_empty() {
+                let functions = stack[..stack.len().min(FUNCTIONS_MAX)].join(" < ");
+                let text: String = functions.chars().take(TEXT_MAX).collect();
+                held.verdict
+                    .evidence
+                    .push(format!("rank {rank} is in {text}"));
+            }
+        }
+        self.release()
+    }
+
+    /// Publishes what waits no longer.
+    pub(super) fn release(&mut self) -> Vec<Act> {
+        let now_ms = self.seen_ms;
+        let is_over = |held: &mut Held| held.open.is_empty() || held.until_ms <= now_ms;
+        let over: Vec<Held> = self.held.extract_if(.., is_over).collect();
+        over.into_iter()
+            .flat_map(|held| self.publish(held.verdict))
+            .collect()
+    }
+}

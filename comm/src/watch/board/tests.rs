@@ -1,0 +1,203 @@
+//! What is written on a board, as it is read back.
+
+use super::map::RECORDS;
+use super::*;
+use crate::types::Collective;
+use crate::watch::report::CallOutcome;
+
+fn opening(seq: u64, site: &'static Location<'static>) -> Opening {
+    let call = CallCode {
+        word: Collective::AllReduce as u64,
+        count: 7,
+    };
+    let title = Title {
+        call,
+        seq,
+        site,
+        thread: 1,
+        is_async: true,
+    };
+    Opening {
+        title,
+        started: Clock::now(),
+        queued_ms: 3,
+        is_collective: true,
+    }
+}
+
+#[test]
+fn a_call_that_did_not_wait_is_remembered_and_counts_as_entered() {
+    let board = Board::create(3, 8, 99, false).unwrap();
+    let berth = board.berth(42, "tp-0", &[3, 5], 1).unwrap();
+    let mut title = opening(6, Location::caller()).title;
+    (title.thread, title.is_async) = (2, false);
+    board.pass(berth, &title, 6);
+    let report = board.report(10);
+    let group = report.group(42).unwrap();
+    assert_eq!((group.entered, group.thread), (6, 2));
+    assert!(group.call.is_none());
+    let [call] = report.calls.as_slice() else {
+        unreachable!("one call: {:?}", report.calls);
+    };
+    assert_eq!((call.seq, call.outcome), (6, CallOutcome::Completed));
+    assert!(call.site.contains("board"), "{}", call.site);
+    assert!(call.started_ns > 0);
+}
+
+#[test]
+fn a_call_stands_on_the_board_from_its_beginning_to_its_end() {
+    let board = Board::create(3, 8, 99, false).unwrap();
+    let berth = board.berth(42, "tp-0", &[3, 5, 7], 1).unwrap();
+    let here = Location::caller();
+    let entered = board.begin(berth, &opening(1, here));
+    board.waits(berth, Clock::now(), &[1, 2], true);
+    board.waits(berth, Clock::now(), &[1, 2], false);
+    let report = board.report(10);
+    assert_eq!((report.rank, report.world_size), (3, 8));
+    let group = report.group(42).unwrap();
+    assert_eq!(
+        (group.name.as_str(), group.members.as_slice()),
+        ("tp-0", [3, 5, 7].as_slice())
+    );
+    let call = group.call.as_ref().unwrap();
+    assert_eq!((call.seq, call.call.count, group.entered), (1, 7, 1));
+    assert_eq!(
+        (call.is_async, group.thread, group.awaited_by),
+        (true, 1, 0)
+    );
+    board.set_awaited(berth, 1);
+    assert_eq!(board.report(0).group(42).unwrap().awaited_by, 1);
+    board.set_awaited(berth, 0);
+    assert!(
+        call.site
+            .ends_with(&format!("board/tests.rs:{}", here.line())),
+        "{}",
+        call.site
+    );
+    let wait = call.wait.as_ref().unwrap();
+    assert_eq!(
+        (wait.missing.as_slice(), wait.checks),
+        ([5, 7].as_slice(), 2)
+    );
+    let version = group.version;
+    board.end(entered, 1, true);
+    let report = board.report(10);
+    let group = report.group(42).unwrap();
+    assert_eq!(group.call, None);
+    assert!(group.version > version && version.is_multiple_of(2));
+    let record = report.last_completed().unwrap();
+    assert_eq!(
+        (record.seq, record.outcome, record.group.as_str()),
+        (1, CallOutcome::Completed, "tp-0")
+    );
+    assert_eq!(record.started_ns - record.enqueued_ns, 3_000_000);
+    board.release(berth);
+    assert_eq!(board.report(10).group(42), None);
+}
+
+#[test]
+fn the_last_calls_are_kept_and_older_ones_make_room() {
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let berth = board.berth(1, "g", &[0], 1).unwrap();
+    for seq in 1..=RECORDS as u64 + 10 {
+        let entered = board.begin(berth, &opening(seq, Location::caller()));
+        board.end(entered, seq, seq.is_multiple_of(2));
+    }
+    let calls = board.report(RECORDS).calls;
+    assert_eq!(calls.len(), RECORDS);
+    assert_eq!(
+        (calls[0].seq, calls[RECORDS - 1].seq),
+        (11, RECORDS as u64 + 10)
+    );
+    assert_eq!(calls[0].outcome, CallOutcome::Failed);
+}
+
+#[test]
+fn calls_of_many_threads_are_all_remembered_each_thread_in_its_order() {
+    const CALLS: u64 = 150;
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let make = |thread: u32| {
+        let berth = board.berth(thread.into(), "g", &[0], thread).unwrap();
+        for seq in 1..=CALLS {
+            let mut title = opening(seq, Location::caller()).title;
+            title.thread = thread;
+            board.pass(berth, &title, seq);
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 1..=4 {
+            scope.spawn(move || make(thread));
+        }
+    });
+    let calls = board.report(RECORDS).calls;
+    for thread in 1..=4 {
+        let of_thread = calls.iter().filter(|call| call.thread == thread);
+        let seqs: Vec<u64> = of_thread.map(|call| call.seq).collect();
+        assert_eq!(seqs, (1..=CALLS).collect::<Vec<u64>>(), "thread {thread}");
+    }
+    // A thread that was silent for long does not come back with an old number.
+    make(5);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (6..16).for_each(make));
+    });
+    make(17);
+    let last = board.report(150).calls;
+    let of_thread = last.iter().filter(|call| call.thread == 17);
+    assert_eq!(of_thread.count(), last.len());
+}
+
+#[test]
+fn communicators_beyond_the_lines_are_counted_and_lines_come_back() {
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let berths: Vec<_> = (0..LINES)
+        .map(|key| board.berth(key as u64 + 1, "g", &[0], 1))
+        .collect();
+    assert!(berths.iter().all(Option::is_some));
+    assert_eq!(board.berth(1, "g", &[0], 1), None);
+    assert_eq!(board.report(0).unwatched, 1);
+    board.release(berths[7].unwrap());
+    assert_eq!(board.berth(1, "g", &[0], 1), berths[7]);
+}
+
+#[test]
+fn readers_of_a_busy_line_never_see_half_a_call() {
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let berth = board.berth(1, "g", &[0], 1).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seq in 1..=3000 {
+                let call = CallCode {
+                    word: seq,
+                    count: seq,
+                };
+                let mut opening = opening(seq, Location::caller());
+                opening.title.call = call;
+                let entered = board.begin(berth, &opening);
+                board.end(entered, seq, true);
+            }
+        });
+        for _ in 0..200 {
+            let report = board.report(0);
+            if let Some(call) = &report.groups[0].call {
+                assert_eq!((call.call.word, call.call.count), (call.seq, call.seq));
+            }
+        }
+    });
+}
+
+#[test]
+fn another_process_finds_the_board_and_none_where_there_is_none() {
+    let board = Board::create(5, 6, 77, true).unwrap();
+    let berth = board.berth(42, "tp-0", &[5], 1).unwrap();
+    board.begin(berth, &opening(1, Location::caller()));
+    let reports = of_process(std::process::id()).unwrap();
+    let report = reports
+        .iter()
+        .find(|report| report.rank == 5 && report.world_size == 6)
+        .unwrap();
+    assert_eq!(report.group(42).unwrap().entered, 1);
+    assert!(matches!(
+        of_process(u32::MAX),
+        Err(BoardError::System { .. })
+    ));
+}

@@ -1,0 +1,91 @@
+//! Why a rank could not join its world, in words, as an exit code and as a verdict.
+
+use std::io::Write;
+
+use crate::rendezvous::RendezvousError;
+use crate::sync::Clock;
+use crate::transport::shm::arena::ArenaError;
+use crate::transport::tcp::TcpError;
+use crate::types::Rank;
+use crate::watch::bring_up;
+use crate::watch::verdict::Verdict;
+
+/// Why a rank could not join its world.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BringUpError {
+    /// The ranks did not find each other.
+    #[error("{error}")]
+    Rendezvous {
+        /// The error.
+        error: RendezvousError,
+        /// When: where the coordinator said so, in milliseconds since 1970, the same for all ranks.
+        at_unix_ms: u64,
+    },
+    /// No shared memory.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// No way to listen for links from other hosts.
+    #[error("cannot listen for links: {0}")]
+    Listen(#[from] TcpError),
+    /// Something that a peer said during bring-up makes no sense.
+    #[error("rank {peer} said what cannot be understood during bring-up: {what}")]
+    Malformed {
+        /// The peer.
+        peer: Rank,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl From<RendezvousError> for BringUpError {
+    fn from(error: RendezvousError) -> Self {
+        Self::Rendezvous {
+            error,
+            at_unix_ms: Clock::wall_ms(),
+        }
+    }
+}
+
+impl BringUpError {
+    /// The same as a verdict, where the ranks did not find each other: what the coordinator told all
+    /// ranks becomes the same line on all of them.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        match self {
+            Self::Rendezvous { error, at_unix_ms } => Some(bring_up::verdict(error, *at_unix_ms)),
+            Self::Arena(_) | Self::Listen(_) | Self::Malformed { .. } => None,
+        }
+    }
+
+    /// Prints the line of the verdict, if there is one, as every rank does that cannot join.
+    pub fn tell(&self) {
+        if let Some(verdict) = self.verdict() {
+            // Whoever closed stderr does not want to read this.
+            let _ = std::io::stderr()
+                .lock()
+                .write_all(format!("{verdict}\n").as_bytes());
+        }
+    }
+
+    /// The documented exit code of this class of error.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Rendezvous { error, .. } => error.exit_code(),
+            Self::Arena(_) | Self::Listen(_) => 60,
+            Self::Malformed { .. } => 11,
+        }
+    }
+
+    /// One sentence on what to do.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Rendezvous { error, .. } => error.help(),
+            Self::Arena(_) => "raise the limits on address space and file size (ulimit -v, -f)",
+            Self::Listen(_) => "raise the limit on descriptors (ulimit -n), or free the port",
+            Self::Malformed { .. } => "make sure that all ranks run the same build",
+        }
+    }
+}

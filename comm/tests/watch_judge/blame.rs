@@ -1,0 +1,136 @@
+//! Who has not come, and who only waits.
+
+use muster_comm::watch::judge::{Finding, Question, judge};
+use muster_comm::watch::report::GroupState;
+use muster_comm::watch::verdict::{CallId, Class};
+
+use crate::plant::{Plant, verdict};
+
+#[test]
+fn who_never_came_is_named_and_the_others_wait() {
+    let mut plant = Plant::new(4);
+    plant.group(7, "tp0", &[0, 1, 2, 3], 183);
+    for rank in [0, 1, 3] {
+        plant.waits(rank, 7, &[2]);
+    }
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let verdict = plant.overdue(1, 7);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [2].as_slice())
+    );
+    let line = verdict.line();
+    for part in [
+        "who=rank 2 (n1, pid 1002; tp0)",
+        "what=all_reduce #184 on tp0",
+        "where=running user code",
+        "others=3 waiting: ranks 0,1,3 in all_reduce #184 on tp0",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert_eq!(verdict.ends, [CallId { key: 7, seq: 184 }]);
+}
+
+#[test]
+fn blame_goes_through_groups_to_the_rank_that_waits_for_nobody() {
+    let mut plant = Plant::new(5);
+    plant.group(1, "a", &[0, 1], 0);
+    plant.group(2, "b", &[1, 2], 0);
+    plant.group(3, "c", &[3, 4], 0);
+    plant.waits(0, 1, &[1]);
+    plant.waits(1, 2, &[2]);
+    plant.waits(3, 3, &[4]);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [2].as_slice())
+    );
+    // The call that misses the culprit ends. Rank 1 may come to the other one after all.
+    assert_eq!(verdict.ends, [CallId { key: 2, seq: 1 }]);
+    assert!(
+        verdict.others.contains("rank 0 in all_reduce #1 on a"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn a_young_call_that_does_not_say_that_it_waits_is_why_its_rank_has_not_come() {
+    let mut plant = Plant::new(2);
+    plant.group(1, "world", &[0, 1], 0);
+    plant.group(2, "world on npu", &[0, 1], 0);
+    plant.waits(1, 1, &[0]);
+    plant.waits(0, 2, &[1]);
+    let on_device = plant.report(0).groups[1].call.as_mut().expect("planted");
+    (on_device.wait, on_device.age_ms) = (None, 300);
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let verdict = plant.overdue(1, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [0].as_slice())
+    );
+}
+
+#[test]
+fn groups_of_one_name_with_other_members_are_a_mismatch_of_the_odd_rank() {
+    let mut plant = Plant::new(8);
+    let (usual, odd) = ([1, 3, 5, 7], [1, 5, 3, 7]);
+    plant.group(1, "ep1", &usual, 0);
+    plant.report(3).groups.clear();
+    plant.report(3).groups.push(GroupState {
+        key: 2,
+        name: "ep1".to_owned(),
+        members: odd.to_vec(),
+        size: 4,
+        thread: 1,
+        version: 2,
+        ..GroupState::default()
+    });
+    for rank in [1, 5, 7] {
+        plant.waits(rank, 1, &[3]);
+    }
+    plant.waits(3, 2, &[1, 5, 7]);
+    plant.confirm();
+    let verdict = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::Mismatch, [3].as_slice())
+    );
+    assert!(
+        verdict
+            .place
+            .contains("[1, 3, 5, 7] on ranks 1,5,7, [1, 5, 3, 7] on rank 3"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn a_group_that_was_never_made_is_said_so() {
+    let mut plant = Plant::new(2);
+    plant.group(1, "ep1", &[0, 1], 0);
+    plant.report(1).groups.clear();
+    plant.waits(0, 1, &[1]);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [1].as_slice())
+    );
+    assert!(
+        verdict.place.contains("has not made group ep1"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn ranks_that_are_all_in_the_call_point_at_the_link() {
+    let mut plant = Plant::new(2);
+    plant.group(1, "world", &[0, 1], 4);
+    plant.waits(0, 1, &[1]);
+    plant.waits(1, 1, &[0]);
+    plant.confirm();
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::Link, [0, 1].as_slice())
+    );
+}

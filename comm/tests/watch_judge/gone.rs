@@ -1,0 +1,104 @@
+//! Ranks that died, froze, left, or are out of reach.
+
+use muster_comm::watch::judge::{Finding, Question, judge};
+use muster_comm::watch::process::ProcessFacts;
+use muster_comm::watch::verdict::Class;
+
+use crate::plant::{Plant, verdict};
+
+#[test]
+fn the_first_death_is_the_cause_and_later_ones_are_its_cascade() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "world", &[0, 1, 2, 3], 9);
+    plant.waits(0, 1, &[2, 3]);
+    plant.waits(1, 1, &[2, 3]);
+    plant.fate(2, "was killed by signal 9", false, 0);
+    plant.fate(3, "exited with code 20", false, 1);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::PeerDead, [2].as_slice())
+    );
+    assert!(
+        verdict.place.starts_with("was killed by signal 9"),
+        "{verdict}"
+    );
+    assert!(!verdict.line().contains("code 20"), "{verdict}");
+    assert_eq!(verdict.cascades, ["rank 3 exited with code 20 after it"]);
+}
+
+#[test]
+fn a_stopped_process_is_frozen_after_a_second_and_a_stall_is_nothing() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 9);
+    plant.waits(0, 1, &[2]);
+    plant.waits(1, 1, &[2]);
+    let member = &mut plant.scene.members[2];
+    member.silent_ms = 800;
+    member.process = Some(ProcessFacts {
+        state: 'T',
+        ..ProcessFacts::default()
+    });
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    plant.scene.members[2].silent_ms = 1100;
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::PeerFrozen, [2].as_slice())
+    );
+    assert!(found.place.contains("state T"), "{found}");
+    // One that runs and does not answer is no frozen one.
+    plant.scene.members[2].process = Some(ProcessFacts {
+        state: 'R',
+        ..ProcessFacts::default()
+    });
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+}
+
+#[test]
+fn a_rank_at_whose_process_nobody_can_look_is_out_of_reach_after_a_while() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 9);
+    plant.waits(0, 1, &[2]);
+    plant.waits(1, 1, &[2]);
+    plant.scene.members[2].silent_ms = 2000;
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    plant.scene.members[2].silent_ms = 2600;
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::Link, [2].as_slice())
+    );
+}
+
+#[test]
+fn nobody_is_frozen_where_nobody_who_answers_waits_for_it() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 9);
+    for rank in 0..3 {
+        plant.waits(rank, 1, &[(rank + 1) % 3]);
+        let member = &mut plant.scene.members[rank as usize];
+        member.silent_ms = 5000;
+        member.process = Some(ProcessFacts {
+            state: 'T',
+            ..ProcessFacts::default()
+        });
+    }
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+}
+
+#[test]
+fn ranks_that_left_before_the_call_are_named_as_such() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 100);
+    plant.waits(2, 1, &[0, 1]);
+    plant.fate(0, "left the world", true, 0);
+    plant.fate(1, "left the world", true, 1);
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let verdict = plant.overdue(2, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [0, 1].as_slice())
+    );
+    assert!(verdict.place.starts_with("left the world"), "{verdict}");
+}

@@ -1,0 +1,275 @@
+//! The steps of a rank, one after the other.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_comm::collective::Communicator;
+use muster_comm::error::CommError;
+use muster_comm::sync::{AtomicBool, Clock, Deadline};
+use muster_comm::types::Rank;
+use muster_comm::watch::verdict::Class;
+use muster_comm::world::World;
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::calls;
+use crate::drill::script::{CallSpec, Kind, ObjectSpec, Part, Place, PrintSpec, Step};
+use crate::drill::told::{Failed, Told, What};
+use crate::exit::Exit;
+
+/// Calls after which a rank counts as at work.
+const CALLS_TO_WORK: u32 = 3;
+/// Pause between the calls of a rank that works, as long as a small step of a program.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// Longest wait for the drill's word; the drill itself gives up earlier.
+const GO_BOUND: Duration = Duration::from_secs(60);
+/// How often it is looked for.
+const GO_EVERY: Duration = Duration::from_millis(2);
+/// Bytes that a hoarding rank takes at once.
+const HOARD_BYTES: usize = 8 << 20;
+/// Bytes that a rank prints in a flood: many times what any queue holds.
+const FLOOD_BYTES: usize = 40 << 20;
+/// Largest object in drills of objects, in bytes.
+const OBJECT_MAX: usize = 64 << 10;
+
+/// Why a rank does not do its next step.
+enum Stop {
+    /// A call failed; this is the exit code.
+    Code(i32),
+}
+
+/// A rank at its steps.
+pub(super) struct Player<'a> {
+    part: &'a Part,
+    world: World,
+    groups: HashMap<String, Communicator>,
+    go: PathBuf,
+    tolerates: bool,
+    /// The code that a failure which was tolerated leaves behind.
+    code: i32,
+    children: Vec<std::process::Child>,
+}
+
+impl<'a> Player<'a> {
+    pub(super) fn new(part: &'a Part, world: World, go: PathBuf) -> Self {
+        Self {
+            part,
+            world,
+            groups: HashMap::new(),
+            go,
+            tolerates: false,
+            code: 0,
+            children: Vec::new(),
+        }
+    }
+
+    /// Does all steps, or those up to the first that fails; gives back the exit code.
+    pub(super) fn run(mut self) -> i32 {
+        let everyone = (0..self.world.size()).map(Rank::from_index).collect();
+        let made = self.make("world", everyone);
+        let done = made.and_then(|()| self.part.steps.iter().try_for_each(|step| self.play(step)));
+        match done {
+            Err(Stop::Code(code)) => code,
+            Ok(()) => {
+                self.say(What::Done);
+                self.world.leave();
+                self.code
+            }
+        }
+    }
+
+    fn say(&self, what: What) {
+        Told::say(self.part.rank, what);
+    }
+
+    fn play(&mut self, step: &Step) -> Result<(), Stop> {
+        match step {
+            Step::Call { group, call, place } => self.call(group, call, *place)?,
+            Step::Child => {
+                let child = Command::new("sleep")
+                    .arg("1000")
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                self.children.extend(child);
+            }
+            Step::Destroy { group } => drop(self.groups.remove(group)),
+            Step::Exit { code } => vanish(*code),
+            Step::Hoard => hoard(),
+            Step::Leave => self.world.leave(),
+            Step::Make { name, members } => {
+                self.make(name, members.iter().map(|rank| Rank(*rank)).collect())?;
+            }
+            Step::Mark => self.say(What::Marked),
+            Step::Object { what } => self.object(*what)?,
+            Step::Panic { in_thread } => panic(*in_thread),
+            Step::Pause { ms } => Clock::pause(Duration::from_millis(*ms)),
+            Step::Print { what } => print(*what),
+            Step::Raise { signal } => raise(*signal),
+            Step::Resist => resist(),
+            Step::Spin { ms } => spin(Duration::from_millis(*ms)),
+            Step::Tolerate => self.tolerates = true,
+            Step::WaitForGo => self.wait_for_go(),
+            Step::Work { group, calls } => self.work(group, *calls)?,
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, name: &str, members: Vec<Rank>) -> Result<(), Stop> {
+        match self.world.group(name, &members) {
+            Ok(group) => {
+                group.set_object_bytes_max(OBJECT_MAX);
+                self.groups.insert(name.to_owned(), group);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Tells of a failure.
+    fn failed(&self, error: &CommError) -> Stop {
+        self.say(What::Failed(Box::new(Failed::of(error))));
+        let class = error
+            .verdict()
+            .map_or(Class::Internal, |verdict| verdict.class);
+        Stop::Code(class.code().into())
+    }
+
+    /// A step that names a group which was never made is a mistake of the drill.
+    fn nameless(&self, group: &str) -> Stop {
+        self.say(What::Wrong {
+            call: format!("no group {group}"),
+        });
+        Stop::Code(Exit::Internal.code().into())
+    }
+
+    fn call(&mut self, group: &str, call: &CallSpec, place: Place) -> Result<(), Stop> {
+        let Some(communicator) = self.groups.get(group) else {
+            return Err(self.nameless(group));
+        };
+        match calls::make(communicator, call, place) {
+            Ok(true) if self.code != 0 => self.say(What::Usable),
+            Ok(true) => {}
+            Ok(false) => self.say(What::Wrong {
+                call: format!("{:?} on {group}", call.kind),
+            }),
+            Err(error) => {
+                let Stop::Code(code) = self.failed(&error);
+                if !self.tolerates || !error.is_recoverable() {
+                    return Err(Stop::Code(code));
+                }
+                self.code = code;
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, group: &str, calls: u32) -> Result<(), Stop> {
+        let call = CallSpec::all_reduce(Kind::F32, 64);
+        for done in 1..=calls {
+            self.call(group, &call, Place::First)?;
+            if done == CALLS_TO_WORK {
+                self.say(What::Working);
+            }
+            Clock::pause(BETWEEN);
+        }
+        Ok(())
+    }
+
+    fn object(&self, what: ObjectSpec) -> Result<(), Stop> {
+        let Some(group) = self.groups.get("world") else {
+            return Err(self.nameless("world"));
+        };
+        let outcome = match what {
+            ObjectSpec::Huge => group
+                .all_gather_object(&vec![7_u8; 2 * OBJECT_MAX])
+                .map(drop),
+            ObjectSpec::Other => group.all_gather_object(&1_u8).map(drop),
+            ObjectSpec::Small => group.all_gather_object(&vec![7_u8; 100]).map(drop),
+        };
+        outcome.map_err(|error| self.failed(&error))
+    }
+
+    fn wait_for_go(&self) {
+        let deadline = Deadline::after(GO_BOUND);
+        while !self.go.exists() && !deadline.passed() {
+            Clock::pause(GO_EVERY);
+        }
+    }
+}
+
+/// Ends this process as a program does that is done too early.
+fn vanish(code: i32) -> ! {
+    #[expect(
+        clippy::exit,
+        clippy::disallowed_methods,
+        reason = "to go without a goodbye is the fault"
+    )]
+    std::process::exit(code)
+}
+
+fn hoard() {
+    let mut held = Vec::new();
+    loop {
+        held.push(std::hint::black_box(vec![1_u8; HOARD_BYTES]));
+        // Slowly enough that the kernel has a choice.
+        Clock::pause(Duration::from_millis(1));
+    }
+}
+
+fn panic(in_thread: bool) {
+    #[expect(clippy::panic, reason = "to panic is the fault")]
+    let broken = || -> () { panic!("this drill breaks an assertion") };
+    if in_thread {
+        // A program that joins its thread passes its panic on.
+        if let Err(payload) = std::thread::spawn(broken).join() {
+            std::panic::resume_unwind(payload);
+        }
+    }
+    broken();
+}
+
+fn raise(signal: i32) {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // The runtime looks at the first SIGSEGV or SIGBUS, and lets the second one have its way.
+        for _ in 0..2 {
+            let _ = kill_process(getpid(), signal);
+        }
+    }
+}
+
+/// Catches requests to stop and does nothing about them.
+fn resist() {
+    let noticed = Arc::new(AtomicBool::new(false));
+    // Where that is refused, the rank ends as any other, and the drill says so.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGTERM, noticed);
+}
+
+fn spin(time: Duration) {
+    let deadline = Deadline::after(time);
+    while !deadline.passed() {
+        std::hint::spin_loop();
+    }
+}
+
+fn print(what: PrintSpec) {
+    let mut stdout = std::io::stdout().lock();
+    // What nobody reads is lost, and that is part of the drill.
+    match what {
+        PrintSpec::Control => {
+            let _ = stdout.write_all(b"\x1b[2J\x1b]0;owned\x07 \xff\xfe \r\xe2\x80\xae txt\n");
+        }
+        PrintSpec::Flood => {
+            let line = [b'y'; 1023];
+            for _ in 0..FLOOD_BYTES / 1024 {
+                let _ = stdout.write_all(&line);
+                let _ = stdout.write_all(b"\n");
+            }
+        }
+    }
+    let _ = stdout.flush();
+}

@@ -1,0 +1,222 @@
+//! What every report has in common, whichever command wrote it: the seam between results and the
+//! formats that show them.
+//!
+//! A result implements [`Document`]; each format is a file beside this one and knows no command.
+//!
+//! DOCUMENT-1: formats decide nothing. Whether a run passed is said by [`Document::headline`], which
+//! takes it from the result.
+
+use maud::Markup;
+
+use crate::bench::machine::Machine;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::report::model::Verdict;
+use crate::report::origin::Origin;
+
+/// A result that can be reported.
+pub trait Document {
+    /// What is the same for all commands.
+    fn about(&self) -> About<'_>;
+    /// The outcome in a sentence.
+    fn headline(&self) -> Headline;
+    /// The whole of it as JSON, ended by a newline.
+    ///
+    /// # Errors
+    /// A failure of class INTERNAL if it cannot be written as JSON, which none can cause.
+    fn json(&self) -> Result<String, Failure>;
+    /// The sections of the page between the verdict and the machine.
+    fn body(&self) -> Markup;
+    /// Its cases, for systems that count tests.
+    fn suites(&self) -> Vec<Suite>;
+    /// Its rows, with the names of the columns first.
+    fn sheet(&self) -> Vec<Vec<String>>;
+    /// Its figures.
+    fn metrics(&self) -> Vec<Metric>;
+    /// Its tables in Markdown.
+    fn markdown(&self) -> String;
+}
+
+/// What is the same for all commands.
+#[derive(Debug)]
+pub struct About<'a> {
+    /// The command: `verify`, `bench`, …
+    pub command: &'static str,
+    /// Program and version.
+    pub tool: &'a str,
+    /// Version of the fields of the JSON document.
+    pub schema_version: u32,
+    /// Class of the outcome.
+    pub exit: Exit,
+    /// Whether something that was asked for is missing from the result.
+    pub partial: bool,
+    /// What moved the data, where anything moved.
+    pub backend: Option<&'a str>,
+    /// Whether devices were emulated.
+    pub emulated: bool,
+    /// Seed of the inputs.
+    pub seed: Option<u64>,
+    /// Wall time in microseconds.
+    pub elapsed_us: u64,
+    /// The cause, when it failed.
+    pub verdict: Option<&'a Verdict>,
+    /// Where it ran.
+    pub machine: Option<&'a Machine>,
+    /// When and how.
+    pub origin: Option<&'a Origin>,
+}
+
+/// How an outcome is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// Something is wrong.
+    Bad,
+    /// Nothing is known to be wrong, and not everything was looked at.
+    Care,
+    /// Everything that was asked for is right.
+    Good,
+}
+
+impl Mood {
+    /// The class in style sheets.
+    #[must_use]
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Bad => "bad",
+            Self::Care => "care",
+            Self::Good => "good",
+        }
+    }
+
+    /// A sign that does not need colours.
+    #[must_use]
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::Bad => "✗",
+            Self::Care => "!",
+            Self::Good => "✓",
+        }
+    }
+}
+
+/// The outcome in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    /// How to look at it.
+    pub mood: Mood,
+    /// A word or two: `passed`, `wrong data`.
+    pub word: String,
+    /// The sentence, without a final stop.
+    pub sentence: String,
+}
+
+impl Headline {
+    /// A sentence about an outcome of this class, with the word and the mood of the class.
+    #[must_use]
+    pub fn of(exit: Exit, sentence: String) -> Self {
+        Self {
+            mood: mood(exit),
+            word: word(exit).to_owned(),
+            sentence,
+        }
+    }
+}
+
+/// Cases that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suite {
+    /// What they are about.
+    pub name: String,
+    /// The cases.
+    pub cases: Vec<SuiteCase>,
+}
+
+/// One case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteCase {
+    /// What groups cases across suites: `verify.tp2ep4@8.ep`.
+    pub class: String,
+    /// What it is about.
+    pub name: String,
+    /// How long it took, in microseconds.
+    pub elapsed_us: u64,
+    /// What came out.
+    pub result: SuiteResult,
+}
+
+/// What came out of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SuiteResult {
+    /// It did not get so far as to be right or wrong.
+    Error(String),
+    /// It is wrong: in a line, and with all that is known.
+    Failed(String, String),
+    /// It is right.
+    Passed,
+    /// It did not run, and why.
+    Skipped(String),
+}
+
+/// A figure with its help.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Name, with its unit: `muster_bench_latency_seconds`.
+    pub name: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Values by labels.
+    pub samples: Vec<(Vec<(&'static str, String)>, f64)>,
+}
+
+impl Metric {
+    /// A figure without labels.
+    #[must_use]
+    pub fn one(name: &'static str, help: &'static str, value: f64) -> Self {
+        Self {
+            name,
+            help,
+            samples: vec![(Vec::new(), value)],
+        }
+    }
+}
+
+/// The word for a class of outcome, as headlines use it.
+const fn word(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Ok => "passed",
+        Exit::FailedCell => "failed",
+        Exit::Usage => "not understood",
+        Exit::RdvMissing | Exit::RdvConflict | Exit::RdvUnreachable => "ranks did not meet",
+        Exit::PeerDead => "a rank died",
+        Exit::PeerFrozen => "a rank froze",
+        Exit::NotJoined => "a rank did not come",
+        Exit::Link => "a link broke",
+        Exit::Deadlock => "deadlock",
+        Exit::Mismatch => "calls differ",
+        Exit::Data => "wrong data",
+        Exit::Slow => "slower",
+        Exit::Resource => "the host is not fit",
+        Exit::Internal => "not proved",
+        Exit::Interrupted => "interrupted",
+    }
+}
+
+/// The mood of a class of outcome.
+const fn mood(exit: Exit) -> Mood {
+    match exit {
+        Exit::Ok => Mood::Good,
+        Exit::Internal | Exit::Interrupted | Exit::Resource | Exit::Usage => Mood::Care,
+        Exit::FailedCell
+        | Exit::RdvMissing
+        | Exit::RdvConflict
+        | Exit::RdvUnreachable
+        | Exit::PeerDead
+        | Exit::PeerFrozen
+        | Exit::NotJoined
+        | Exit::Link
+        | Exit::Deadlock
+        | Exit::Mismatch
+        | Exit::Data
+        | Exit::Slow => Mood::Bad,
+    }
+}

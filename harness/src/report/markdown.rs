@@ -1,0 +1,68 @@
+//! A report as Markdown, for comments and summaries of CI systems.
+
+use std::fmt::Write as _;
+
+use crate::out::escaped;
+use crate::report::document::Document;
+use crate::report::html::backend_in_words;
+
+/// The report.
+#[must_use]
+pub fn render(document: &dyn Document) -> String {
+    let (about, headline) = (document.about(), document.headline());
+    let partial = if about.partial { " (partial)" } else { "" };
+    let mut text = format!(
+        "### {} muster {}: {}{partial}\n\n{}.\n",
+        headline.mood.sign(),
+        about.command,
+        cell(&headline.word),
+        cell(&headline.sentence),
+    );
+    if about.emulated {
+        text.push_str("\n> Emulated devices: times and limits say nothing about hardware.\n");
+    }
+    if let Some(next) = about.verdict.and_then(|verdict| verdict.next.as_ref()) {
+        let _ = writeln!(text, "\nNext: {}.", cell(next));
+    }
+    let _ = writeln!(text, "\n{}", document.markdown().trim_end());
+    let mut where_and_how = vec![format!("{} {}", about.tool, about.command)];
+    where_and_how.extend(backend_in_words(&about).map(|(name, more)| format!("{name}: {more}")));
+    if let Some(machine) = about.machine {
+        where_and_how.push(format!(
+            "{} ({} usable), {}, {} build",
+            machine.cpu, machine.cpus, machine.kernel, machine.profile
+        ));
+    }
+    if let Some(origin) = about.origin {
+        where_and_how.push(format!("{} on {}", origin.started_at, origin.host));
+    }
+    let _ = writeln!(text, "\n<sub>{}</sub>", cell(&where_and_how.join(" · ")));
+    text
+}
+
+/// Text that cannot end a cell of a table or begin markup.
+#[must_use]
+pub fn cell(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in escaped(text).chars() {
+        match character {
+            '|' | '<' | '>' | '`' | '*' | '_' | '[' | ']' | '\\' | '#' => {
+                clean.push('\\');
+                clean.push(character);
+            }
+            '\n' | '\t' => clean.push(' '),
+            plain => clean.push(plain),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_end_a_cell_or_begin_markup() {
+        assert_eq!(cell("a|b<c>\n`d`"), "a\\|b\\<c\\> \\`d\\`");
+    }
+}

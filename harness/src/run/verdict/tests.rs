@@ -1,0 +1,178 @@
+//! Runs that went wrong in one way each, and whom the verdict blames.
+
+use muster_comm::types::Rank;
+
+use super::*;
+use crate::check::collect::tests::collector;
+use crate::check::message::RankMessage;
+
+fn tell(collector: &mut Collector, rank: u32, kind: ErrorKind) {
+    let failed = Failed {
+        case: Some(0),
+        text: kind.to_string(),
+        kind: Some(kind),
+        exit: 70,
+        help: Some("do this".to_owned()),
+    };
+    let bytes = RankMessage::Failed(failed).encode().expect("encodes");
+    collector.take(rank, &bytes);
+}
+
+fn death(rank: u32) -> Death {
+    Death {
+        rank,
+        how: "was killed by signal 9 (SIGKILL)".to_owned(),
+        exit: None,
+        said: None,
+        sigkill: true,
+    }
+}
+
+fn all_done(collector: &mut Collector) {
+    for rank in 0..4 {
+        collector.take(rank, &RankMessage::Done.encode().expect("encodes"));
+    }
+}
+
+fn closed(peer: u32) -> ErrorKind {
+    ErrorKind::PeerClosed {
+        peer: Rank(peer),
+        how: "was killed by signal 9".to_owned(),
+        orderly: false,
+    }
+}
+
+fn stalled(waiting_for: &[u32]) -> ErrorKind {
+    ErrorKind::Stalled {
+        waiting_for: waiting_for.iter().copied().map(Rank).collect(),
+        waited_ms: 30_000,
+    }
+}
+
+#[test]
+fn ranks_that_all_did_their_work_leave_no_verdict() {
+    let mut collector = collector();
+    all_done(&mut collector);
+    assert_eq!(judge(&Facts::default(), &collector), None);
+}
+
+#[test]
+fn the_dead_rank_is_blamed_and_its_peers_are_witnesses() {
+    let mut collector = collector();
+    tell(&mut collector, 1, closed(0));
+    let facts = Facts {
+        deaths: vec![death(3), death(2)],
+        ..Facts::default()
+    };
+    let verdict = judge(&facts, &collector).expect("a verdict");
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Exit::PeerDead, [3].as_slice())
+    );
+    assert!(
+        verdict
+            .text
+            .contains("rank 3 was killed by signal 9 (SIGKILL)"),
+        "{verdict:?}"
+    );
+    assert!(
+        verdict
+            .evidence
+            .iter()
+            .any(|line| line.starts_with("rank 1: ")),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn a_panic_is_told_with_its_words() {
+    let facts = Facts {
+        deaths: vec![Death {
+            said: Some("panicked at x.rs:3 it broke".to_owned()),
+            ..death(1)
+        }],
+        ..Facts::default()
+    };
+    let verdict = judge(&facts, &collector()).expect("a verdict");
+    assert!(
+        verdict
+            .text
+            .starts_with("rank 1 panicked at x.rs:3 it broke"),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn an_echo_never_hides_the_first_cause() {
+    let mut collector = collector();
+    tell(
+        &mut collector,
+        0,
+        ErrorKind::PeerAborted {
+            origin: Rank(2),
+            reason: "x".to_owned(),
+            cause: Box::new(stalled(&[3])),
+        },
+    );
+    tell(&mut collector, 2, stalled(&[3]));
+    let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Exit::NotJoined, [3].as_slice())
+    );
+    assert_eq!(verdict.next.as_deref(), Some("do this"));
+    let facts = Facts {
+        frozen: vec![(3, 'T')],
+        ..Facts::default()
+    };
+    let verdict = judge(&facts, &collector).expect("a verdict");
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Exit::PeerFrozen, [3].as_slice())
+    );
+}
+
+#[test]
+fn only_echoes_still_lead_to_the_origin() {
+    let mut collector = collector();
+    tell(
+        &mut collector,
+        0,
+        ErrorKind::PeerAborted {
+            origin: Rank(2),
+            reason: "x".to_owned(),
+            cause: Box::new(closed(3)),
+        },
+    );
+    let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Exit::PeerDead, [3].as_slice())
+    );
+}
+
+#[test]
+fn silence_and_nonsense_are_never_a_pass() {
+    let mut collector = collector();
+    let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+    assert_eq!(verdict.class, Exit::Internal);
+    assert_eq!(verdict.text, "rank 0-3 ended without a result");
+    all_done(&mut collector);
+    collector.take(1, &[0xff; 9]);
+    let verdict = judge(&Facts::default(), &collector).expect("a verdict");
+    assert_eq!(verdict.blamed, [1]);
+}
+
+#[test]
+fn an_interruption_is_one_whatever_else_broke() {
+    let facts = Facts {
+        interrupted: true,
+        deaths: vec![death(0)],
+        ..Facts::default()
+    };
+    let verdict = judge(&facts, &collector()).expect("a verdict");
+    assert_eq!(
+        (verdict.class, verdict.blamed.len()),
+        (Exit::Interrupted, 0)
+    );
+}

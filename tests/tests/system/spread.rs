@@ -1,0 +1,142 @@
+//! Ranks on several hosts, as network namespaces play them: what shares no network name space shares no memory.
+
+use std::process::Command;
+
+use muster_tests::{Ended, Running, binary, find_program, skipped, start};
+
+/// Two hosts on one wire, each a network namespace; removed at the end.
+struct Hosts {
+    names: [String; 2],
+}
+
+impl Hosts {
+    /// Where the first of them is reached.
+    const ADDRESS: &'static str = "10.198.0.1";
+
+    /// `None` where this machine does not let us.
+    fn make(mark: &str) -> Option<Self> {
+        let names = ["a", "b"].map(|host| format!("spread-{mark}-{}-{host}", std::process::id()));
+        let hosts = Self { names };
+        let [a, b] = &hosts.names;
+        let is_made = ip(&["netns", "add", a])
+            && ip(&["netns", "add", b])
+            && ip(&[
+                "link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns",
+                b,
+            ])
+            && [(a, "10.198.0.1/24"), (b, "10.198.0.2/24")]
+                .iter()
+                .all(|(host, address)| {
+                    ip(&["-n", host, "address", "add", address, "dev", "eth0"])
+                        && ip(&["-n", host, "link", "set", "eth0", "up"])
+                        && ip(&["-n", host, "link", "set", "lo", "up"])
+                });
+        is_made.then_some(hosts)
+    }
+
+    /// Starts ranks 0 to 3, two on each host, or three and one.
+    fn run(&self, job: &str, first: u32, args: &[&str], more: &[(&str, &str)]) -> Vec<Ended> {
+        let endpoint = format!("tcp://{}:29417", Self::ADDRESS);
+        let ip = find_program("ip").expect("the hosts were made with it");
+        let program = binary().to_str().expect("text");
+        let ranks = (0..4).map(|rank: u32| {
+            let host = &self.names[usize::from(rank >= first)];
+            let words = [&["netns", "exec", host, program], args].concat();
+            let rank = rank.to_string();
+            let variables = [
+                ("MUSTER_RANK", rank.as_str()),
+                ("MUSTER_WORLD_SIZE", "4"),
+                ("MUSTER_RENDEZVOUS", &endpoint),
+                ("MUSTER_JOB_ID", job),
+            ];
+            start(&ip, &words, &[&variables, more].concat())
+        });
+        let ranks: Vec<Running> = ranks.collect();
+        ranks.into_iter().map(Running::wait).collect()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> bool {
+    let output = Command::new("ip").args(words).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn plans_of_two_levels_are_taken_where_ranks_share_hosts_and_span_them() {
+    let Some(hosts) = Hosts::make("plans") else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let args = [
+        "bench",
+        "all_reduce",
+        "reduce",
+        "broadcast",
+        "all_gather",
+        "-b",
+        "64",
+        "-e",
+        "1M",
+        "-f",
+        "128",
+        "-n",
+        "5",
+        "--format",
+        "json",
+    ];
+    for first in [2, 3] {
+        let job = format!("plans-{first}-{}", std::process::id());
+        let all = hosts.run(&job, first, &args, &[]);
+        for ended in &all {
+            ended.expect_code(0);
+        }
+        let document = all[0].json();
+        let records = document["records"].as_array().expect("records");
+        assert!(records.len() > 8, "{records:?}");
+        for record in records {
+            let call = record["collective"].as_str().expect("a name");
+            assert_eq!(record["wrong"], 0, "{record}");
+            let is_two_level = record["taken"] == "hierarchical";
+            assert_eq!(
+                is_two_level,
+                call != "all_gather",
+                "{call}: {}",
+                record["taken"]
+            );
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_is_right_between_hosts_over_one_and_over_several_connections() {
+    let Some(hosts) = Hosts::make("streams") else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let args = [
+        "verify",
+        "tp4",
+        "--algo",
+        "auto,pairwise",
+        "--sizes",
+        "3,200000",
+        "--dtypes",
+        "f32",
+        "--format",
+        "json",
+    ];
+    for streams in ["1", "4"] {
+        let job = format!("streams-{streams}-{}", std::process::id());
+        let all = hosts.run(&job, 2, &args, &[("MUSTER_TCP_STREAMS", streams)]);
+        for ended in &all {
+            ended.expect_code(0);
+        }
+        assert_eq!(all[0].json()["passed"], true);
+    }
+}
