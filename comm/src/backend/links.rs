@@ -314,7 +314,8 @@ fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
     let (MessageError::Link { peer, .. } | MessageError::PeerAborted { peer, .. }) = error else {
         return translate(vigil, error);
     };
-    vigil.news(*peer).unwrap_or_else(|| translate(vigil, error))
+    let news = vigil.news(&[*peer]);
+    news.unwrap_or_else(|| translate(vigil, error))
 }
 
 fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {

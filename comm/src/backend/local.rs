@@ -255,11 +255,13 @@ impl Local {
             return Ok(slot);
         }
         // A rank that ends destroys its groups first; that it ended says more.
-        Err(vigil.news(peer).unwrap_or_else(|| ErrorKind::PeerClosed {
-            peer: self.members[peer],
-            how: "destroyed the group".to_owned(),
-            orderly: true,
-        }))
+        Err(vigil
+            .news(&[peer])
+            .unwrap_or_else(|| ErrorKind::PeerClosed {
+                peer: self.members[peer],
+                how: "destroyed the group".to_owned(),
+                orderly: true,
+            }))
     }
 
     /// Waits until a peer has made its side of the group.
@@ -363,7 +365,11 @@ impl Local {
             return Ok(());
         };
         self.slot.advance(seq, slot::CLOSING);
-        Err(vigil.news(peer).unwrap_or_else(|| ErrorKind::PeerClosed {
+        // It ended the call because of something, which may be the end of any other member.
+        let all: Vec<usize> = (0..self.peers.len())
+            .filter(|one| *one != self.me)
+            .collect();
+        Err(vigil.news(&all).unwrap_or_else(|| ErrorKind::PeerClosed {
             peer: self.members[peer],
             how: "ended the call early".to_owned(),
             orderly: false,

@@ -302,13 +302,13 @@ impl Vigil<'_> {
         self.outlook().look(missing)
     }
 
-    /// Why a peer is not there any more, where the control plane says so soon.
-    pub(crate) fn news(&self, peer: usize) -> Option<ErrorKind> {
+    /// Why one of these peers is not there any more, where the control plane says so soon.
+    pub(crate) fn news(&self, peers: &[usize]) -> Option<ErrorKind> {
         let listening = Vigil {
             limit: Limit::At(Deadline::after(NEWS_TIMEOUT.min(self.deadline().left()))),
             ..*self
         };
-        match listening.wait(&Rest::Pause, || false, || vec![peer]) {
+        match listening.wait(&Rest::Pause, || false, || peers.to_vec()) {
             Err(ErrorKind::Stalled { .. }) | Ok(()) => None,
             Err(news) => Some(news),
         }
