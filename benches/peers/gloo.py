@@ -22,6 +22,10 @@ def prepare(what, size, n, me):
     send = torch.full((count * (n if what in ("all_to_all", "reduce_scatter") else 1),), float(me + 1))
     recv = torch.zeros(count * (n if what in ("all_to_all", "all_gather") else 1))
     ranks = torch.arange(1, n + 1, dtype=torch.float32)
+    if what == "all_reduce_bf16":
+        send = torch.full((size // 2,), float(me + 1), dtype=torch.bfloat16)
+        recv = torch.zeros_like(send)
+        what = "all_reduce"
     if what == "barrier":
         return dist.barrier, lambda: 0
     if what == "all_reduce":

@@ -15,8 +15,8 @@
 #define SAMPLES_MIN 8
 #define SAMPLE_NS 5000.0
 
-enum what { ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, BARRIER, BROADCAST, REDUCE_SCATTER, NONE };
-static const char *const names[] = {"all_gather", "all_reduce", "all_to_all", "all_to_all_v", "barrier", "broadcast", "reduce_scatter"};
+enum what { ALL_GATHER, ALL_REDUCE, ALL_REDUCE_BF16, ALL_TO_ALL, ALL_TO_ALL_V, BARRIER, BROADCAST, REDUCE_SCATTER, NONE };
+static const char *const names[] = {"all_gather", "all_reduce", "all_reduce_bf16", "all_to_all", "all_to_all_v", "barrier", "broadcast", "reduce_scatter"};
 
 struct cell {
     enum what what;
@@ -61,10 +61,38 @@ static int pair(const struct cell *c, int from, int to) {
 /* What element `at` of the block that `from` has for `to` is. Small whole numbers: sums are exact. */
 static float value(int from, int to, size_t at) { return (float)((at * 7 + (size_t)from * 3 + (size_t)to * 5) % 101); }
 
+/* The same for bf16, whose sums of up to 8 such numbers are exact, too: the upper half of a float's bits. */
+static unsigned short small(int from, size_t at) {
+    float number = (float)((at + (size_t)from) % 8);
+    unsigned bits;
+    memcpy(&bits, &number, sizeof bits);
+    return (unsigned short)(bits >> 16);
+}
+
+static float widened(unsigned short half) {
+    unsigned bits = (unsigned)half << 16;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+/* Whether this library has the element type of the cell. */
+static int has(enum what what) {
+#ifdef MPIX_C_BF16
+    (void)what;
+    return 1;
+#else
+    return what != ALL_REDUCE_BF16;
+#endif
+}
+
 static void call(struct cell *c) {
     switch (c->what) {
     case ALL_GATHER: MPI_Allgather(c->send, c->count, MPI_FLOAT, c->recv, c->count, MPI_FLOAT, MPI_COMM_WORLD); break;
     case ALL_REDUCE: MPI_Allreduce(c->send, c->recv, c->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+#ifdef MPIX_C_BF16
+    case ALL_REDUCE_BF16: MPI_Allreduce(c->send, c->recv, c->count, MPIX_C_BF16, MPI_SUM, MPI_COMM_WORLD); break;
+#endif
     case ALL_TO_ALL: MPI_Alltoall(c->send, c->count, MPI_FLOAT, c->recv, c->count, MPI_FLOAT, MPI_COMM_WORLD); break;
     case ALL_TO_ALL_V:
         MPI_Alltoallv(c->send, c->send_counts, c->send_displs, MPI_FLOAT, c->recv, c->recv_counts, c->recv_displs, MPI_FLOAT, MPI_COMM_WORLD);
@@ -76,7 +104,7 @@ static void call(struct cell *c) {
 }
 
 static void make(struct cell *c, enum what what, size_t bytes) {
-    size_t elements = bytes / sizeof(float), blocks;
+    size_t elements = bytes / (what == ALL_REDUCE_BF16 ? sizeof(short) : sizeof(float)), blocks;
     memset(c, 0, sizeof *c);
     MPI_Comm_size(MPI_COMM_WORLD, &c->n);
     MPI_Comm_rank(MPI_COMM_WORLD, &c->me);
@@ -105,6 +133,7 @@ static void make(struct cell *c, enum what what, size_t bytes) {
     c->recv = malloc((c->recvs + 1) * sizeof(float));
     for (size_t at = 0; at < c->recvs; at++) c->recv[at] = what == BROADCAST && c->me == 0 ? value(0, 0, at) : -1;
     for (size_t at = 0; at < c->sends; at++) c->send[at] = value(c->me, 0, at);
+    for (size_t at = 0; at < c->sends && what == ALL_REDUCE_BF16; at++) ((unsigned short *)c->send)[at] = small(c->me, at);
     for (int to = 0; to < c->n && (what == ALL_TO_ALL || what == ALL_TO_ALL_V); to++) {
         size_t first = what == ALL_TO_ALL ? (size_t)(to * c->count) : (size_t)c->send_displs[to];
         size_t length = what == ALL_TO_ALL ? (size_t)c->count : (size_t)c->send_counts[to];
@@ -125,6 +154,11 @@ static long wrong(const struct cell *c) {
         size_t index = c->what == REDUCE_SCATTER ? (size_t)c->me * (size_t)c->count + at : at;
         for (int from = 0; from < c->n; from++) sum += value(from, 0, index);
         wrong += c->recv[at] != sum;
+    }
+    for (size_t at = 0; at < c->recvs && c->what == ALL_REDUCE_BF16; at++) {
+        float sum = 0;
+        for (int from = 0; from < c->n; from++) sum += widened(small(from, at));
+        wrong += widened(((unsigned short *)c->recv)[at]) != sum;
     }
     for (size_t at = 0; at < c->recvs && c->what == BROADCAST; at++) wrong += c->recv[at] != value(0, 0, at);
     return wrong;
@@ -185,6 +219,7 @@ int main(int argc, char **argv) {
             fprintf(stderr, "no such collective: %s\n", argv[i]);
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
+        if (!has(what)) continue;
         measure(what, strtoull(colon + 1, NULL, 10), atof(argv[1]) * 1e6);
     }
     MPI_Finalize();

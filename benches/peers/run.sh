@@ -6,11 +6,11 @@
 #   ROUNDS        how often everything is measured, all programs in turns; 5 if not given
 #   MILLISECONDS  time for each cell in each round; 100 if not given
 #   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi, mpich or intelmpi, where the headers are not installed
-#   CELL          collective:bytes, such as all_reduce:65536
+#   CELL          collective:bytes, such as all_reduce:65536; all_reduce_bf16 is all_reduce of another type
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
 # processor), MPICH, Intel MPI (in I_MPI_ROOT), torch gloo (of PYTHON, python3 if that is not set). A
-# peer that is not installed, does not compile or does not run is named. f32, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
+# peer that is not installed, does not compile or does not run is named. f32 or bf16, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
 # and how many times as long each peer took as muster: the median of the ratios of single rounds,
 # with the least and the greatest. A cell that a peer has not is shown as "-".
 set -eu
@@ -34,7 +34,7 @@ shift $((OPTIND - 1))
 if [ $# -eq 0 ]; then
     set -- barrier:0 all_reduce:8 all_reduce:1024 all_reduce:65536 all_reduce:1048576 all_reduce:16777216 \
         all_gather:16777216 reduce_scatter:16777216 all_to_all:8192 all_to_all:1048576 all_to_all:16777216 \
-        all_to_all_v:16777216 broadcast:1024 broadcast:16777216
+        all_to_all_v:16777216 broadcast:1024 broadcast:16777216 all_reduce_bf16:65536 all_reduce_bf16:16777216
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT INT TERM
@@ -94,12 +94,16 @@ of_muster() {
     shift 2
     for cell in "$@"; do
         bytes=${cell#*:}
-        [ "$memory" = region ] && [ "${cell%:*}" = barrier ] && continue
-        "$muster" bench "${cell%:*}" -g "$n" -b "$bytes" -e "$bytes" --place out --memory "$memory" --time "${time}ms" \
+        name=${cell%:*}
+        collective=${name%_bf16}
+        dtype=f32
+        [ "$name" = "$collective" ] || dtype=bf16
+        [ "$memory" = region ] && [ "$name" = barrier ] && continue
+        "$muster" bench "$collective" -d "$dtype" -g "$n" -b "$bytes" -e "$bytes" --place out --memory "$memory" --time "${time}ms" \
             --confidence 0 --format csv 2>/dev/null |
-            awk -F, -v bytes="$bytes" '
+            awk -F, -v bytes="$bytes" -v name="$name" '
                 NR == 1 {for (at = 1; at <= NF; at++) column[$at] = at}
-                NR > 1 {print $column["collective"] "," bytes "," $column["median_us"] "," $column["min_us"] "," $column["wrong"] + 0}'
+                NR > 1 {print name "," bytes "," $column["median_us"] "," $column["min_us"] "," $column["wrong"] + 0}'
     done
 }
 one() {

@@ -345,25 +345,36 @@ impl CommError {
     /// One sentence on what to do next.
     #[must_use]
     pub fn help(&self) -> &'static str {
-        match &self.inner.kind {
-            ErrorKind::InvalidArgument { .. } => "correct the argument and call again",
-            ErrorKind::Mismatch { .. } => {
+        self.inner.kind.help()
+    }
+}
+
+impl ErrorKind {
+    /// One sentence on what to do next.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::InvalidArgument { .. } => "correct the argument and call again",
+            Self::Mismatch { .. } => {
                 "compare the two call sites: every rank of a group makes the same calls in the same order"
             }
-            ErrorKind::Orphaned { .. } => "start the job again",
-            ErrorKind::PeerClosed { .. } => "look at the output of that rank",
-            ErrorKind::PeerAborted { .. } => "look at the error of the rank that failed first",
-            ErrorKind::Resource { .. } => "raise the limit, or ask for less",
-            ErrorKind::Stalled { .. } => {
+            Self::Orphaned { .. } => "start the job again",
+            Self::PeerClosed { .. } => "look at the output of that rank",
+            Self::PeerAborted { .. } => "look at the error of the rank that failed first",
+            Self::Resource { .. } => "raise the limit, or ask for less",
+            Self::Stalled { .. } => {
                 "see what the named ranks are doing; if they are only slow, give the call more time"
             }
-            ErrorKind::Transport { .. } => "check the path between the two hosts",
-            ErrorKind::Malformed { .. } => "make sure that all ranks run the same program",
-            ErrorKind::Unsupported { .. } => "use one of the alternatives named",
-            ErrorKind::DeviceStalled { .. } => {
+            Self::Transport { .. } => "check the path between the two hosts",
+            Self::Malformed { .. } => {
+                "make sure that all ranks run the same program; if they do, test the memory of both hosts and the \
+                 network between them"
+            }
+            Self::Unsupported { .. } => "use one of the alternatives named",
+            Self::DeviceStalled { .. } => {
                 "see what the named ranks are doing, then the health of their devices (npu-smi info)"
             }
-            ErrorKind::Vendor { code, detail, .. } => vendor_help(*code, detail),
+            Self::Vendor { code, detail, .. } => vendor_help(*code, detail),
         }
     }
 }

@@ -25,12 +25,14 @@ use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::world::{JoinOptions, SharedMemory, Transport, World};
+use muster_comm::world::{JoinOptions, PeerReads, SharedMemory, Transport, World};
 
 /// Elements of a buffer: more than rides in an entry, and long enough to be killed in.
 const COUNT: usize = 300_000;
 /// Worlds, one after the other, that one memory serves.
 const WORLDS: usize = 2;
+/// The job whose ranks read each other's memory.
+const READING: &str = "killed-reading";
 /// Calls that a rank makes before it must have met the death of its peer.
 const CALLS_MAX: usize = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -79,6 +81,11 @@ impl Orders {
         if self.job.ends_with("-tcp") {
             options.transport = Transport::Tcp;
         }
+        options.peer_reads = if self.job == READING {
+            PeerReads::Always
+        } else {
+            PeerReads::Never
+        };
         World::join(options).expect("the ranks meet")
     }
 }
@@ -129,15 +136,38 @@ fn a_rank_of_another_test() {
         let buffers = 2 * (COUNT * size_of::<f32>()) as u64;
         assert!(memory.committed() < buffers + (64 << 10));
         if orders.job == "killed" {
-            work_until_killed(&comm, mine, all);
+            work_until_killed(mine, all, |mine, all| {
+                comm.all_reduce(mine, all, ReduceOp::Max)
+            });
+        }
+        if orders.job == READING {
+            let mut ordinary = vec![0.0_f32; COUNT];
+            let mine = mine.to_vec();
+            comm.all_to_all(&mine, &mut ordinary).expect("blocks");
+            // A sandbox may forbid it; that it is done where it may be, tests within one process show.
+            println!("all_to_all: {:?}", comm.last_algorithm());
+            for (rank, block) in ordinary.chunks(COUNT / world.size()).enumerate() {
+                assert!(
+                    block
+                        .iter()
+                        .all(|one| one.to_bits() == (rank as f32 + 1.0).to_bits())
+                );
+            }
+            work_until_killed(&mut mine.clone(), &mut ordinary, |mine, all| {
+                comm.all_to_all(mine, all)
+            });
         }
         world.leave();
     }
 }
 
 /// Calls until the peer dies; then the buffers are this rank's again, and nobody writes them.
-fn work_until_killed(comm: &Communicator, mine: &mut [f32], all: &mut [f32]) {
-    let mut call = || comm.all_reduce(mine, all, ReduceOp::Max).err();
+fn work_until_killed(
+    mine: &mut [f32],
+    all: &mut [f32],
+    call: impl Fn(&[f32], &mut [f32]) -> Result<(), CommError>,
+) {
+    let mut call = || call(mine, all).err();
     assert!((0..10).all(|_| call().is_none()));
     println!("at work");
     let error = (0..CALLS_MAX).find_map(|_| call());
@@ -335,7 +365,16 @@ fn memory_brought_along_reaches_ranks_that_are_processes() {
 
 #[test]
 fn a_peer_killed_at_work_on_shared_buffers_is_named() {
-    let (_coordinators, mut children) = start("killed", 3, 1);
+    kill_one_at_work("killed");
+}
+
+#[test]
+fn a_peer_killed_while_others_read_its_memory_is_named() {
+    kill_one_at_work(READING);
+}
+
+fn kill_one_at_work(job: &str) {
+    let (_coordinators, mut children) = start(job, 3, 1);
     let mut victim = children.pop().expect("three ranks");
     let output = victim.stdout.take().expect("its output");
     let mut lines = BufReader::new(output).lines();

@@ -33,39 +33,50 @@ const MARK: &str = "SYSTEM_TEST_RUN";
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        // target/PROFILE/deps/TEST
-        let test = std::env::current_exe().expect("the test knows its own program");
-        let profile_folder = test
-            .parent()
-            .and_then(Path::parent)
-            .expect("a target folder");
-        let folder = profile_folder.file_name().and_then(|name| name.to_str());
+        let own = profile_folder();
+        let folder = own.file_name().and_then(|name| name.to_str());
         let profile = match folder.expect("a profile") {
             "debug" => "dev",
             other => other,
         };
-        let target = profile_folder.parent().expect("a target folder");
-        let output = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "muster",
-                "--profile",
-                profile,
-                "--target-dir",
-            ])
-            .arg(target)
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .output()
-            .expect("cargo runs");
-        assert!(
-            output.status.success(),
-            "muster does not build: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        profile_folder.join("muster")
+        build(&["--profile", profile]);
+        own.join("muster")
     })
+}
+
+/// The `muster` binary with faults of our own in it, which `MUSTER_SABOTAGE` sets to work.
+///
+/// # Panics
+/// If it cannot be built.
+#[must_use]
+pub fn sabotaged() -> PathBuf {
+    build(&["--profile", "sabotage", "--features", "sabotage"]);
+    profile_folder().with_file_name("sabotage").join("muster")
+}
+
+/// The folder of this test's profile, two above its program: `target/PROFILE/deps/TEST`.
+fn profile_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("the test knows its own program");
+    let folder = test.ancestors().nth(2).expect("a target folder");
+    folder.to_owned()
+}
+
+/// Builds `muster` into the target folder of this test.
+fn build(options: &[&str]) {
+    let profile = profile_folder();
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--package", "muster"])
+        .args(options)
+        .arg("--target-dir")
+        .arg(profile.parent().expect("a target folder"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "muster does not build: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A run of a program: how it ended and what it printed.

@@ -1,9 +1,8 @@
 //! Writes the generated files of the repository: `cargo run -p xtask` writes them,
 //! `cargo run -p xtask -- --check` only says whether they are as they should be. `simulate` plays the
-//! control plane in virtual time; `sabotage` shows that the drills notice faults of our own.
+//! control plane in virtual time.
 
 mod algorithms;
-mod sabotage;
 mod simulate;
 
 use std::fmt::Write as _;
@@ -66,11 +65,9 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => write_all(),
         ["--check"] => check_all(),
-        ["sabotage"] => sabotage::run(),
         ["simulate", options @ ..] => simulate::command(options),
         _ => Err(Failure(
-            "allowed are no arguments (write), --check (compare), sabotage, and simulate"
-                .to_owned(),
+            "allowed are no arguments (write), --check (compare), and simulate".to_owned(),
         )),
     };
     match outcome {

@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// The name of the algorithm of the last call: one of the registry, `entry`, `straight` between
-    /// buffers that all could reach, `copy` in a group of one; empty before the first call.
+    /// buffers that all could reach, `read` where these were read by system call, `copy` in a group of one; empty before the first call.
     pub(crate) fn taken(&self) -> &'static str {
         self.taken
     }
@@ -182,7 +182,7 @@ impl Host {
             Some(staging) => staging,
             empty => empty.insert(Staging::take(&island.heap)?),
         };
-        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces);
+        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, !chosen.is_own);
         let offer = Offer {
             staging: staging.offset(),
             send_at,
@@ -318,8 +318,8 @@ impl Large<'_> {
             return Ok(ENTRY.name);
         }
         let named = reach::is_named(&local.exchange);
-        if named && self.reach(local)? {
-            return Ok("straight");
+        if named && let Some(way) = self.reach(local)? {
+            return Ok(way);
         }
         let rows = splits.then_some(&local.exchange);
         let exposed = !splits && !named;
@@ -327,17 +327,22 @@ impl Large<'_> {
         Ok(algorithm.name)
     }
 
-    /// Moves the data straight between the buffers, if all ranks can reach what is needed.
-    fn reach(&self, local: &Local) -> Result<bool, Failure> {
+    /// Moves the data straight between the buffers, if all ranks can reach what is needed; says how.
+    fn reach(&self, local: &Local) -> Result<Option<&'static str>, Failure> {
         let (vigil, seq) = (self.vigil, self.seq);
         let spaces = &self.island.spaces;
         let Some(reach) = Reach::of(vigil, self.request, &local.exchange, spaces)? else {
-            return Ok(false);
+            return Ok(None);
         };
         local.touch(vigil, seq)?;
-        reach.work();
+        reach.work().map_err(|unread| {
+            let peer = vigil.group.members[unread.peer];
+            let what = format!("its memory cannot be read: {}", unread.why);
+            let news = vigil.news(&[unread.peer]);
+            news.unwrap_or(ErrorKind::Transport { peer, what })
+        })?;
         local.barrier(vigil, seq, CLOSING)?;
-        Ok(true)
+        Ok(Some(reach.name()))
     }
 }
 

@@ -16,6 +16,9 @@
 //! | gather | the root's output, else all inputs | stores its block; else the root fetches all |
 //! | scatter | the root's input | fetches its block |
 //!
+//! Where ranks may read each other's memory by system call, ordinary buffers are fetched from in the same way
+//! by the collectives that only copy, where that is faster (`buffer`).
+//!
 //! - REACH-1: a place that a peer names is used only if the whole buffer, by the lengths that this call
 //!   has, lies in memory that the island shares (SHM-1).
 //! - REACH-2: no rank stores where another one reads: a slice of an input is read by the rank only that
@@ -26,12 +29,17 @@
     reason = "reads and writes the buffers of peers by address"
 )]
 
+mod buffer;
+
+use self::buffer::{Buffer, find};
+pub(super) use self::buffer::{is_named, places};
 use super::direct::STREAM_FROM;
 use super::exchange::Exchange;
 use super::vigil::Vigil;
 use super::{Counts, Request};
 use crate::error::ErrorKind;
 use crate::kernel;
+use crate::transport::shm::peer_memory;
 use crate::transport::shm::spaces::Spaces;
 use crate::types::{Collective, index};
 
@@ -40,26 +48,12 @@ const SLICE_ALIGN: usize = 128;
 /// A block that goes to several ranks goes in pieces of this size, which stay in the nearest cache.
 const PIECE: usize = 16 << 10;
 
-/// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
-/// reach them.
-pub(super) fn places(request: &Request<'_>, n: usize, me: usize, spaces: &Spaces) -> (u64, u64) {
-    if request.collective == Collective::AllToAll && request.overlaps(n, me) {
-        // REACH-2.
-        return (0, 0);
-    }
-    let place = |ptr: *const u8, count: usize| match request.dtype.bytes(count) {
-        Some(bytes) if bytes > 0 => spaces.locate(ptr, bytes),
-        _ => 0,
-    };
-    let send = place(request.send, request.send_count(n, me));
-    let recv = place(request.recv.cast_const(), request.recv_count(n, me));
-    (send, recv)
-}
-
-/// Whether some rank named a place.
-pub(super) fn is_named(exchange: &Exchange) -> bool {
-    let named = |entry: &crate::transport::shm::slot::Entry| entry.send_at | entry.recv_at != 0;
-    exchange.entries.iter().any(named)
+/// A peer's memory could not be read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    /// Its index in the group.
+    pub(super) peer: usize,
+    pub(super) why: std::io::Error,
 }
 
 /// What each rank does.
@@ -80,9 +74,11 @@ pub(super) struct Reach<'a> {
     n: usize,
     me: usize,
     way: Way,
-    /// Send buffers of all ranks; null where one cannot be reached and is not needed.
-    sends: Vec<*mut u8>,
-    recvs: Vec<*mut u8>,
+    /// Send buffers of all ranks.
+    sends: Vec<Buffer>,
+    recvs: Vec<Buffer>,
+    /// Whether some of them are read by system call, on whichever rank.
+    reads: bool,
     extents: Vec<Extent>,
     /// Whether results go around the cache: there are many, and the call is not in place, so that their
     /// lines are not there.
@@ -129,9 +125,11 @@ impl<'a> Reach<'a> {
         let Some(way) = choose(request, &sends, &recvs) else {
             return Ok(None);
         };
+        let there = |buffer: &Buffer| matches!(buffer, Buffer::There(_));
+        let reads = sends.iter().chain(&recvs).any(there);
         // Its own buffers a rank knows better.
-        sends[me] = request.send.cast_mut();
-        recvs[me] = request.recv;
+        sends[me] = Buffer::Here(request.send.cast_mut());
+        recvs[me] = Buffer::Here(request.recv);
         let results = results.saturating_mul(request.dtype.size());
         Ok(Some(Self {
             request,
@@ -140,13 +138,19 @@ impl<'a> Reach<'a> {
             way,
             sends,
             recvs,
+            reads,
             extents,
             stream: results >= STREAM_FROM && !request.overlaps(n, me),
         }))
     }
 
+    /// How the call goes, as reports name it.
+    pub(super) fn name(&self) -> &'static str {
+        if self.reads { "read" } else { "straight" }
+    }
+
     /// Does this rank's share. Peers have entered the call, and have not ended it.
-    pub(super) fn work(&self) {
+    pub(super) fn work(&self) -> Result<(), Unread> {
         use Collective as C;
         match (self.request.collective, self.way) {
             (C::AllReduce | C::Reduce, _) => self.reduce_slice(),
@@ -155,23 +159,26 @@ impl<'a> Reach<'a> {
             (C::Broadcast, _) => {
                 let root = self.request.root;
                 if self.me != root {
-                    self.copy(self.recvs[self.me], self.recvs[root], self.whole());
+                    let to = self.recvs[self.me].ptr();
+                    self.fetch(to, (root, self.recvs[root]), 0, self.whole())?;
                 }
             }
             (C::AllGather | C::AllGatherV | C::Gather | C::GatherV, Way::Store) => {
                 self.store_block();
             }
-            (C::AllGather | C::AllGatherV, _) => self.collect(),
-            (C::Gather | C::GatherV, _) if self.me == self.request.root => self.collect(),
+            (C::AllGather | C::AllGatherV, _) => self.collect()?,
+            (C::Gather | C::GatherV, _) if self.me == self.request.root => self.collect()?,
             (C::Scatter | C::ScatterV, _) => {
                 let (start, len) = (self.start_of(self.me), self.len_of(self.me));
-                let from = self.at(self.sends[self.request.root], start);
-                self.copy(self.recvs[self.me], from, len);
+                let root = self.request.root;
+                let to = self.recvs[self.me].ptr();
+                self.fetch(to, (root, self.sends[root]), start, len)?;
             }
             (C::AllToAll | C::AllToAllV, Way::Store) => self.store_parts(),
-            (C::AllToAll | C::AllToAllV, _) => self.fetch_parts(),
+            (C::AllToAll | C::AllToAllV, _) => self.fetch_parts()?,
             _ => {}
         }
+        Ok(())
     }
 
     /// The whole vector, in elements, where the collective has one.
@@ -231,23 +238,45 @@ impl<'a> Reach<'a> {
         unsafe { kernel::copy(to, from.cast_const(), bytes) };
     }
 
+    /// Copies `len` elements from element `start` of a peer's buffer on, wherever that lies.
+    fn fetch(
+        &self,
+        to: *mut u8,
+        (peer, buffer): (usize, Buffer),
+        start: usize,
+        len: usize,
+    ) -> Result<(), Unread> {
+        match buffer {
+            Buffer::Here(base) => self.copy(to, self.at(base, start), len),
+            Buffer::There(source) => {
+                let size = self.request.dtype.size();
+                let from = source.address.wrapping_add((start * size) as u64);
+                // SAFETY: as the target of `copy`. What it is read from the system looks at.
+                unsafe { peer_memory::read_raw(source.pid, from, to, len * size) }
+                    .map_err(|why| Unread { peer, why })?;
+            }
+            Buffer::Away => unreachable!("a way is chosen only where what it fetches can be read"),
+        }
+        Ok(())
+    }
+
     fn reduce_slice(&self) {
         let (start, len) = self.slice();
         let everywhere = self.request.collective == Collective::AllReduce;
         let dsts: Vec<*mut u8> = if everywhere {
             // Beginning with the own one, so that the ranks do not all write to one place at once.
             (0..self.n)
-                .map(|step| self.at(self.recvs[(self.me + step) % self.n], start))
+                .map(|step| self.at(self.recvs[(self.me + step) % self.n].ptr(), start))
                 .collect()
         } else {
-            vec![self.at(self.recvs[self.request.root], start)]
+            vec![self.at(self.recvs[self.request.root].ptr(), start)]
         };
         self.reduce(start, len, &dsts);
     }
 
     fn reduce_block(&self) {
         let (start, len) = (self.start_of(self.me), self.len_of(self.me));
-        self.reduce(start, len, &[self.recvs[self.me]]);
+        self.reduce(start, len, &[self.recvs[self.me].ptr()]);
     }
 
     fn reduce(&self, start: usize, len: usize, dsts: &[*mut u8]) {
@@ -258,7 +287,7 @@ impl<'a> Reach<'a> {
         let srcs: Vec<*const u8> = self
             .sends
             .iter()
-            .map(|send| self.at(*send, start).cast_const())
+            .map(|send| self.at(send.ptr(), start).cast_const())
             .collect();
         let (dsts, streamed): (&[_], &[_]) = if self.stream {
             (&[], dsts)
@@ -277,9 +306,9 @@ impl<'a> Reach<'a> {
         let (start, len) = self.slice();
         let others = (1..self.n).map(|step| (root + step) % self.n);
         self.spread(
-            self.at(self.recvs[root], start),
+            self.at(self.recvs[root].ptr(), start),
             &others
-                .map(|to| self.at(self.recvs[to], start))
+                .map(|to| self.at(self.recvs[to].ptr(), start))
                 .collect::<Vec<_>>(),
             len,
         );
@@ -290,13 +319,13 @@ impl<'a> Reach<'a> {
         let (start, len) = (self.start_of(self.me), self.len_of(self.me));
         let request = self.request;
         let targets: Vec<*mut u8> = if request.collective.is_rooted() {
-            vec![self.at(self.recvs[request.root], start)]
+            vec![self.at(self.recvs[request.root].ptr(), start)]
         } else {
             (0..self.n)
-                .map(|step| self.at(self.recvs[(self.me + step) % self.n], start))
+                .map(|step| self.at(self.recvs[(self.me + step) % self.n].ptr(), start))
                 .collect()
         };
-        self.spread(self.sends[self.me], &targets, len);
+        self.spread(self.sends[self.me].ptr(), &targets, len);
     }
 
     fn spread(&self, from: *mut u8, targets: &[*mut u8], len: usize) {
@@ -310,25 +339,27 @@ impl<'a> Reach<'a> {
     }
 
     /// Fetches every block from its owner's input.
-    fn collect(&self) {
+    fn collect(&self) -> Result<(), Unread> {
         for step in 0..self.n {
             let peer = (self.me + step) % self.n;
-            let to = self.at(self.recvs[self.me], self.start_of(peer));
-            self.copy(to, self.sends[peer], self.len_of(peer));
+            let to = self.at(self.recvs[self.me].ptr(), self.start_of(peer));
+            self.fetch(to, (peer, self.sends[peer]), 0, self.len_of(peer))?;
         }
+        Ok(())
     }
 
-    fn fetch_parts(&self) {
+    fn fetch_parts(&self) -> Result<(), Unread> {
         let starts = starts(self.n, |peer| self.part(peer, false));
         for step in 0..self.n {
             let peer = (self.me + step) % self.n;
             let from = self.extents[peer].send_start;
-            let to = self.at(self.recvs[self.me], starts[peer]);
+            let to = self.at(self.recvs[self.me].ptr(), starts[peer]);
             let len = self.part(peer, false);
             // REACH-1: rows of counts are compared before, but peers can write them at any time.
             assert!(from + len <= self.extents[peer].send, "part of {peer}");
-            self.copy(to, self.at(self.sends[peer], from), len);
+            self.fetch(to, (peer, self.sends[peer]), from, len)?;
         }
+        Ok(())
     }
 
     fn store_parts(&self) {
@@ -336,11 +367,11 @@ impl<'a> Reach<'a> {
         for step in 0..self.n {
             let peer = (self.me + step) % self.n;
             let to = self.extents[peer].recv_start;
-            let from = self.at(self.sends[self.me], starts[peer]);
+            let from = self.at(self.sends[self.me].ptr(), starts[peer]);
             let len = self.part(peer, true);
             // REACH-1, as above.
             assert!(to + len <= self.extents[peer].recv, "part for {peer}");
-            self.copy(self.at(self.recvs[peer], to), from, len);
+            self.copy(self.at(self.recvs[peer].ptr(), to), from, len);
         }
     }
 
@@ -408,38 +439,18 @@ impl Extent {
     }
 }
 
-/// Address of a buffer of `count` elements at a place that a peer named; null where it named none, and
-/// dangling where the buffer has no elements.
-fn find(
-    request: &Request<'_>,
-    spaces: &Spaces,
-    place: u64,
-    count: usize,
-) -> Result<*mut u8, String> {
-    let bytes = request.dtype.bytes(count);
-    match (place, bytes) {
-        (_, Some(0)) => Ok(std::ptr::dangling_mut()),
-        (0, _) => Ok(std::ptr::null_mut()),
-        // REACH-1.
-        (_, bytes) => bytes
-            .and_then(|bytes| spaces.resolve(place, bytes))
-            .ok_or_else(|| {
-                format!(
-                    "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
-                )
-            }),
-    }
-}
-
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the other collectives have no buffers"
 )]
-fn choose(request: &Request<'_>, sends: &[*mut u8], recvs: &[*mut u8]) -> Option<Way> {
+fn choose(request: &Request<'_>, sends: &[Buffer], recvs: &[Buffer]) -> Option<Way> {
     use Collective as C;
-    let there = |buffer: &*mut u8| !buffer.is_null();
-    let all = |list: &[*mut u8]| list.iter().all(there);
+    let there = |buffer: &Buffer| buffer.is_here();
+    let read = |buffer: &Buffer| buffer.can_be_read();
+    let all = |list: &[Buffer]| list.iter().all(there);
     let (sent, got, root) = (all(sends), all(recvs), request.root);
+    // What is only fetched from need not be here.
+    let fetched = sends.iter().all(read);
     let first = |ways: [(bool, Way); 2]| {
         let fits = ways.into_iter().find(|(fits, _)| *fits);
         fits.map(|(_, way)| way)
@@ -449,11 +460,11 @@ fn choose(request: &Request<'_>, sends: &[*mut u8], recvs: &[*mut u8]) -> Option
         C::AllReduce => [(sent && got, Way::Slice), never],
         C::Reduce => [(sent && there(&recvs[root]), Way::Slice), never],
         C::ReduceScatter | C::ReduceScatterV => [(sent, Way::Fetch), never],
-        C::Broadcast => [(got, Way::Slice), (there(&recvs[root]), Way::Fetch)],
-        C::AllGather | C::AllGatherV => [(got, Way::Store), (sent, Way::Fetch)],
-        C::AllToAll | C::AllToAllV => [(sent, Way::Fetch), (got, Way::Store)],
-        C::Gather | C::GatherV => [(there(&recvs[root]), Way::Store), (sent, Way::Fetch)],
-        C::Scatter | C::ScatterV => [(there(&sends[root]), Way::Fetch), never],
+        C::Broadcast => [(got, Way::Slice), (read(&recvs[root]), Way::Fetch)],
+        C::AllGather | C::AllGatherV => [(got, Way::Store), (fetched, Way::Fetch)],
+        C::AllToAll | C::AllToAllV => [(fetched, Way::Fetch), (got, Way::Store)],
+        C::Gather | C::GatherV => [(there(&recvs[root]), Way::Store), (fetched, Way::Fetch)],
+        C::Scatter | C::ScatterV => [(read(&sends[root]), Way::Fetch), never],
         _ => return None,
     })
 }

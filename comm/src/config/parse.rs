@@ -28,6 +28,18 @@ pub enum CallSitesChoice {
     Strict,
 }
 
+/// Whether ranks of one host read each other's ordinary memory by system call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeerReadsChoice {
+    /// Where it is allowed, and faster than staging.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Never,
+    /// Where it is allowed.
+    Always,
+}
+
 /// Which transport carries the bytes between two ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
@@ -138,6 +150,15 @@ pub(super) fn streams(text: &str) -> Option<u8> {
     positive(text)
         .and_then(|number| u8::try_from(number).ok())
         .filter(|number| *number <= TCP_STREAMS_MAX)
+}
+
+pub(super) fn peer_reads(text: &str) -> Option<PeerReadsChoice> {
+    match text {
+        "auto" => Some(PeerReadsChoice::Auto),
+        "never" => Some(PeerReadsChoice::Never),
+        "always" => Some(PeerReadsChoice::Always),
+        _ => None,
+    }
 }
 
 pub(super) fn call_sites(text: &str) -> Option<CallSitesChoice> {

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::parse::{self, AlgoSource, CallSitesChoice, TransportChoice};
+use super::parse::{self, AlgoSource, CallSitesChoice, PeerReadsChoice, TransportChoice};
 use crate::kernel::Kernels;
 use crate::rendezvous::Endpoint;
 
@@ -122,6 +122,9 @@ table! {
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
         default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";
+    PEER_READS: PeerReadsChoice = "MUSTER_PEER_READS", parse::peer_reads,
+        default "auto", allowed "auto, never or always",
+        "Whether ranks of one host read large blocks of each other's ordinary memory by system call, instead of staging them; auto is where that is allowed and faster.";
     PIN: bool = "MUSTER_PIN", parse::switch,
         default "off", allowed "on or off",
         "Whether each rank keeps to its share of the processors of its host.";

@@ -121,9 +121,17 @@ pub struct Claimant {
     pub source: String,
 }
 
+impl Claimant {
+    /// The process alone: `node1 pid 4711`.
+    #[must_use]
+    pub fn process(&self) -> String {
+        format!("{} pid {}", Plain(&self.host), self.pid)
+    }
+}
+
 impl fmt::Display for Claimant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pid {}", Plain(&self.host), self.pid)?;
+        f.write_str(&self.process())?;
         if self.source.is_empty() {
             return Ok(());
         }

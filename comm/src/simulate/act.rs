@@ -18,7 +18,7 @@ const NEXT_LOOK_US: u64 = 250_000;
 const SLACK_US: u64 = 10_000;
 const STOPPED_US: u64 = 400_000;
 const LINGER_US: u64 = 500_000;
-const VERDICT_WAIT_US: u64 = 500_000;
+const VERDICT_WAIT_US: u64 = 1_000_000;
 
 impl Stage<'_> {
     /// A rank goes on, as far as it can.

@@ -40,7 +40,7 @@ const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
 const AGAIN_PAUSE_MS: u64 = 5;
 /// Rounds that are held again for ranks that do not answer, before a call whose time is up gets its verdict:
-/// it waits half a second for that.
+/// it waits a second for that.
 const RETRIES_MAX: u32 = 3;
 /// Rounds in which a mismatch waits for ranks that have not come to the call.
 const LOOKS_MAX: u32 = 3;
@@ -319,12 +319,7 @@ impl Arbiter {
         };
         self.closed_ms = now_ms;
         let known_silent = self.silent_since.len();
-        for (rank, member) in (0_u32..).zip(&mut self.scene.members) {
-            if member.fate.is_none() && !round.answered.contains(&rank) {
-                let since = *self.silent_since.entry(rank).or_insert(round.began_ms);
-                member.silent_ms = now_ms.saturating_sub(since).max(1);
-            }
-        }
+        self.count_silence(&round);
         // Somebody should have looked at those who do not answer before anything is said of them. A rank
         // that has just complained runs: where it has not answered it gets more time.
         let is_new = self.silent_since.len() > known_silent;

@@ -93,11 +93,9 @@ fn blamed(error: &RendezvousError) -> Vec<u32> {
 fn who(error: &RendezvousError, blamed: &[u32]) -> String {
     match error {
         RendezvousError::Duplicate { first, second } => {
-            format!(
-                "{} ({first}) and {} ({second})",
-                ranks(blamed),
-                ranks(blamed)
-            )
+            // Where each has its numbers from is said where the claims are.
+            let (one, other) = (first.process(), second.process());
+            format!("{} ({one}, and {other})", ranks(blamed))
         }
         RendezvousError::RankRange { claimant, .. } => {
             format!("rank {} ({claimant})", claimant.rank)

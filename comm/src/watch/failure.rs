@@ -186,7 +186,7 @@ fn told(
         } else {
             format!("rank {rank} met it in this call")
         }],
-        next: next(kind).to_owned(),
+        next: kind.help().to_owned(),
         ..draft(now_ms, blamed, call, kind.clone(), usable)
     }
 }
@@ -323,19 +323,5 @@ fn class_of(rank: u32, kind: &ErrorKind) -> (Class, Vec<u32>) {
         | ErrorKind::Orphaned { .. }
         | ErrorKind::Unsupported { .. }
         | ErrorKind::Vendor { .. } => (Class::Internal, vec![rank]),
-    }
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "nothing better is known of the others"
-)]
-fn next(kind: &ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Mismatch { .. } => "compare the two call sites",
-        ErrorKind::Transport { .. } => "check the path between the two hosts",
-        ErrorKind::Malformed { .. } => "make sure that all ranks run the same program",
-        ErrorKind::Resource { .. } => "raise the limit, or ask for less",
-        _ => "read that rank's output",
     }
 }

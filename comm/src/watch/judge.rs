@@ -10,6 +10,7 @@
 //!   a call was up, while somebody who does answer waits for it, and its process was seen not to run.
 
 mod graph;
+mod layout;
 mod tell;
 mod words;
 
@@ -117,10 +118,13 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     for cycle in graph.cycles() {
         let wait_ms = graph.youth_ms(&cycle);
         // Which side is the odd one is known once all have made the group.
-        let is_layout = tell::namesakes(scene, &graph, &cycle)
-            .is_some_and(|(one, _)| scene.have_all_made(one.group));
+        let sides = layout::namesakes(scene, &graph, &cycle);
+        let is_layout = sides.is_some_and(|((_, group), _)| scene.have_all_made(group));
         if graph.is_confirmed(&cycle) && (wait_ms == 0 || is_layout) {
-            return found(tell::cycle(scene, &graph, &cycle));
+            return found(match sides {
+                Some((one, other)) => layout::verdict(scene, &graph, &cycle, one, other),
+                None => tell::cycle(scene, &graph, &cycle),
+            });
         }
         let wait_ms = if is_layout { 0 } else { wait_ms };
         again = Some(again.map_or(wait_ms, |known: u64| known.min(wait_ms)));
@@ -156,7 +160,7 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         Some((leaf.rank, group))
     });
     if let Some((odd, group)) = other {
-        return found(tell::other_members(scene, graph, start, odd, group));
+        return found(layout::other_members(scene, graph, start, odd, group));
     }
     let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));
     if !absent.is_empty() {

@@ -3,10 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use super::bring_up::BringUpError;
-use super::join::{BRING_UP_DEFAULT, JoinOptions, ServedBy, TCP_STREAMS_DEFAULT, Transport};
+use super::join::{
+    BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
+};
 use super::selection::{Selection, SelectionError};
 use super::{DEADLINE_DEFAULT, World};
-use crate::config::{self, CallSitesChoice, ConfigError, Environment, TransportChoice};
+use crate::config::{
+    self, CallSitesChoice, ConfigError, Environment, PeerReadsChoice, TransportChoice,
+};
 use crate::launch::rank_table::{self, RankTableError};
 use crate::launch::secret::{SecretError, job_secret};
 use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
@@ -157,6 +161,11 @@ impl JoinOptions {
                 .read(&config::TCP_STREAMS)?
                 .unwrap_or(TCP_STREAMS_DEFAULT),
             kernels: environment.read(&config::ISA)?,
+            peer_reads: match environment.read(&config::PEER_READS)? {
+                Some(PeerReadsChoice::Never) => PeerReads::Never,
+                Some(PeerReadsChoice::Always) => PeerReads::Always,
+                Some(PeerReadsChoice::Auto) | None => PeerReads::Auto,
+            },
         })
     }
 

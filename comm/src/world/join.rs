@@ -28,6 +28,7 @@ use crate::rendezvous::{Card, Endpoint, Hello, Secret, Session, SessionEvent, bu
 use crate::sabotage::{self, Sabotage};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
+use crate::transport::shm::peer_memory::Beacon;
 use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
@@ -59,6 +60,18 @@ pub enum ServedBy {
     Member,
     /// A rank.
     Rank(Rank),
+}
+
+/// Whether ranks of one host read each other's ordinary memory by system call, instead of staging it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeerReads {
+    /// Where the system lets all of them, and it is faster on this machine.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Never,
+    /// Where the system lets all of them.
+    Always,
 }
 
 /// What a rank needs to join a world.
@@ -115,6 +128,8 @@ pub struct JoinOptions {
     /// Kernels that the process is to use instead of the best ones; see
     /// [`Kernels::use_everywhere`].
     pub kernels: Option<Kernels>,
+    /// Whether large blocks of ordinary memory are read by system call. All ranks of a host must want it.
+    pub peer_reads: PeerReads,
 }
 
 impl JoinOptions {
@@ -162,6 +177,7 @@ impl JoinOptions {
             advertise: None,
             tcp_streams: TCP_STREAMS_DEFAULT,
             kernels: None,
+            peer_reads: PeerReads::default(),
         }
     }
 }
@@ -297,7 +313,9 @@ fn join_session(
         local_rank: options.local_rank,
         unix_address,
         data_address: None,
-        payload: Vec::new(),
+        payload: Beacon::own()
+            .and_then(|beacon| postcard::to_allocvec(&beacon).ok())
+            .unwrap_or_default(),
     };
     let hello = Hello {
         job_id: options.job_id.clone(),

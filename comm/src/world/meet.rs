@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use super::bring_up::BringUpError;
 use super::island::{self, IslandKey};
-use super::join::JoinOptions;
+use super::join::{JoinOptions, PeerReads};
 use super::{Island, Net, SharedMemory};
 use crate::config::TCP_STREAMS_MAX;
 use crate::rendezvous::{Card, Endpoint, Session};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
+use crate::transport::shm::peer_memory::{self, Beacon};
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
@@ -49,6 +50,8 @@ struct Ready {
     data_address: Option<SocketAddr>,
     /// It brought memory along.
     has_memory: bool,
+    /// It can read the memory of all that may share memory with it, and wants to.
+    reads: bool,
 }
 
 /// What a rank has when all have met.
@@ -117,7 +120,14 @@ impl BringUp<'_> {
         } else {
             vec![None; group.len()]
         };
-        let island = arena.map(|arena| island_of(arena, memories, me, &group, &all, size));
+        let island = arena.map(|arena| {
+            let mut island = island_of(arena, memories, me, &group, &all, size);
+            if group.iter().all(|rank| all[*rank].reads) {
+                let pids = group.iter().map(|rank| self.session.roster()[*rank].pid);
+                island.spaces.let_all_read(pids.collect());
+            }
+            island
+        });
         let hosts = self.hosts(&all);
         Ok(Met { island, net, hosts })
     }
@@ -224,6 +234,7 @@ impl BringUp<'_> {
             attached,
             data_address: listener.map(|listener| self.address(listener)),
             has_memory: self.options.memory.is_some(),
+            reads: group.len() > 1 && self.can_read(group),
         };
         let key = IslandKey::derive(self.options.secret.expose());
         let (Some(door), true) = (door, group.len() > 1) else {
@@ -247,6 +258,22 @@ impl BringUp<'_> {
             all
         })?;
         Ok((Some(arena), all))
+    }
+
+    /// Whether this rank is to read the memory of these ranks by system call, and can.
+    fn can_read(&self, group: &[usize]) -> bool {
+        let is_wanted = match self.options.peer_reads {
+            PeerReads::Never => false,
+            PeerReads::Always => true,
+            PeerReads::Auto => peer_memory::is_faster_than_staging(),
+        };
+        let roster = self.session.roster();
+        let is_seen = |rank: &usize| {
+            let card = &roster[*rank];
+            let beacon = postcard::from_bytes::<Beacon>(&card.payload);
+            beacon.is_ok_and(|beacon| beacon.is_seen_in(card.pid))
+        };
+        is_wanted && group.iter().all(is_seen)
     }
 
     fn round(&self, name: &str, mine: Ready) -> Result<Vec<Ready>, BringUpError> {

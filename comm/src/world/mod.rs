@@ -26,7 +26,9 @@ pub use alloc::{AllocError, RegionBuffer};
 pub use bring_up::BringUpError;
 pub(crate) use control::Control;
 pub use env::FromEnvError;
-pub use join::{BRING_UP_DEFAULT, JoinOptions, ServedBy, TCP_STREAMS_DEFAULT, Transport};
+pub use join::{
+    BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
+};
 pub(crate) use join::{Word, note};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_comm::sync::{AtomicU64, Clock, Ordering};
 use muster_comm::types::{Collective, DType, ReduceOp};
-use muster_comm::world::Transport;
+use muster_comm::world::{PeerReads, Transport, World};
 
 use crate::check::{Case, Inputs, Lens, Memory, UNEVEN, UNIFORM, run, uneven};
 use crate::support::{Random, Setup, ranks, seed};
@@ -279,6 +279,65 @@ fn memory_that_ranks_bring_along_is_found_by_their_peers() {
     };
     for n in [2, 5] {
         run(&joined, n, placed(n, &mut random));
+    }
+}
+
+fn reading() -> Setup {
+    Setup {
+        joined: true,
+        transport: Transport::Auto,
+        peer_reads: PeerReads::Always,
+        ..Setup::shm()
+    }
+}
+
+#[test]
+fn ordinary_memory_may_be_read_by_peers() {
+    let mut random = Random::new(seed() ^ 9);
+    for n in [2, 3, 5] {
+        run(&reading(), n, placed(n, &mut random));
+    }
+    let mut cases = segments(3, DType::F32, &mut random);
+    let mixed = |case: &mut Case| case.memory = random.pick(&[Memory::Private, Memory::Mixed]);
+    cases.iter_mut().for_each(mixed);
+    run(&reading(), 3, cases);
+}
+
+/// What is long enough is read where it only moves, by rules of the user's it is staged.
+#[test]
+fn what_peers_read_is_told_by_name() {
+    const COUNT: usize = 8 << 10;
+    let ways = |world: World| {
+        let comm = world.everyone().unwrap();
+        let n = comm.size();
+        let (mine, mut all) = (vec![1_f32; n * COUNT], vec![0_f32; n * COUNT]);
+        let mut ways = Vec::new();
+        let mut note = || ways.push(comm.last_algorithm().unwrap());
+        comm.all_gather(&mine[..COUNT], &mut all).unwrap();
+        note();
+        comm.all_to_all(&mine, &mut all).unwrap();
+        note();
+        comm.broadcast(&mut all, 1).unwrap();
+        note();
+        comm.all_reduce(&mine, &mut all, ReduceOp::Sum).unwrap();
+        note();
+        comm.all_gather(&mine[..16], &mut all[..16 * n]).unwrap();
+        note();
+        ways
+    };
+    for all in ranks(2, &reading(), ways) {
+        assert_eq!(all, ["read", "read", "read", "direct", "entry"]);
+    }
+    // What several ranks want is copied once for all of them.
+    for all in ranks(3, &reading(), ways) {
+        assert_eq!(all, ["direct", "read", "direct", "direct", "entry"]);
+    }
+    let staged = Setup {
+        table: "all_gather -> direct\nall_to_all -> direct\nbroadcast -> direct\n".to_owned(),
+        ..reading()
+    };
+    for all in ranks(2, &staged, ways) {
+        assert_eq!(all, ["direct", "direct", "direct", "direct", "direct"]);
     }
 }
 

@@ -15,7 +15,7 @@ use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::sync::{AtomicUsize, Ordering};
 use muster_comm::types::Rank;
-use muster_comm::world::{JoinOptions, SharedMemory, ThreadOptions, Transport, World};
+use muster_comm::world::{JoinOptions, PeerReads, SharedMemory, ThreadOptions, Transport, World};
 
 /// After this a test is taken to hang. Calls have a deadline far below.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) region_bytes: usize,
     /// Over a rendezvous, as processes do it, also where the ranks could simply be threads.
     pub(crate) joined: bool,
+    /// Whether ranks read each other's memory by system call; of those only that are joined.
+    pub(crate) peer_reads: PeerReads,
 }
 
 impl Setup {
@@ -47,6 +49,7 @@ impl Setup {
             deadline: DEADLINE,
             region_bytes: 1 << 30,
             joined: false,
+            peer_reads: PeerReads::Never,
         }
     }
 
@@ -109,6 +112,7 @@ fn joined<T: Send>(n: usize, setup: &Setup, body: impl Fn(World) -> T + Sync) ->
         options.checksum = setup.checksum;
         options.region_bytes = setup.region_bytes;
         options.memory = setup.joined.then(brought);
+        options.peer_reads = setup.peer_reads;
         let world = World::join(options).unwrap();
         let value = body(world.clone());
         world.leave();

@@ -104,6 +104,43 @@ fn groups_of_one_name_with_other_members_are_a_mismatch_of_the_odd_rank() {
 }
 
 #[test]
+fn a_third_list_of_members_ends_its_own_group_and_no_other() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "world", &[0, 1, 2, 3], 2);
+    plant.group(2, "odd", &[0, 1, 2], 1);
+    plant.group(3, "odd", &[0, 3], 0);
+    // Only rank 3 made the last one; the others have given up theirs, and wait for it in the world.
+    plant.report(0).groups.retain(|group| group.key != 3);
+    for rank in 0..3 {
+        plant.waits(rank, 1, &[3]);
+    }
+    plant.waits(3, 3, &[0]);
+    for group in plant.report(3).groups.iter_mut() {
+        if let Some(call) = &mut group.call {
+            call.age_ms = 100;
+        }
+    }
+    plant.confirm();
+    let verdict = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::Mismatch, [3].as_slice()),
+        "{verdict}"
+    );
+    assert!(
+        verdict
+            .place
+            .contains("odd = [0, 1, 2] on ranks 0-2, [0, 3] on rank 3"),
+        "{verdict}"
+    );
+    assert_eq!(
+        verdict.evidence,
+        ["rank 3 waits in its group, which rank 0 has not made"]
+    );
+    assert_eq!(verdict.ends, [CallId { key: 3, seq: 1 }]);
+}
+
+#[test]
 fn a_group_that_was_never_made_is_said_so() {
     let mut plant = Plant::new(2);
     plant.group(1, "ep1", &[0, 1], 0);

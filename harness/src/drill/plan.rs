@@ -278,6 +278,8 @@ pub enum Blamed {
     Exactly(Vec<u32>),
     /// The ranks of a circle, which goes through this one: itself and at least one of the others.
     CircleThrough(u32),
+    /// This one and one of the others: both ends of a link.
+    LinkOf(u32),
     /// This one; where there are only two to compare, either or both.
     Odd(u32),
 }
@@ -292,6 +294,7 @@ impl Blamed {
             }
             Self::Exactly(ranks) => blamed == ranks.as_slice(),
             Self::CircleThrough(rank) => blamed.contains(rank) && blamed.len() > 1,
+            Self::LinkOf(rank) => blamed.contains(rank) && blamed.len() == 2,
             Self::Odd(_) if world_size == 2 => !blamed.is_empty(),
             Self::Odd(rank) => blamed == [*rank],
         }
@@ -304,6 +307,7 @@ impl std::fmt::Display for Blamed {
             Self::Among(ranks) => write!(f, "one of {}", ranks_in_words(ranks)),
             Self::Exactly(ranks) => f.write_str(&ranks_in_words(ranks)),
             Self::CircleThrough(rank) => write!(f, "a circle through rank {rank}"),
+            Self::LinkOf(rank) => write!(f, "rank {rank} and one other"),
             Self::Odd(rank) => write!(f, "rank {rank}"),
         }
     }
@@ -339,6 +343,11 @@ mod tests {
         assert!(sides.is_met_by(&[2], 4));
         assert!(!sides.is_met_by(&[1, 2], 4));
         assert!(!sides.is_met_by(&[], 4));
+        let link = Blamed::LinkOf(3);
+        assert!(link.is_met_by(&[1, 3], 4));
+        assert!(!link.is_met_by(&[1, 2], 4));
+        assert!(!link.is_met_by(&[3], 4));
+        assert!(!link.is_met_by(&[1, 2, 3], 4));
         let odd = Blamed::Odd(1);
         assert!(odd.is_met_by(&[0], 2));
         assert!(!odd.is_met_by(&[0], 3));

@@ -9,7 +9,7 @@
 //! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
 //! - `wait`: how a rank waits for memory to change. - `bell`: how it is woken. - `placement`: ranks on processors.
 //! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
-//! - `spaces`: what all ranks can reach, and how a place in it is named.
+//! - `spaces`: what all ranks can reach, and how a place in it is named. - `peer_memory`: reads of other processes.
 //!
 //! Invariants:
 //! - SHM-1: what lies in a region is never borrowed as a Rust reference to plain data, only through
@@ -25,6 +25,7 @@ pub mod bell;
 pub mod directory;
 pub mod heap;
 pub mod memory;
+pub mod peer_memory;
 pub mod placement;
 pub mod region;
 pub mod slot;

@@ -9,7 +9,7 @@ use crate::types::Rank;
 use crate::watch::verdict::{CallId, Class, Verdict};
 use crate::watch::wire::{ToRank, encode};
 
-/// How long ranks may take to tell. Those whose call is over wait half a second for the verdict.
+/// How long ranks may take to tell. Those whose call is over wait a second for the verdict.
 const PATIENCE_MS: u64 = 150;
 /// Ranks that are asked.
 const ASKED_MAX: usize = 2;

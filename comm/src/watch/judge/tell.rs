@@ -1,11 +1,10 @@
 //! Verdicts in words: one function a class, all from the same scene.
 
+use super::Scene;
 use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
-use super::{Member, Scene};
-use crate::error::{ErrorKind, Field};
+use crate::error::ErrorKind;
 use crate::types::Rank;
-use crate::watch::report::GroupState;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 
 /// A rank that went without a goodbye.
@@ -107,15 +106,6 @@ pub(super) fn cycle(scene: &Scene, graph: &Graph<'_>, cycle: &[usize]) -> Verdic
     blamed.sort_unstable();
     blamed.dedup();
     let held = cycle.to_vec();
-    if let Some((one, other)) = namesakes(scene, graph, cycle) {
-        return layout(
-            scene,
-            graph,
-            &held,
-            (one.rank, one.group),
-            (other.rank, other.group),
-        );
-    }
     let mut verdict = draft(
         scene,
         graph,
@@ -160,116 +150,6 @@ fn sides(graph: &Graph<'_>, cycle: &[usize]) -> Vec<String> {
             format!("{} {verb} for {whom} in {call}", ranks(&who))
         })
         .collect()
-}
-
-/// Two sides of a cycle whose groups have one name, and each of which lacks the other's.
-pub(super) fn namesakes<'g>(
-    scene: &Scene,
-    graph: &'g Graph<'_>,
-    cycle: &[usize],
-) -> Option<(&'g Waiter<'g>, &'g Waiter<'g>)> {
-    let waiters: Vec<&Waiter<'_>> = cycle.iter().map(|at| &graph.waiters[*at]).collect();
-    for (at, one) in waiters.iter().enumerate() {
-        let lacks = |waiter: &Waiter<'_>, key: u64| {
-            let report = scene
-                .member(waiter.rank)
-                .and_then(|member| member.report.as_ref());
-            report.is_some_and(|report| report.group(key).is_none())
-        };
-        let other = waiters[at + 1..].iter().find(|other| {
-            other.group.name == one.group.name
-                && other.group.key != one.group.key
-                && lacks(other, one.group.key)
-                && lacks(one, other.group.key)
-        });
-        if let Some(other) = other {
-            return Some((one, other));
-        }
-    }
-    None
-}
-
-/// A rank that is waited for has a group of this name with other members.
-pub(super) fn other_members(
-    scene: &Scene,
-    graph: &Graph<'_>,
-    start: usize,
-    odd: u32,
-    group: &GroupState,
-) -> Verdict {
-    let mut held = graph.missing_one(|leaf| leaf.rank == odd);
-    held.push(start);
-    let mine = (graph.waiters[start].rank, graph.waiters[start].group);
-    layout(scene, graph, &held, mine, (odd, group))
-}
-
-/// Ranks made a group of one name with different members.
-fn layout(
-    scene: &Scene,
-    graph: &Graph<'_>,
-    held: &[usize],
-    mine: (u32, &GroupState),
-    theirs: (u32, &GroupState),
-) -> Verdict {
-    let kind = ErrorKind::Mismatch {
-        field: Field::Membership,
-        rank: Rank(mine.0),
-        mine: format!("{:?}", mine.1.members),
-        peer: Rank(theirs.0),
-        theirs: format!("{:?}", theirs.1.members),
-    };
-    // The side with fewer ranks is the odd one; where both are equal, both are named.
-    // A rank is on the side of the group that it waits in, or, where it does not wait so far, of the one
-    // that it has made last.
-    let key_of = |(rank, member): (u32, &Member)| -> Option<u64> {
-        let mut own = graph.waiters.iter().filter(|waiter| waiter.rank == rank);
-        let waits = own.find(|waiter| waiter.group.name == mine.1.name);
-        let made = || {
-            let groups = &member.report.as_ref()?.groups;
-            groups.iter().rfind(|group| group.name == mine.1.name)
-        };
-        Some(waits.map(|waiter| waiter.group).or_else(made)?.key)
-    };
-    let side = |key: u64| -> Vec<u32> {
-        let ranks = (0..).zip(&scene.members);
-        let there = ranks.filter(|one| key_of(*one) == Some(key));
-        there.map(|(rank, _)| rank).collect()
-    };
-    let (mut ours, mut others) = (side(mine.1.key), side(theirs.1.key));
-    if others.is_empty() {
-        others.push(theirs.0);
-    }
-    let mut shown = [(ours.clone(), mine.1), (others.clone(), theirs.1)];
-    shown.sort_by_key(|(ranks, _)| ranks.first().copied());
-    let place = shown.map(|(who, group)| format!("{:?} on {}", group.members, ranks(&who)));
-    let blamed = match ours.len().cmp(&others.len()) {
-        std::cmp::Ordering::Less => ours,
-        std::cmp::Ordering::Greater => others,
-        std::cmp::Ordering::Equal => {
-            ours.append(&mut others);
-            ours.sort_unstable();
-            ours
-        }
-    };
-    let name = &mine.1.name;
-    // Calls of other groups, in which somebody waits for these ranks, can still be made.
-    let held: Vec<usize> = held
-        .iter()
-        .copied()
-        .filter(|at| graph.waiters[*at].group.name == *name)
-        .collect();
-    let mut verdict = draft(scene, graph, Class::Mismatch, &blamed, &held, kind);
-    let what = if mine.1.members == theirs.1.members {
-        format!("group {name} was made more often on one side: ")
-    } else {
-        format!("group layout: {name} = ")
-    };
-    verdict.place = format!("{what}{}", place.join(", "));
-    verdict
-        .evidence
-        .push("both sides wait, each in its own group".to_owned());
-    "make the group from the same list on every rank".clone_into(&mut verdict.next);
-    verdict
 }
 
 /// Ranks that run and have not come.
@@ -447,7 +327,7 @@ pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: Ca
     clippy::wildcard_enum_match_arm,
     reason = "only a wait has a time to fill in"
 )]
-fn draft(
+pub(super) fn draft(
     scene: &Scene,
     graph: &Graph<'_>,
     class: Class,

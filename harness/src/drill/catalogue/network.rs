@@ -164,12 +164,7 @@ fn stalled_wire(setting: &Setting, _: &mut Draws) -> Plan {
     let bound = DEADLINE_SHORT + AFTER_DEADLINE;
     Plan {
         deadline: DEADLINE_SHORT,
-        expect: verdict(
-            Exit::Link,
-            Blamed::Among(setting.all()),
-            bound,
-            setting.all(),
-        ),
+        expect: verdict(Exit::Link, Blamed::LinkOf(rank), bound, setting.all()),
         ..wired(setting, injected, rank, WireFault::Stall)
     }
 }

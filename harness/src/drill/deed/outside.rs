@@ -144,7 +144,12 @@ pub(super) fn wire(stage: &mut Stage<'_>, rank: u32, fault: WireFault) -> Done {
             .iter()
             .any(|(own, _)| *own == port)
     };
-    let peer = stage.ranks().into_iter().find(at_port);
+    // A stall strikes all links of the rank alike.
+    let one_link = fault != WireFault::Stall;
+    let peer = stage
+        .ranks()
+        .into_iter()
+        .find(|other| one_link && at_port(other));
     let struck = peer.map(|peer| {
         let mut both = vec![rank, peer];
         both.sort_unstable();

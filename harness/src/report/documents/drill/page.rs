@@ -95,7 +95,7 @@ fn line(run: &Run, assertions: usize) -> Markup {
     let has_bound = run.expected.class != "OK" && run.outcome != RunOutcome::Skipped;
     html! {
         tr {
-            td { code { (run.id) } }
+            td.nb { code { (run.id) } }
             th scope="row" title=(escaped(&run.injected)) { (run.name) @if run.control { " " span.soft { "(control)" } } }
             td { (run.transport.name()) }
             td.n { (run.world_size) }
@@ -106,7 +106,7 @@ fn line(run: &Run, assertions: usize) -> Markup {
                     RunOutcome::Skipped => span.tag.none { "skipped" },
                 }
             }
-            td { (escaped(&said(run))) }
+            td.text { (escaped(&said(run))) }
             @match run.detected_ms.filter(|_| has_bound) {
                 Some(ms) => {
                     td.n { (micros(ms * 1e3)) }

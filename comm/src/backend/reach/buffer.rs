@@ -1,0 +1,135 @@
+//! Where the buffers of a call lie: as a rank's entry names them, and as its peers find them.
+
+use super::super::Request;
+use super::super::exchange::Exchange;
+use crate::transport::shm::slot::Entry;
+use crate::transport::shm::spaces::{Ordinary, Spaces};
+use crate::types::Collective;
+
+/// Shortest blocks that are read out of ordinary memory: a system call takes as long as copying a few KiB.
+const READ_BYTES_MIN: usize = 16 << 10;
+/// Longest vector that a broadcast reads. In a longer one the root is better at work on staging than waiting.
+const READ_BROADCAST_MAX: usize = 2 << 20;
+
+/// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
+/// reach them. `may_read` is false where a rule of the user's wants ordinary memory to be staged.
+pub(in crate::backend) fn places(
+    request: &Request<'_>,
+    n: usize,
+    me: usize,
+    spaces: &Spaces,
+    may_read: bool,
+) -> (u64, u64) {
+    if request.collective == Collective::AllToAll && request.overlaps(n, me) {
+        // REACH-2.
+        return (0, 0);
+    }
+    let place = |ptr: *const u8, count: usize| match request.dtype.bytes(count) {
+        Some(bytes) if bytes > 0 => spaces.locate(ptr, bytes),
+        _ => 0,
+    };
+    let send = place(request.send, request.send_count(n, me));
+    let recv = place(request.recv.cast_const(), request.recv_count(n, me));
+    if !may_read || send | recv != 0 {
+        return (send, recv);
+    }
+    match source_of(request, n, me) {
+        Some(Source::Send) => (spaces.locate_ordinary(request.send), 0),
+        Some(Source::Recv) => (0, spaces.locate_ordinary(request.recv.cast_const())),
+        None => (0, 0),
+    }
+}
+
+/// Which buffer of a rank others fetch from, where that may be ordinary memory.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Send,
+    Recv,
+}
+
+/// Where every byte is read once staging copies twice. What several ranks want is staged: it is copied in once
+/// for all of them, and comes out of the cache, faster than the system copies.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the others reduce, or have no buffers"
+)]
+fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
+    use Collective as C;
+    let (is_root, is_pair) = (request.root == me, n == 2);
+    let (source, blocks, most) = match request.collective {
+        C::AllGather | C::AllGatherV | C::Gather | C::GatherV if is_pair => {
+            (Source::Send, 1, usize::MAX)
+        }
+        C::AllToAll | C::AllToAllV => (Source::Send, n, usize::MAX),
+        C::Scatter | C::ScatterV if is_root => (Source::Send, n, usize::MAX),
+        C::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_BROADCAST_MAX),
+        _ => return None,
+    };
+    let count = match source {
+        Source::Send => request.send_count(n, me),
+        Source::Recv => request.recv_count(n, me),
+    };
+    let bytes = request.dtype.bytes(count)?;
+    (bytes / blocks >= READ_BYTES_MIN && bytes <= most).then_some(source)
+}
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Buffer {
+    /// Nowhere that this rank could get at.
+    Away,
+    /// At an address of this process.
+    Here(*mut u8),
+    /// In a peer's own memory, which can be read.
+    There(Ordinary),
+}
+
+impl Buffer {
+    /// Its address here; null where it has none.
+    pub(super) fn ptr(self) -> *mut u8 {
+        match self {
+            Self::Here(ptr) => ptr,
+            Self::Away | Self::There(_) => std::ptr::null_mut(),
+        }
+    }
+
+    pub(super) fn is_here(self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
+    pub(super) fn can_be_read(self) -> bool {
+        !matches!(self, Self::Away)
+    }
+}
+
+/// Whether some rank named a place.
+pub(in crate::backend) fn is_named(exchange: &Exchange) -> bool {
+    let named = |entry: &Entry| entry.send_at | entry.recv_at != 0;
+    exchange.entries.iter().any(named)
+}
+
+/// The buffer of `count` elements at a place that a peer named; dangling where it has no elements.
+pub(super) fn find(
+    request: &Request<'_>,
+    spaces: &Spaces,
+    place: u64,
+    count: usize,
+) -> Result<Buffer, String> {
+    let bytes = request.dtype.bytes(count);
+    if let Some(source) = spaces.ordinary(place) {
+        return Ok(Buffer::There(source));
+    }
+    match (place, bytes) {
+        (_, Some(0)) => Ok(Buffer::Here(std::ptr::dangling_mut())),
+        (0, _) => Ok(Buffer::Away),
+        // REACH-1.
+        (_, bytes) => bytes
+            .and_then(|bytes| spaces.resolve(place, bytes))
+            .map(Buffer::Here)
+            .ok_or_else(|| {
+                format!(
+                    "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
+                )
+            }),
+    }
+}
