@@ -418,6 +418,7 @@ impl Stage<'_> {
                 let bytes = wire::encode(&FromRank::Stack { functions });
                 self.tell_desk(rank, &ToCoordinator::Watch { bytes });
             }
+            Some(ToRank::Suspected) => {}
             Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
             Some(ToRank::Verdict(verdict)) => {
                 let told = (*verdict).clone();

@@ -361,7 +361,9 @@ impl Arbiter {
         if overdue.is_empty() {
             acts.extend(self.consider(Question::Waiting, None, now_ms));
         }
-        if let Some((rank, line)) = self.suspects.look(&self.scene) {
+        if let Some((rank, whom, line)) = self.suspects.look(&self.scene) {
+            let suspected = |one: u32| Act::Tell(Rank(one), encode(&ToRank::Suspected));
+            acts.extend(whom.into_iter().map(suspected));
             acts.push(Act::Report(encode(&ToOwner::Suspect(line.clone()))));
             acts.push(Act::Tell(Rank(rank), encode(&ToRank::Suspect { line })));
         }

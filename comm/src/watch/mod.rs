@@ -241,6 +241,12 @@ impl Watch {
                 self.say(&line);
                 None
             }
+            ToRank::Suspected => {
+                if self.prints {
+                    stack::prepare();
+                }
+                None
+            }
             ToRank::Verdict(verdict) => {
                 self.take(*verdict, learn);
                 None

@@ -9,7 +9,7 @@
 #![expect(unsafe_code, reason = "a signal handler, and a signal to one thread")]
 
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, AtomicUsize, Clock, Deadline, Ordering};
@@ -63,6 +63,20 @@ pub(super) fn of_thread(tid: i32) -> Vec<String> {
         // Relaxed: ordered by TAKEN.
         .map(|frame| frame.load(Ordering::Relaxed));
     told(&frames.collect::<Vec<_>>())
+}
+
+/// Looks up what names of functions are made of, on a thread of its own: some tenths of a second for the first
+/// name of a large program.
+pub(super) fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let thread = std::thread::Builder::new().name("muster-names".to_owned());
+        // Without the thread the first names only come later.
+        let _ = thread.spawn(|| {
+            let own: fn() = prepare;
+            backtrace::resolve(own as *mut std::ffi::c_void, |_| {});
+        });
+    });
 }
 
 /// The number by which the system knows the calling thread.
@@ -144,9 +158,7 @@ fn told(frames: &[usize]) -> Vec<String> {
         }
     }
     // What lies inside is the handler itself, down to where the system entered it.
-    let own = told
-        .iter()
-        .rposition(|one| one.contains("watch::stack::handler"));
+    let own = told.iter().rposition(|one| is_handler(one));
     let mut told = told.split_off(own.map_or(0, |own| own + 1));
     let is_entry = |one: &String| one.contains("restore_rt") || one.starts_with("0x");
     let entry = told.iter().take_while(|one| is_entry(one)).count();
@@ -157,6 +169,11 @@ fn told(frames: &[usize]) -> Vec<String> {
     });
     told.truncate(start.unwrap_or(told.len()));
     told
+}
+
+/// Whether this is the handler. Without more than line tables it has no path in front of its name.
+fn is_handler(function: &str) -> bool {
+    function.contains("watch::stack::handler") || function.starts_with("handler (stack.rs:")
 }
 
 fn words(symbol: &backtrace::Symbol) -> String {
@@ -197,8 +214,8 @@ mod tests {
             let stack = of_thread(tid);
             let is_there = |one: &String| one.contains("stuck_in_here");
             assert!(stack.iter().any(is_there), "{stack:#?}");
-            let is_own = |one: &String| one.contains("watch::stack::handler");
-            assert!(!stack.iter().any(is_own), "{stack:#?}");
+            assert!(!stack.iter().any(|one| is_handler(one)), "{stack:#?}");
+            assert!(!stack[0].starts_with("0x"), "{stack:#?}");
         }
         drop(end);
         assert_eq!(thread.join().unwrap(), 7);

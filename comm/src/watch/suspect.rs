@@ -28,8 +28,9 @@ const GROUPS_MAX: usize = 4096;
 const DOUBLINGS_MAX: u32 = 12;
 
 impl Suspects {
-    /// The longest wait that is much longer than usual and was not told of, and who prints it.
-    pub(super) fn look(&mut self, scene: &Scene) -> Option<(u32, String)> {
+    /// The longest wait that is much longer than usual and was not told of: who waits, and prints it; for whom;
+    /// and the line.
+    pub(super) fn look(&mut self, scene: &Scene) -> Option<(u32, Vec<u32>, String)> {
         let (mut found, mut oldest) = (None, 0);
         for (rank, member) in (0_u32..).zip(&scene.members) {
             let report = member
@@ -71,15 +72,15 @@ impl Suspects {
                         call.site,
                         seconds(call.age_ms)
                     );
-                    found = Some((id, rank, line));
+                    found = Some((id, rank, whom.clone(), line));
                 }
             }
         }
-        let (id, rank, line) = found?;
+        let (id, rank, whom, line) = found?;
         let told = self.0.entry(id.key).or_insert(Told { seq: 0, lines: 0 });
         told.seq = id.seq;
         told.lines = told.lines.saturating_add(1);
-        Some((rank, line))
+        Some((rank, whom, line))
     }
 }
 
@@ -129,8 +130,8 @@ mod tests {
     fn a_wait_is_told_of_once_and_the_next_one_must_last_twice_as_long() {
         let mut suspects = Suspects::default();
         assert_eq!(suspects.look(&scene(1, 999)), None);
-        let (by, line) = suspects.look(&scene(1, 1000)).unwrap();
-        assert_eq!(by, 0);
+        let (by, whom, line) = suspects.look(&scene(1, 1000)).unwrap();
+        assert_eq!((by, whom), (0, vec![1]));
         assert!(line.starts_with("SUSPECT rank 1: waited for by rank 0 in barrier #1 on g"));
         assert_eq!(suspects.look(&scene(1, 60_000)), None);
         assert_eq!(suspects.look(&scene(2, 1999)), None);

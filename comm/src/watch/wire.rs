@@ -59,6 +59,8 @@ pub(crate) enum ToRank {
     Stack { key: u64 },
     /// One line to print: who is waited for, before anything has failed.
     Suspect { line: String },
+    /// Others have waited for this rank for long: where it is may be asked soon.
+    Suspected,
     /// Somebody has failed, or several have.
     Verdict(Box<Verdict>),
 }

@@ -156,6 +156,17 @@ fn who_never_enters_is_named_at_the_deadline() {
     });
 }
 
+/// The names of functions come in time where the machine is not too busy: one of a few runs must have them.
+#[test]
+fn who_never_enters_tells_where_it_is() {
+    let told = |_: u32| {
+        let ended = faulty("never", 2, "auto", "3").wait();
+        let line = line_of(&ended, 2);
+        line.contains("rank 1 is in ") && line.contains("main (faulty.rs:")
+    };
+    assert!((0..5).any(told), "no stack in five verdicts");
+}
+
 #[test]
 fn a_killed_rank_and_one_that_returns_early_are_dead() {
     everywhere(&[2, 4], |ranks, transport| {

@@ -10,13 +10,13 @@ use crate::watch::verdict::{CallId, Class, Verdict};
 use crate::watch::wire::{ToRank, encode};
 
 /// How long ranks may take to tell. Those whose call is over wait a second for the verdict.
-const PATIENCE_MS: u64 = 150;
+const PATIENCE_MS: u64 = 200;
 /// Ranks that are asked.
 const ASKED_MAX: usize = 2;
 /// Functions that go into the line; all of them are in the dump.
-const FUNCTIONS_MAX: usize = 6;
+const FUNCTIONS_MAX: usize = 8;
 /// Longest part of the line that one rank's functions may be, in characters.
-const TEXT_MAX: usize = 400;
+const TEXT_MAX: usize = 500;
 
 /// A verdict, and who has not answered.
 #[derive(Debug)]
