@@ -39,7 +39,7 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     /// Measure which algorithms are best on this machine, and write a selection table
     Tune(Box<tune::TuneArgs>),
-    /// Compare two result files of bench or verify, and name what became worse
+    /// Compare two result files of verify, bench or moe, and name what became worse
     Compare(compare::CompareArgs),
     /// Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus
     Report(report::ReportArgs),

@@ -28,7 +28,9 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
         .filter(|player| !player.failed.is_empty())
         .map(|player| player.rank)
         .collect();
-    if plan.fault.is_harmless() || stage.pressed_us.is_none() && !stage.is_excused {
+    // A mismatch is seen before it keeps anybody waiting.
+    let may_be_early = stage.is_excused || plan.fault == Fault::Mismatched && !told.is_empty();
+    if plan.fault.is_harmless() || stage.pressed_us.is_none() && !may_be_early {
         return match (told.first(), failed.first()) {
             (Some(verdict), _) => Err(format!(
                 "a verdict, and nothing was wrong: {}",
@@ -80,6 +82,8 @@ fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String
     let class = match plan.fault {
         Fault::Killed | Fault::Exited => Class::PeerDead,
         Fault::Frozen if has_neighbour(plan, stage) => Class::PeerFrozen,
+        // Somebody was there to look, and has left since.
+        Fault::Frozen if had_neighbour(plan) && seen_frozen(told) => Class::PeerFrozen,
         // Nobody can look at its process: it is out of reach, for all that is known.
         Fault::Frozen => Class::Link,
         Fault::Busy | Fault::Left => Class::NotJoined,
@@ -146,6 +150,17 @@ fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
             && !player.told.is_empty()
     };
     stage.players.iter().any(is_neighbour)
+}
+
+/// Whether somebody was on the culprit's host at first.
+fn had_neighbour(plan: &Plan) -> bool {
+    let mut others = (0..plan.ranks).filter(|rank| *rank != plan.culprit);
+    others.any(|rank| plan.hosts[rank] == plan.hosts[plan.culprit])
+}
+
+fn seen_frozen(told: &[&Verdict]) -> bool {
+    told.iter()
+        .any(|verdict| verdict.class == Class::PeerFrozen)
 }
 
 /// The first verdict came within its bound.

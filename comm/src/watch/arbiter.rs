@@ -68,6 +68,8 @@ pub struct Arbiter {
     again: u32,
     /// Rounds that have been held again because of ranks that did not answer.
     retries: u32,
+    /// Rounds that have been held again because a board could not be read.
+    blanks: u32,
     verdicts: Vec<Verdict>,
     /// Ranks that share the fate of each verdict, by its place: what they do later is its doing.
     victims: Vec<Victims>,
@@ -330,6 +332,9 @@ impl Arbiter {
             return self.open(now_ms);
         }
         self.retries = 0;
+        if self.reads_again(now_ms) {
+            return Vec::new();
+        }
         let mut acts = Vec::new();
         for mut failed in std::mem::take(&mut self.failed) {
             if self.is_known(failed.call) {
@@ -338,12 +343,13 @@ impl Arbiter {
             failed.looks += 1;
             let is_mismatch = matches!(failed.kind, ErrorKind::Mismatch { .. });
             if is_mismatch
-                && !failed.usable
                 && failed.looks < LOOKS_MAX
                 && mismatch::is_incomplete(&self.scene, failed.call)
             {
-                // Who comes to the call in a moment belongs to one of the sides.
-                self.due_ms = Some(now_ms + LOOK_PAUSE_MS);
+                // Who comes to the call in a moment belongs to one of the sides. Where ranks compare their entries
+                // all have come, and only their boards are late.
+                let pauses = [LOOK_PAUSE_MS, AGAIN_PAUSE_MS];
+                self.due_ms = Some(now_ms + pauses[usize::from(failed.usable)]);
                 self.failed.push(failed);
                 continue;
             }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arbiter, ROUND_MS, Round};
+use super::{AGAIN_PAUSE_MS, Arbiter, ROUND_MS, Round};
 use crate::watch::judge::FROZEN_AFTER_MS;
 
+/// Rounds that are held again because the board of a rank that has complained could not be read.
+const BLANKS_MAX: u32 = 10;
 /// Neighbours that look at a silent rank.
 const LOOKERS: usize = 2;
 
@@ -23,6 +25,29 @@ impl Arbiter {
                 }
             }
         }
+    }
+
+    /// Whether there is to be another round, because the board of a rank whose call is over, and that answers, does
+    /// not show that call waiting: its thread was just writing there, and the system took the processor from it.
+    pub(super) fn reads_again(&mut self, now_ms: u64) -> bool {
+        if self.blanks >= BLANKS_MAX || !self.lacks_a_wait() {
+            self.blanks = 0;
+            return false;
+        }
+        self.blanks += 1;
+        self.due_ms = Some(now_ms + AGAIN_PAUSE_MS);
+        true
+    }
+
+    fn lacks_a_wait(&self) -> bool {
+        self.overdue.iter().any(|(rank, call)| {
+            let member = self.scene.member(*rank);
+            let report = member.filter(|one| one.silent_ms == 0 && one.fate.is_none());
+            let group = report.and_then(|one| one.report.as_ref()?.group(call.key));
+            let under_way = group.and_then(|group| group.call.as_ref());
+            let waits = under_way.is_some_and(|one| one.seq == call.seq && one.wait.is_some());
+            report.is_some() && !waits
+        })
     }
 
     /// Who is to look at whom: neighbours that answer at those that do not.
@@ -46,5 +71,99 @@ impl Arbiter {
             }
         }
         looks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Arbiter;
+    use crate::rendezvous::{Act, Arbiter as Referee, Card};
+    use crate::types::Rank;
+    use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+    use crate::watch::verdict::{CallId, Class, Verdict};
+    use crate::watch::wire::{Cause, FromRank, ToRank, decode, encode};
+
+    const CALL: CallId = CallId { key: 9, seq: 3 };
+
+    /// What a rank answers; rank 0 waits for rank 1 where `is_whole`.
+    fn answer(ask: u64, rank: u32, is_whole: bool) -> Vec<u8> {
+        let call = InFlight {
+            seq: CALL.seq,
+            call: CallCode { word: 4, count: 8 },
+            site: "train.rs:8".to_owned(),
+            age_ms: 2000,
+            wait: Some(Wait {
+                missing: vec![1],
+                checks: 5,
+                age_ms: 1990,
+            }),
+            ..InFlight::default()
+        };
+        let group = GroupState {
+            key: CALL.key,
+            name: "world".to_owned(),
+            members: vec![0, 1],
+            size: 2,
+            entered: CALL.seq - u64::from(rank),
+            thread: 1,
+            call: Some(call).filter(|_| rank == 0 && is_whole),
+            ..GroupState::default()
+        };
+        let report = Box::new(Report {
+            rank,
+            world_size: 2,
+            threads: 1,
+            groups: vec![group],
+            ..Report::default()
+        });
+        let looks = Vec::new();
+        encode(&FromRank::Answer { ask, report, looks })
+    }
+
+    fn asked(acts: &[Act]) -> Option<u64> {
+        acts.iter().find_map(|act| match act {
+            Act::Tell(_, bytes) => match decode::<ToRank>(bytes)? {
+                ToRank::Ask { ask, .. } => Some(ask),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    fn verdict(acts: &[Act]) -> Option<Verdict> {
+        acts.iter().find_map(|act| match act {
+            Act::TellAll(bytes) => match decode::<ToRank>(bytes)? {
+                ToRank::Verdict(verdict) => Some(*verdict),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_board_that_could_not_be_read_is_read_again_before_anything_is_said() {
+        let mut arbiter = Arbiter::default();
+        arbiter.ready(&[Card::default(), Card::default()]);
+        let complaint = encode(&FromRank::Complaint {
+            call: CALL,
+            cause: Cause::InVain,
+        });
+        let acts = arbiter.heard(Rank(0), &complaint, 1000);
+        let mut ask = asked(&acts).expect("a round");
+        let mut now_ms = 1000;
+        for _ in 0..3 {
+            arbiter.heard(Rank(1), &answer(ask, 1, true), now_ms);
+            let acts = arbiter.heard(Rank(0), &answer(ask, 0, false), now_ms);
+            assert_eq!(verdict(&acts), None);
+            now_ms += 10;
+            ask = asked(&arbiter.tick(now_ms)).expect("another round");
+        }
+        arbiter.heard(Rank(1), &answer(ask, 1, true), now_ms);
+        arbiter.heard(Rank(0), &answer(ask, 0, true), now_ms);
+        let told = encode(&FromRank::Stack {
+            functions: Vec::new(),
+        });
+        let found = verdict(&arbiter.heard(Rank(1), &told, now_ms)).expect("a verdict");
+        assert_eq!((found.class, found.blamed), (Class::NotJoined, vec![1]));
     }
 }
