@@ -121,22 +121,26 @@ mod tests {
     }
 
     fn asked(acts: &[Act]) -> Option<u64> {
-        acts.iter().find_map(|act| match act {
-            Act::Tell(_, bytes) => match decode::<ToRank>(bytes)? {
-                ToRank::Ask { ask, .. } => Some(ask),
-                _ => None,
-            },
-            _ => None,
+        acts.iter().find_map(|act| {
+            let Act::Tell(_, bytes) = act else {
+                return None;
+            };
+            let Some(ToRank::Ask { ask, .. }) = decode::<ToRank>(bytes) else {
+                return None;
+            };
+            Some(ask)
         })
     }
 
     fn verdict(acts: &[Act]) -> Option<Verdict> {
-        acts.iter().find_map(|act| match act {
-            Act::TellAll(bytes) => match decode::<ToRank>(bytes)? {
-                ToRank::Verdict(verdict) => Some(*verdict),
-                _ => None,
-            },
-            _ => None,
+        acts.iter().find_map(|act| {
+            let Act::TellAll(bytes) = act else {
+                return None;
+            };
+            let Some(ToRank::Verdict(verdict)) = decode::<ToRank>(bytes) else {
+                return None;
+            };
+            Some(*verdict)
         })
     }
 
