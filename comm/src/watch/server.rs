@@ -6,7 +6,7 @@
 //! ranks of the host say the same. Ranks of other hosts cannot look, and are less sure.
 //!
 //! Where that rank is gone the same is done, and the verdict goes onto the boards of all ranks of the host
-//! that are left, the lowest first.
+//! that are left, the lowest first; whoever finds it on its own passes it on before it ends.
 //!
 //! - SERVER-1: without a process that is seen not to run nothing is said of it before
 //!   `LOST_AFTER_MS`.
@@ -60,6 +60,8 @@ impl Server {
     /// `None` where somebody of this host is just about to say it; with `at_once` this rank does not wait.
     pub(crate) fn gone(&self, me: u32, call: CallId, at_once: bool) -> Option<Verdict> {
         if let Some(mut told) = told_to(std::process::id(), me) {
+            // It was the lowest rank, perhaps, where all others look first, and is about to end.
+            pass_on(&told, &self.left());
             if !told.ends.contains(&call) {
                 told.ends.push(call);
             }
@@ -73,10 +75,7 @@ impl Server {
         match share(lowest.1, lowest.0, &own) {
             Ok(Some(told)) => {
                 // The lowest rank may be gone with its board before all others have looked.
-                for (rank, pid) in others {
-                    // Whoever has ended meanwhile needs none.
-                    let _ = share(*pid, *rank, &told);
-                }
+                pass_on(&told, others);
                 Some(told)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !at_once => None,
@@ -174,6 +173,14 @@ fn told_to(pid: u32, rank: u32) -> Option<Verdict> {
     let keep = |told: Option<&[u8]>| told.map_or_else(Vec::new, <[u8]>::to_vec);
     let bytes = board::bulletin(pid, rank, keep).ok()?;
     wire::decode(&bytes)
+}
+
+/// Writes a verdict onto the boards of ranks (rank, process) that have none.
+fn pass_on(told: &Verdict, ranks: &[(u32, u32)]) {
+    for (rank, pid) in ranks {
+        // Whoever has ended meanwhile needs none.
+        let _ = share(*pid, *rank, told);
+    }
 }
 
 /// Writes a verdict onto the board of a rank, for all ranks of the host. What was told first stays, and
