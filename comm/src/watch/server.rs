@@ -12,6 +12,7 @@
 //!   `LOST_AFTER_MS`.
 
 use std::io;
+use std::time::Duration;
 
 use super::board;
 use super::failure;
@@ -19,6 +20,11 @@ use super::judge::{Fate, Finding, LOST_AFTER_MS, Member, Question, Scene, judge}
 use super::process;
 use super::verdict::{CallId, Class, Confidence, Verdict};
 use super::wire;
+use crate::sync::{Clock, Deadline};
+
+/// How long it is tried to pass a verdict on to ranks whose boards are being read.
+const PASS_ON: Duration = Duration::from_millis(50);
+const PASS_ON_STEP: Duration = Duration::from_micros(100);
 
 /// A rank, as somebody on this host can look at it.
 #[derive(Clone, Debug)]
@@ -177,9 +183,14 @@ fn told_to(pid: u32, rank: u32) -> Option<Verdict> {
 
 /// Writes a verdict onto the boards of ranks (rank, process) that have none.
 fn pass_on(told: &Verdict, ranks: &[(u32, u32)]) {
+    let patience = Deadline::after(PASS_ON);
     for (rank, pid) in ranks {
-        // Whoever has ended meanwhile needs none.
-        let _ = share(*pid, *rank, told);
+        // Whoever has ended meanwhile needs none; whose board is being read gets it a moment later.
+        while share(*pid, *rank, told).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            && !patience.passed()
+        {
+            Clock::pause(PASS_ON_STEP);
+        }
     }
 }
 
