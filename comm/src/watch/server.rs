@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// What is to be said of the server, which is gone, by a rank whose call has ended because of it.
-    /// `None` where somebody of this host is just about to say it; with `at_once` this rank does not wait.
+    /// `None` where somebody of this host is just about to say it, or has; with `at_once` this rank does not wait.
     pub(crate) fn gone(&self, me: u32, call: CallId, at_once: bool) -> Option<Verdict> {
         if let Some(mut told) = told_to(std::process::id(), me) {
             // It was the lowest rank, perhaps, where all others look first, and is about to end.
@@ -84,7 +84,8 @@ impl Server {
                 pass_on(&told, others);
                 Some(told)
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !at_once => None,
+            // Somebody else is at it, or that rank is just ending: then it has passed on what it was told.
+            Err(_) if !at_once => None,
             Ok(None) | Err(_) => Some(own),
         }
     }
