@@ -267,7 +267,11 @@ impl Vigil<'_> {
                 return self.without_arbiter();
             }
             if patience.passed() {
-                return None;
+                let verdict = self.world.server.as_ref()?.told()?;
+                self.world
+                    .watch
+                    .take(verdict, |verdict| status.set_verdict(verdict));
+                return known();
             }
             Clock::pause(VERDICT_STEP);
         }

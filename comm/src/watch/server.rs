@@ -62,6 +62,17 @@ impl Server {
         }
     }
 
+    /// What others of this host have said of the server, which stands still: it is on its board. They may have ended
+    /// since, and their links with them, before this rank looked itself.
+    pub(crate) fn told(&self) -> Option<Verdict> {
+        let server = self.mates.get(usize::try_from(self.rank).ok()?)?;
+        if !server.is_near {
+            return None;
+        }
+        process::look(server.pid)?.frozen()?;
+        told_to(server.pid, self.rank)
+    }
+
     /// What is to be said of the server, which is gone, by a rank whose call has ended because of it.
     /// `None` where somebody of this host is just about to say it, or has; with `at_once` this rank does not wait.
     pub(crate) fn gone(&self, me: u32, call: CallId, at_once: bool) -> Option<Verdict> {
