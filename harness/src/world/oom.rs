@@ -1,14 +1,20 @@
 //! Whether the kernel's out-of-memory killer ended a process: what its control group counts, and what the
 //! kernel's log says.
+//!
+//! - OOM-1: what was logged, or counted in the groups they start in, before the ranks were started says
+//!   nothing of them: numbers of processes come again, and the log keeps those of weeks.
 
-use std::collections::HashMap;
-use std::fs;
-use std::io::Read;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Records of the kernel's log that are read at most; the log itself is some MiB.
+/// Records of the kernel's log that are read at once at most; the log itself is some MiB.
 const RECORDS_MAX: usize = 65_536;
+/// The first namespace of processes, whose numbers the kernel's log has: its inode is a constant
+/// (`PROC_PID_INIT_INO` in the kernel's `proc_ns.h`).
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// Limits from here on are none.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -21,14 +27,25 @@ struct Group {
     limit: PathBuf,
 }
 
-/// Kills of control groups that are accounted for already.
-#[derive(Debug, Default)]
+/// Kills for memory since this was made.
+#[derive(Debug)]
 pub(super) struct Kills {
+    /// Those of control groups that are accounted for already.
     known: HashMap<Group, u64>,
     groups: HashMap<i32, Group>,
+    log: Option<Log<File>>,
 }
 
 impl Kills {
+    /// To be called before the processes are started that it shall tell of.
+    pub(super) fn from_now() -> Self {
+        Self {
+            known: HashMap::new(),
+            groups: HashMap::new(),
+            log: kernel_log().and_then(|log| Log::from_its_end(log).ok()),
+        }
+    }
+
     /// Takes note of the group of a process that has just started.
     pub(super) fn begin(&mut self, pid: i32) {
         if let Some(group) = group_of(pid) {
@@ -59,7 +76,10 @@ impl Kills {
                 return Some(format!("{name}: oom_kill +1{limit}"));
             }
         }
-        log_line(pid)
+        let log = self.log.as_mut()?;
+        log.catch_up();
+        (log.victims.contains(&pid))
+            .then(|| format!("the kernel's log: out of memory, killed process {pid}"))
     }
 }
 
@@ -103,35 +123,66 @@ fn limit_of(group: &Group) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
 }
 
-/// What the kernel's log says of the death of a process, where it may be read.
-fn log_line(pid: i32) -> Option<String> {
+/// The kernel's log, where it may be read and speaks of processes by the numbers that we see.
+fn kernel_log() -> Option<File> {
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    if namespace != Path::new(FIRST_NAMESPACE) {
+        return None;
+    }
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).ok()?;
-    let mut log = fs::File::options()
+    File::options()
         .read(true)
         .custom_flags(nonblocking)
         .open("/dev/kmsg")
-        .ok()?;
-    let victim = format!("Killed process {pid} (");
-    let mut record = [0_u8; 8192];
-    let mut found = None;
-    for _ in 0..RECORDS_MAX {
-        match log.read(&mut record) {
-            Ok(length) => {
-                let text = String::from_utf8_lossy(&record[..length]);
-                if text.contains(&victim) {
-                    found = Some("the kernel's log: out of memory, killed process".to_owned());
+        .ok()
+}
+
+/// What a log of the kernel's form (a record a read) tells from some moment on.
+#[derive(Debug)]
+struct Log<R> {
+    records: R,
+    /// Whom it says were killed for memory.
+    victims: HashSet<i32>,
+}
+
+impl<R: Read + Seek> Log<R> {
+    fn from_its_end(mut records: R) -> std::io::Result<Self> {
+        records.seek(SeekFrom::End(0))?;
+        Ok(Self {
+            records,
+            victims: HashSet::new(),
+        })
+    }
+
+    fn catch_up(&mut self) {
+        let mut record = [0_u8; 8192];
+        for _ in 0..RECORDS_MAX {
+            match self.records.read(&mut record) {
+                Ok(0) => break,
+                Ok(length) => {
+                    let text = String::from_utf8_lossy(&record[..length]);
+                    self.victims.extend(text.lines().filter_map(victim_in));
                 }
+                // Records that were overwritten before they were read.
+                Err(error)
+                    if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
+                Err(_) => break,
             }
-            // Records that were overwritten while they were read.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
-            Err(_) => break,
         }
     }
-    found.map(|text| format!("{text} {pid}"))
+}
+
+/// Whom a line of the kernel's log says was killed for memory: `… Killed process PID (NAME) …`.
+fn victim_in(line: &str) -> Option<i32> {
+    let (_, after) = line.split_once("Killed process ")?;
+    after.split_once(" (")?.0.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -162,7 +213,7 @@ mod tests {
         };
         fs::write(&group.limit, "268435456\n").expect("a file");
         set(3);
-        let mut kills = Kills::default();
+        let mut kills = Kills::from_now();
         kills.known.insert(group.clone(), 3);
         let victim = |kills: &mut Kills| {
             kills.groups.insert(i32::MAX, group.clone());
@@ -175,5 +226,25 @@ mod tests {
             Some("memory.events: oom_kill +1, limit 256 MiB")
         );
         assert_eq!(victim(&mut kills), None);
+    }
+
+    #[test]
+    fn what_the_log_said_before_tells_nothing_of_a_process_of_the_same_number() {
+        let mut file = tempfile::tempfile().expect("a file");
+        let line = |pid: i32| {
+            format!(
+                "3,36,7218969290,-;Memory cgroup out of memory: Killed process {pid} (muster) total-vm:284960kB\n"
+            )
+        };
+        file.write_all(line(71).as_bytes()).expect("written");
+        file.rewind().expect("to its beginning");
+        let mut log = Log::from_its_end(file.try_clone().expect("a second")).expect("its end");
+        log.catch_up();
+        assert_eq!(log.victims, HashSet::new());
+        // The log reads through a copy of the descriptor, so the place in the file is one for both.
+        file.write_all_at(line(72).as_bytes(), line(71).len() as u64)
+            .expect("written");
+        log.catch_up();
+        assert_eq!(log.victims, HashSet::from([72]));
     }
 }

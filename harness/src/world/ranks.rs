@@ -23,6 +23,7 @@ use crate::fail::Failure;
 use crate::world::capture::Capture;
 use crate::world::echo::Printer;
 use crate::world::ended::Ended;
+use crate::world::oom::Kills;
 use crate::world::signals::Interrupts;
 use crate::world::watch::{self, Watched};
 
@@ -151,6 +152,7 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
             watcher: None,
             stop: None,
         };
+        let kills = Kills::from_now();
         let mut watched = Vec::new();
         for rank in 0..spawn.world_size {
             match start_one(spawn, rank) {
@@ -168,7 +170,7 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
                 }
                 Err(error) => {
                     // Those already started are watched, so that dropping `ranks` reaps them.
-                    ranks.watch(watched, interrupts)?;
+                    ranks.watch(watched, kills, interrupts)?;
                     return Err(Failure::resource(format!(
                         "rank {rank} of {} cannot be started: {error}",
                         spawn.world_size
@@ -177,13 +179,14 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
                 }
             }
         }
-        ranks.watch(watched, interrupts)?;
+        ranks.watch(watched, kills, interrupts)?;
         Ok(ranks)
     }
 
     fn watch(
         &mut self,
         watched: Vec<Watched>,
+        kills: Kills,
         interrupts: Option<Arc<Interrupts>>,
     ) -> Result<(), Failure> {
         let failed = |error: std::io::Error| {
@@ -196,7 +199,7 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
         let sender = self.sender.clone();
         let watcher = std::thread::Builder::new()
             .name("muster-watch".to_owned())
-            .spawn(move || watch::run(watched, interrupts.as_deref(), &stopped, &sender))
+            .spawn(move || watch::run(watched, kills, interrupts.as_deref(), &stopped, &sender))
             .map_err(failed)?;
         self.watcher = Some(watcher);
         self.stop = Some(stop);

@@ -47,11 +47,11 @@ enum Source {
 /// Watches until every rank ended and closed its output, or `stop` is closed.
 pub(super) fn run<E: From<Event>>(
     mut ranks: Vec<Watched>,
+    mut kills: Kills,
     interrupts: Option<&Interrupts>,
     stop: &OwnedFd,
     events: &Sender<E>,
 ) {
-    let mut kills = Kills::default();
     for rank in &ranks {
         kills.begin(rank.group.as_raw_nonzero().get());
     }
