@@ -8,6 +8,10 @@ use crate::types::{Collective, DType, ReduceOp};
 /// Version of this document; a field that changes its meaning moves it.
 pub const REPORT_VERSION: u32 = 1;
 
+/// By how much the end of a call may be told too early or too late against those of others: the ticks of the
+/// coarse clock, 10 ms at most.
+const COARSE_NS: u64 = 10_000_000;
+
 /// One rank at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -220,14 +224,21 @@ impl Report {
         self.groups.iter().find(|group| group.key == key)
     }
 
-    /// The call that was completed last, if any was.
+    /// The call that was completed last, if any was; of those that the clock cannot tell apart, the one that
+    /// began last.
     #[must_use]
     pub fn last_completed(&self) -> Option<&CallRecord> {
-        let is_completed = |call: &&CallRecord| call.outcome == CallOutcome::Completed;
-        self.calls
-            .iter()
-            .filter(is_completed)
-            .max_by_key(|call| call.completed_ns)
+        let completed = || {
+            let is_completed = |call: &&CallRecord| call.outcome == CallOutcome::Completed;
+            self.calls.iter().filter(is_completed)
+        };
+        let latest_ns = completed().filter_map(|call| call.completed_ns).max()?;
+        completed()
+            .filter(|call| {
+                let ended = call.completed_ns;
+                ended.is_some_and(|ended| ended.saturating_add(COARSE_NS) >= latest_ns)
+            })
+            .max_by_key(|call| call.id)
     }
 }
 
@@ -257,5 +268,27 @@ mod tests {
             .name(),
             "call"
         );
+    }
+
+    #[test]
+    fn the_last_call_is_the_one_that_began_last_where_the_coarse_clock_cannot_tell() {
+        let report = |ends: &[(u64, u64)]| Report {
+            calls: ends
+                .iter()
+                .map(|(id, completed_ms)| CallRecord {
+                    id: *id,
+                    completed_ns: Some(completed_ms * 1_000_000),
+                    outcome: CallOutcome::Completed,
+                    ..CallRecord::default()
+                })
+                .collect(),
+            ..Report::default()
+        };
+        let last = |ends: &[(u64, u64)]| report(ends).last_completed().map(|call| call.id);
+        assert_eq!(last(&[]), None);
+        // A call that waited has an end from the fine clock, the next one from the coarse clock.
+        assert_eq!(last(&[(1, 500), (2, 507), (3, 504)]), Some(3));
+        // An asynchronous call that began first and ended long after.
+        assert_eq!(last(&[(1, 900), (2, 507)]), Some(1));
     }
 }
