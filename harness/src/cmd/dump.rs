@@ -1,7 +1,7 @@
 //! `muster dump` and `muster explain`: what ranks are doing, and what that means.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use muster_comm::watch::report::Report;
@@ -14,6 +14,9 @@ use crate::out;
 /// Largest dump that is read from a file, in bytes: a thousand calls of some hundred bytes a rank, for
 /// some thousand ranks.
 const DUMP_BYTES_MAX: u64 = 1 << 30;
+
+/// How the names of dumps end that are for readers of PyTorch's flight recorder.
+const PYTORCH_END: &str = ".pytorch.json";
 
 /// Shape of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +41,7 @@ pub struct DumpArgs {
 /// Options of `muster explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Files that `muster dump` or a verdict has written
+    /// Files that `muster dump` or a verdict has written, or folders of them
     #[arg(required = true)]
     dumps: Vec<PathBuf>,
     /// Print the verdict as JSON
@@ -76,15 +79,54 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+fn refusal(path: &Path) -> impl Fn(String) -> Failure + '_ {
+    move |why| Failure::usage(format!("{}: {why}", path.display()))
+}
+
+/// The files that are meant: of folders, the dumps in them.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let refuse = refusal(path);
+        let entries = std::fs::read_dir(path).map_err(|error| refuse(error.to_string()))?;
+        let before = files.len();
+        files.extend(entries.flatten().map(|entry| entry.path()).filter(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("rank-") && name.ends_with(".json")
+        }));
+        if files.len() == before {
+            return Err(refuse(
+                "no dump of a rank (rank-N.json) in this folder".to_owned(),
+            ));
+        }
+    }
+    files.sort();
+    // Patterns of shells bring both forms of each dump.
+    let (theirs, ours): (Vec<PathBuf>, Vec<PathBuf>) = files
+        .into_iter()
+        .partition(|file| file.to_string_lossy().ends_with(PYTORCH_END));
+    match theirs.first() {
+        Some(file) if ours.is_empty() => Err(refusal(file)(
+            "the form of PyTorch's flight recorder; the file beside it without `.pytorch` is ours"
+                .to_owned(),
+        )),
+        _ => Ok(ours),
+    }
+}
+
 /// Judges dumps of many ranks.
 ///
 /// # Errors
 /// If a file cannot be read.
 pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     let mut dumps = Vec::new();
-    for path in &args.dumps {
-        let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-        let size = std::fs::metadata(path)
+    for path in files(&args.dumps)? {
+        let refuse = refusal(&path);
+        let size = std::fs::metadata(&path)
             .map_err(|error| refuse(error.to_string()))?
             .len();
         if size > DUMP_BYTES_MAX {
@@ -92,7 +134,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
                 "{size} bytes, at most {DUMP_BYTES_MAX} are read"
             )));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let text = std::fs::read_to_string(&path).map_err(|error| refuse(error.to_string()))?;
         dumps.push(dump::read(&text).map_err(|error| refuse(error.to_string()))?);
     }
     let verdict = dump::explain_all(&dumps);
