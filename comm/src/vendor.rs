@@ -62,6 +62,26 @@ pub fn fault_of(code: i32, text: &str) -> Fault {
     }
 }
 
+/// What to do about an error of the vendor: by the code in its text, else by its kind.
+#[must_use]
+pub fn help(code: i32, detail: &str) -> &'static str {
+    if let Some(remark) = remark_in(detail) {
+        return remark.remedy;
+    }
+    match fault_of(code, detail) {
+        Fault::Argument => "correct the call that is named",
+        Fault::DeviceLost => "look at the device (npu-smi info, dmesg) and restart all ranks",
+        Fault::Internal => "read the vendor's log (ascend/log in the home folder)",
+        Fault::Link => "check the links of the devices (hccn_tool), and restart all ranks",
+        Fault::Memory => {
+            "free device memory: smaller buffers, fewer communicators, lower HCCL_BUFFSIZE"
+        }
+        Fault::Resource => "see who holds the device or port, or raise the limit",
+        Fault::Timeout => "look at the rank that does not report a timeout: it is the cause",
+        Fault::Unsupported => "use a call that this product and CANN version have",
+    }
+}
+
 /// The results of HCCL that are no inner errors.
 const fn fault_of_result(result: HcclResult) -> Option<Fault> {
     Some(match result {

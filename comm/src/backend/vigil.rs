@@ -178,7 +178,7 @@ impl Vigil<'_> {
         if since < SERVER_QUIET {
             return;
         }
-        let (world, status) = (self.world, &self.world.status);
+        let world = self.world;
         let Some(server) = &world.server else {
             return;
         };
@@ -188,10 +188,16 @@ impl Vigil<'_> {
             return;
         }
         if let Some(verdict) = server.look(quiet_ms) {
-            world
-                .watch
-                .take(verdict, |verdict| status.set_verdict(verdict));
+            self.take(verdict);
         }
+    }
+
+    /// Makes a verdict that this rank has come to, or was told, known to all its calls.
+    fn take(&self, verdict: Verdict) {
+        let status = &self.world.status;
+        self.world
+            .watch
+            .take(verdict, |verdict| status.set_verdict(verdict));
     }
 
     /// The call, for the arbiter.
@@ -267,10 +273,7 @@ impl Vigil<'_> {
                 return self.without_arbiter();
             }
             if patience.passed() {
-                let verdict = self.world.server.as_ref()?.told()?;
-                self.world
-                    .watch
-                    .take(verdict, |verdict| status.set_verdict(verdict));
+                self.take(self.world.server.as_ref()?.told()?);
                 return known();
             }
             Clock::pause(VERDICT_STEP);
@@ -284,9 +287,7 @@ impl Vigil<'_> {
         let patience = Deadline::after(VERDICT_WAIT);
         loop {
             if let Some(verdict) = server.gone(world.rank.0, self.call(), patience.passed()) {
-                world
-                    .watch
-                    .take(verdict, |verdict| status.set_verdict(verdict));
+                self.take(verdict);
                 return status.verdict(self.call());
             }
             if patience.passed() {

@@ -348,8 +348,12 @@ impl Arbiter {
             {
                 // Who comes to the call in a moment belongs to one of the sides. Where ranks compare their entries
                 // all have come, and only their boards are late.
-                let pauses = [LOOK_PAUSE_MS, AGAIN_PAUSE_MS];
-                self.due_ms = Some(now_ms + pauses[usize::from(failed.usable)]);
+                let pause_ms = if failed.usable {
+                    AGAIN_PAUSE_MS
+                } else {
+                    LOOK_PAUSE_MS
+                };
+                self.due_ms = Some(now_ms + pause_ms);
                 self.failed.push(failed);
                 continue;
             }
