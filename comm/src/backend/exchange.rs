@@ -19,6 +19,9 @@ pub(crate) struct Exchange {
     pub(super) payloads: Vec<*const u8>,
     /// Where the contribution begins in each payload, behind the row of counts.
     pub(super) data_at: usize,
+    /// Of an exchange of splits, all members' rows: what each sends to every member, then what it expects
+    /// from every member. Kept apart from the payloads, so that what was checked is what is used.
+    splits: Vec<u64>,
     /// Scratch: the sources of a reduction.
     srcs: Vec<*const u8>,
 }
@@ -28,18 +31,52 @@ pub(crate) struct Exchange {
 unsafe impl Send for Exchange {}
 
 impl Exchange {
-    /// The first `len` counts of a member's row, as far as its payload reaches.
-    pub(crate) fn row(&self, member: usize, len: usize) -> Vec<u64> {
+    /// The first `len` counts of a member's row, zeroes behind the end of its payload.
+    pub(super) fn row(&self, member: usize, len: usize) -> impl Iterator<Item = u64> {
         let have = index(self.entries[member].payload_len).min(PAYLOAD_MAX) / 8;
-        let count = |i: usize| {
+        let payload = self.payloads[member];
+        (0..len).map(move |i| {
+            if i >= have {
+                return 0;
+            }
             // SAFETY: `i` lies below the payload's length, which is bounded by PAYLOAD_MAX.
-            let at = unsafe { self.payloads[member].add(i * 8) };
+            let at = unsafe { payload.add(i * 8) };
             // SAFETY: in bounds as above; published before the entry that led here.
             u64::from_le_bytes(unsafe { at.cast::<[u8; 8]>().read_unaligned() })
-        };
-        (0..len)
-            .map(|i| if i < have { count(i) } else { 0 })
-            .collect()
+        })
+    }
+
+    /// Takes the rows of an exchange of splits: once, as peers can write theirs at any time, and this rank's
+    /// own from its call.
+    pub(super) fn take_splits(&mut self, request: &Request<'_>, me: usize) {
+        let n = self.entries.len();
+        let mut splits = std::mem::take(&mut self.splits);
+        splits.clear();
+        for member in 0..n {
+            if member == me {
+                splits.extend(request.row().iter().map(|count| count as u64));
+            } else {
+                splits.extend(self.row(member, 2 * n));
+            }
+        }
+        self.splits = splits;
+    }
+
+    /// What a member sends to every member, as it says.
+    pub(super) fn sent_by(&self, member: usize) -> &[u64] {
+        let n = self.entries.len();
+        &self.splits[2 * n * member..][..n]
+    }
+
+    /// What a member expects from every member, as it says.
+    pub(super) fn expected_by(&self, member: usize) -> &[u64] {
+        let n = self.entries.len();
+        &self.splits[2 * n * member + n..][..n]
+    }
+
+    /// The rows of all members, one after the other, each `2 n` long.
+    pub(super) fn splits(&self) -> impl Iterator<Item = &[u64]> {
+        self.splits.chunks(2 * self.entries.len())
     }
 
     /// Address of element `start` of a member's inline contribution.
@@ -143,15 +180,18 @@ impl Exchange {
     }
 
     /// Where the block for `me` begins in a member's send buffer, by its row of splits.
-    pub(crate) fn start_in_row(&self, member: usize, me: usize) -> usize {
-        self.row(member, me).into_iter().map(index).sum()
+    fn start_in_row(&self, member: usize, me: usize) -> usize {
+        self.sent_by(member)[..me].iter().copied().map(index).sum()
     }
 
     /// Whether every member's contribution rides inline, for exchanges of splits.
     pub(crate) fn all_inline(&self, dtype: DType) -> bool {
         let n = self.entries.len();
         (0..n).all(|member| {
-            let count: u64 = self.row(member, n).iter().sum();
+            let count = self
+                .sent_by(member)
+                .iter()
+                .fold(0_u64, |sum, count| sum.saturating_add(*count));
             let bytes =
                 (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
             bytes <= PAYLOAD_MAX as u64

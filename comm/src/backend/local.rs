@@ -181,6 +181,7 @@ impl Local {
             ));
         }
         if request.collective == Collective::AllToAllV {
+            self.exchange.take_splits(request, self.me);
             matching::check_splits(&vigil.group.members, &self.exchange)?;
         }
         Ok(())

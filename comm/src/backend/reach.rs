@@ -355,7 +355,7 @@ impl<'a> Reach<'a> {
             let from = self.extents[peer].send_start;
             let to = self.at(self.recvs[self.me].ptr(), starts[peer]);
             let len = self.part(peer, false);
-            // REACH-1: rows of counts are compared before, but peers can write them at any time.
+            // REACH-1: so it is where the rows of counts agree, which they do when a call comes this far.
             assert!(from + len <= self.extents[peer].send, "part of {peer}");
             self.fetch(to, (peer, self.sends[peer]), from, len)?;
         }
@@ -403,10 +403,10 @@ fn starts(n: usize, len: impl Fn(usize) -> usize) -> Vec<usize> {
 }
 
 impl Extent {
-    /// Of splits a row tells; it is read once (SHM-1). A sum that overflows is no length of a buffer,
+    /// Of splits a row tells. A sum that overflows is no length of a buffer,
     /// and `usize::MAX` stands for it.
     fn of(request: &Request<'_>, exchange: &Exchange, n: usize, me: usize, member: usize) -> Self {
-        let Counts::Splits { send, recv } = request.counts else {
+        let Counts::Splits { .. } = request.counts else {
             let block = match request.counts {
                 Counts::Uniform(count) => count,
                 Counts::Blocks(_) | Counts::Splits { .. } => 0,
@@ -418,18 +418,11 @@ impl Extent {
                 recv_start: block.saturating_mul(me),
             };
         };
-        let sum = |counts: &[usize]| {
-            let add = |sum: usize, count: &usize| sum.saturating_add(*count);
+        let sum = |counts: &[u64]| {
+            let add = |sum: usize, count: &u64| sum.saturating_add(index(*count));
             counts.iter().fold(0, add)
         };
-        let theirs: Vec<usize> = exchange.row(member, 2 * n).into_iter().map(index).collect();
-        let (sent, got) = theirs.split_at(n);
-        // What this rank's own buffers hold is not read from memory that peers can write.
-        let (sent, got) = if member == me {
-            (send, recv)
-        } else {
-            (sent, got)
-        };
+        let (sent, got) = (exchange.sent_by(member), exchange.expected_by(member));
         Self {
             send: sum(sent),
             recv: sum(got),

@@ -80,9 +80,14 @@ impl Shape {
             (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
             (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
             (_, Counts::Splits { send, recv }) => {
-                let row = |member| exchange.map_or_else(|| vec![0; n], |all| all.row(member, n));
-                let mut cells: Vec<usize> = (0..n).flat_map(row).map(index).collect();
-                // How long this rank's buffers are is not read from memory that peers can write.
+                let mut cells = match exchange {
+                    Some(all) => (0..n)
+                        .flat_map(|member| all.sent_by(member))
+                        .map(|count| index(*count))
+                        .collect(),
+                    None => vec![0; n * n],
+                };
+                // Without rows, a rank knows what concerns itself.
                 for peer in 0..n {
                     cells[me * n + peer] = send[peer];
                     cells[peer * n + me] = recv[peer];
