@@ -148,10 +148,15 @@ impl Local {
         self.exchange.payloads[self.me] = payload;
         self.exchange.data_at = row_bytes(request);
         let (mut agreed, mut together) = (true, true);
+        // Of splits the rows say first whether anything lies elsewhere.
+        let splits = request.collective == Collective::AllToAllV;
         for step in 1..n {
             let peer = (self.me + step) % n;
             let slot = self.await_entry(vigil, peer, seq)?;
-            let entry = slot.entry(&self.arena, seq);
+            let mut entry = slot.entry(&self.arena, seq);
+            if !splits {
+                slot.read_places(&self.arena, seq, &mut entry);
+            }
             agreed &=
                 (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
             together &= entry.mark == mine.mark;
@@ -180,11 +185,21 @@ impl Local {
                 &self.exchange,
             ));
         }
-        if request.collective == Collective::AllToAllV {
+        if splits {
             self.exchange.take_splits(request, self.me);
             matching::check_splits(&vigil.group.members, &self.exchange)?;
         }
         Ok(())
+    }
+
+    /// Completes the entries of an exchange of splits by the places of memory.
+    pub(crate) fn read_places(&mut self, seq: u64) {
+        let found = self.peers.iter().zip(&mut self.exchange.entries);
+        for (peer, entry) in found {
+            if let Some(peer) = peer {
+                peer.read_places(&self.arena, seq, entry);
+            }
+        }
     }
 
     fn publish(

@@ -363,28 +363,36 @@ impl PeerSlot {
             .load(Ordering::Acquire)
     }
 
-    /// Entry `seq`, which has been published (see [`PeerSlot::entered`]).
+    /// Entry `seq`, which has been published (see [`PeerSlot::entered`]), without the places of memory.
     #[must_use]
     pub fn entry(&self, arena: &Arena, seq: u64) -> Entry {
-        let base = entry_offset(self.offset, seq);
-        // Relaxed: ordered by the Acquire in `entered`.
-        let word = |at: usize| arena.word(base + at).load(Ordering::Relaxed);
-        let [call, count, splits, len] = std::array::from_fn(|i| word(NEAR + i * 8));
-        let [staging, send_at, recv_at] = if len & HAS_FAR == 0 {
-            [0; FAR_WORDS]
-        } else {
-            std::array::from_fn(|i| word(FAR + i * 8))
-        };
+        let [call, count, splits, len] = self.near(arena, seq);
         Entry {
             call,
             count,
             splits,
             payload_len: len & ((1 << MARK_SHIFT) - 1),
             mark: u32::try_from(len >> MARK_SHIFT & MARK_MASK).unwrap_or(0),
-            staging,
-            send_at,
-            recv_at,
+            ..Entry::default()
         }
+    }
+
+    /// Completes entry `seq` by the places of memory, which lie in a cache line of their own.
+    pub fn read_places(&self, arena: &Arena, seq: u64, entry: &mut Entry) {
+        if self.near(arena, seq)[NEAR_WORDS - 1] & HAS_FAR != 0 {
+            [entry.staging, entry.send_at, entry.recv_at] = self.words(arena, seq, FAR);
+        }
+    }
+
+    fn near(&self, arena: &Arena, seq: u64) -> [u64; NEAR_WORDS] {
+        self.words(arena, seq, NEAR)
+    }
+
+    /// Words of an entry that was seen.
+    fn words<const N: usize>(&self, arena: &Arena, seq: u64, from: usize) -> [u64; N] {
+        let base = entry_offset(self.offset, seq) + from;
+        // Relaxed: ordered by the Acquire in `entered`.
+        std::array::from_fn(|i| arena.word(base + i * 8).load(Ordering::Relaxed))
     }
 
     /// The payload of entry `seq`: [`PAYLOAD_MAX`] bytes that must not be read before the entry was
@@ -427,117 +435,5 @@ fn entry_offset(slot: usize, seq: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sync::AtomicU64;
-    use crate::transport::shm::arena::HEAP_BYTES_MIN;
-
-    #[test]
-    fn a_peer_sees_the_entry_that_was_published_and_its_members() {
-        let arena = Arc::new(Arena::create(2, HEAP_BYTES_MIN).unwrap());
-        let heap = Arc::new(Heap::new(Arc::clone(&arena), 1));
-        let slot = Slot::create(&heap, &arena, 1, 99, 5, &[4, 7, 9]).unwrap();
-        let peer = PeerSlot::find(&arena, 1, 99).unwrap().unwrap();
-        assert_eq!(peer.entered(&arena, 1), 0);
-        let entry = Entry {
-            call: 1,
-            count: 2,
-            splits: 3,
-            staging: 9,
-            send_at: 10,
-            recv_at: 11,
-            ..Entry::default()
-        };
-        slot.publish(1, &entry);
-        assert_eq!(peer.entered(&arena, 1), 1);
-        assert_eq!(peer.entry(&arena, 1), entry);
-        // The same place again, now without far words: nothing of the former entry shows.
-        let near = Entry {
-            call: 5,
-            payload_len: PAYLOAD_MAX as u64,
-            mark: 0xab_cdef,
-            ..Entry::default()
-        };
-        slot.publish(3, &near);
-        assert_eq!(peer.entry(&arena, 3), near);
-        slot.advance(1, DONE);
-        assert_eq!(peer.reached(&arena), progress(1, DONE));
-        assert!(peer.reached(&arena) < progress(2, 0));
-        assert_eq!(PeerSlot::members_by_note(&arena, 1, 5), Some(vec![4, 7, 9]));
-        assert!(peer.belongs_to(&arena, 99));
-        drop(slot);
-        assert!(!peer.belongs_to(&arena, 99));
-        assert_eq!(PeerSlot::find(&arena, 1, 99), Ok(None));
-    }
-
-    #[test]
-    fn a_reused_block_shows_nothing_of_its_former_group() {
-        let arena = Arc::new(Arena::create(1, HEAP_BYTES_MIN).unwrap());
-        let heap = Arc::new(Heap::new(Arc::clone(&arena), 0));
-        let slot = Slot::create(&heap, &arena, 0, 1, 1, &[0]).unwrap();
-        slot.publish(1, &Entry::default());
-        slot.publish(2, &Entry::default());
-        slot.advance(2, DONE);
-        drop(slot);
-        let _slot = Slot::create(&heap, &arena, 0, 2, 2, &[0]).unwrap();
-        let peer = PeerSlot::find(&arena, 0, 2).unwrap().unwrap();
-        assert_eq!((peer.entered(&arena, 1), peer.entered(&arena, 2)), (0, 0));
-        assert_eq!(peer.reached(&arena), 0);
-    }
-
-    #[test]
-    fn a_directory_entry_outside_the_heap_is_refused() {
-        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
-        for offset in [
-            0,
-            8,
-            usize::MAX / 256 * 128,
-            arena.heap_offset(0) + HEAP_BYTES_MIN - 128,
-        ] {
-            let place = directory::publish(&arena, 0, 42, 0, offset).unwrap();
-            assert_eq!(PeerSlot::find(&arena, 0, 42), Err(BadSlot { offset }));
-            directory::withdraw(&arena, 0, place);
-        }
-    }
-
-    /// SLOT-5: either the rank that begins sees the revocation, or the rank that revokes sees that the
-    /// other has begun. Both at once would leave somebody at work on memory that its owner has back.
-    #[test]
-    fn a_call_is_never_begun_behind_the_back_of_who_revoked_it() {
-        const CALLS: u64 = 20_000;
-        let arena = Arc::new(Arena::create(2, HEAP_BYTES_MIN).unwrap());
-        let slots = [0, 1].map(|local| {
-            let heap = Arc::new(Heap::new(Arc::clone(&arena), local));
-            Slot::create(&heap, &arena, local, 9, 9, &[0, 1]).unwrap()
-        });
-        let peers = [0, 1].map(|local| PeerSlot::find(&arena, local, 9).unwrap().unwrap());
-        let begun = AtomicU64::new(0);
-        let turns = [AtomicU64::new(0), AtomicU64::new(0)];
-        let meet = |who: usize, turn: u64| {
-            turns[who].store(turn, Ordering::Release);
-            while turns[1 - who].load(Ordering::Acquire) < turn {
-                std::thread::yield_now();
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for call in 1..=CALLS {
-                    meet(0, 2 * call - 1);
-                    slots[0].touch(call);
-                    if peers[1].revoked(&arena) < call {
-                        begun.store(call, Ordering::Relaxed);
-                    }
-                    meet(0, 2 * call);
-                }
-            });
-            for call in 1..=CALLS {
-                meet(1, 2 * call - 1);
-                slots[1].revoke(call);
-                let at_work = peers[0].reached(&arena) == progress(call, TOUCH);
-                meet(1, 2 * call);
-                let begun = begun.load(Ordering::Relaxed) == call;
-                assert!(at_work || !begun, "call {call}");
-            }
-        });
-    }
-}
+#[path = "slot/tests.rs"]
+mod tests;
