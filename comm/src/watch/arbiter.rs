@@ -10,10 +10,12 @@
 
 mod held;
 mod looks;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::held::Held;
+use self::told::Told;
 
 use super::judge::{Fate, Finding, Member, Question, Scene, judge};
 use super::report::Report;
@@ -31,10 +33,6 @@ const ROUND_MS: u64 = 100;
 const PAUSE_MS: u64 = 100;
 /// A longer time between two turns means that the arbiter was stopped itself (ARBITER-3).
 const GAP_MS: u64 = 400;
-/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
-const FOLLOWS_MS: u64 = 2000;
-/// Verdicts that are remembered. A world that has this many has long ended.
-const VERDICTS_MAX: usize = 256;
 /// Rounds one after the other that look at a circle once more.
 const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
@@ -70,19 +68,10 @@ pub struct Arbiter {
     retries: u32,
     /// Rounds that have been held again because a board could not be read.
     blanks: u32,
-    verdicts: Vec<Verdict>,
-    /// Ranks that share the fate of each verdict, by its place: what they do later is its doing.
-    victims: Vec<Victims>,
+    told: Vec<Told>,
     suspects: suspect::Suspects,
     /// Verdicts that are about to be told.
     held: Vec<Held>,
-}
-
-#[derive(Debug)]
-struct Victims {
-    ranks: BTreeSet<u32>,
-    /// Until when; for ever where the group has ended.
-    until_ms: u64,
 }
 
 #[derive(Debug)]
@@ -193,9 +182,9 @@ impl Arbiter {
     }
 
     fn complained(&mut self, rank: u32, call: CallId, cause: Cause, now_ms: u64) -> Vec<Act> {
-        let known = self.verdicts.iter().find(|verdict| covers(verdict, call));
-        if let Some(verdict) = known {
-            let message = ToRank::Verdict(Box::new(verdict.clone()));
+        let known = self.told.iter().find(|told| covers(&told.verdict, call));
+        if let Some(told) = known {
+            let message = ToRank::Verdict(Box::new(told.verdict.clone()));
             return vec![Act::Tell(Rank(rank), encode(&message))];
         }
         let has_ended = cause != Cause::Waits;
@@ -381,9 +370,9 @@ impl Arbiter {
     }
 
     fn is_known(&self, call: CallId) -> bool {
+        let told = self.told.iter().map(|told| &told.verdict);
         let held = self.held.iter().map(|held| &held.verdict);
-        let mut verdicts = self.verdicts.iter().chain(held);
-        verdicts.any(|verdict| covers(verdict, call))
+        told.chain(held).any(|verdict| covers(verdict, call))
     }
 
     /// Calls that wait for each other and differ, which the ranks could not see themselves: over
@@ -423,68 +412,6 @@ impl Arbiter {
             Some(call) => self.publish_with_stacks(*verdict, call),
             None => self.publish(*verdict),
         }
-    }
-
-    /// Tells everybody; what follows from an earlier verdict is told as that one (ARBITER-1).
-    fn publish(&mut self, verdict: Verdict) -> Vec<Act> {
-        let now_ms = self.seen_ms;
-        let is_consequence = |victims: &Victims| {
-            victims.until_ms >= now_ms
-                && !verdict.blamed.is_empty()
-                && verdict
-                    .blamed
-                    .iter()
-                    .all(|rank| victims.ranks.contains(rank))
-        };
-        let first = self
-            .victims
-            .iter()
-            .position(is_consequence)
-            .filter(|_| verdict.about.is_none());
-        let victims: BTreeSet<u32> = self
-            .scene
-            .waiting_in(&verdict.ends)
-            // Whoever calls on a group that has ended gets the verdict, and may go because of it.
-            .chain(
-                verdict
-                    .ends
-                    .iter()
-                    .flat_map(|end| self.scene.members_of(Some(*end))),
-            )
-            .chain(self.scene.members_of(verdict.about))
-            .chain(verdict.blamed.iter().copied())
-            .collect();
-        let told = match first {
-            Some(at) => {
-                let known = &mut self.verdicts[at];
-                known.ends.extend(&verdict.ends);
-                known.ends.sort_unstable();
-                known.ends.dedup();
-                known
-                    .cascades
-                    .push(format!("{}: {}", verdict.what, verdict.place));
-                self.victims[at].ranks.extend(victims);
-                known.clone()
-            }
-            None => {
-                if self.verdicts.len() < VERDICTS_MAX {
-                    self.verdicts.push(verdict.clone());
-                    let until_ms = match verdict.about {
-                        Some(_) => now_ms + FOLLOWS_MS,
-                        None => u64::MAX,
-                    };
-                    self.victims.push(Victims {
-                        ranks: victims,
-                        until_ms,
-                    });
-                }
-                verdict
-            }
-        };
-        vec![
-            Act::TellAll(encode(&ToRank::Verdict(Box::new(told.clone())))),
-            Act::Report(encode(&ToOwner::Verdict(Box::new(told)))),
-        ]
     }
 }
 
