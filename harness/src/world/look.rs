@@ -26,7 +26,8 @@ pub fn processes() -> impl Iterator<Item = i32> {
 }
 
 /// Whether a process was started with this `NAME=value` in its environment. False for one that may not
-/// be looked at.
+/// be looked at, and for a moment while a program is being loaded: its environment is there a little later
+/// than itself.
 #[must_use]
 pub fn carries(pid: i32, assignment: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
@@ -77,7 +78,12 @@ mod tests {
             .spawn()
             .expect("sleep can be started");
         let pid = i32::try_from(child.id()).expect("a process id");
-        let found = marked(&mark);
+        let deadline = Deadline::after(Duration::from_secs(20));
+        let mut found = marked(&mark);
+        while found.is_empty() && !deadline.passed() {
+            Clock::pause(Duration::from_millis(1));
+            found = marked(&mark);
+        }
         child.kill().expect("it can be killed");
         // It is a zombie from its end to the wait.
         let deadline = Deadline::after(Duration::from_secs(20));
