@@ -91,8 +91,8 @@ mod tests {
     use crate::watch::judge::Member;
     use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
 
-    /// Rank 0 has waited for rank 1 in this call for so long.
-    fn scene(seq: u64, age_ms: u64) -> Scene {
+    /// A group of this key in whose call its rank has waited for another one for so long.
+    fn waiting(key: u64, seq: u64, missing: u32, age_ms: u64) -> GroupState {
         let call = InFlight {
             seq,
             call: CallCode {
@@ -102,28 +102,60 @@ mod tests {
             site: "x.rs:8".to_owned(),
             age_ms,
             wait: Some(Wait {
-                missing: vec![1],
+                missing: vec![missing],
                 checks: 1,
                 age_ms,
             }),
             ..InFlight::default()
         };
-        let group = GroupState {
-            key: 9,
+        GroupState {
+            key,
             name: "g".to_owned(),
+            entered: seq,
+            thread: 1,
             call: Some(call),
             ..GroupState::default()
-        };
-        let member = Member {
+        }
+    }
+
+    fn member(groups: Vec<GroupState>) -> Member {
+        Member {
             report: Some(Report {
-                groups: vec![group],
+                groups,
+                threads: 1,
                 ..Report::default()
             }),
             ..Member::default()
-        };
-        Scene {
-            members: vec![member, Member::default()],
         }
+    }
+
+    /// Rank 0 has waited for rank 1 in this call for so long.
+    fn scene(seq: u64, age_ms: u64) -> Scene {
+        Scene {
+            members: vec![member(vec![waiting(9, seq, 1, age_ms)]), Member::default()],
+        }
+    }
+
+    #[test]
+    fn whom_all_wait_for_is_named_and_not_who_waits_itself() {
+        let idle = GroupState {
+            key: 8,
+            thread: 1,
+            ..GroupState::default()
+        };
+        let scene = Scene {
+            members: vec![
+                member(vec![waiting(9, 3, 1, 5000)]),
+                member(vec![waiting(8, 5, 2, 4000)]),
+                member(vec![idle]),
+            ],
+        };
+        let (by, whom, line) = Suspects::default().look(&scene).unwrap();
+        assert_eq!((by, whom), (0, vec![2]));
+        assert!(
+            line.starts_with("SUSPECT rank 2: waited for by rank 0"),
+            "{line}"
+        );
     }
 
     #[test]
