@@ -144,7 +144,8 @@ fn faults_on_purpose_look_like_the_vendors_on_every_rank() {
         let marks = bench.path(&format!("mark-{scenario}"));
         let more = [scenario, marks.to_str().unwrap()];
         for ended in bench.ranks(&program, Generation::New, 3, &variables, &more) {
-            assert_eq!(ended.code, Some(0), "{scenario}: {}", ended.said);
+            let (how, said) = (&ended.how, &ended.said);
+            assert_eq!(ended.code, Some(0), "{scenario}: {how}: {said}");
             ended.assert_passed();
         }
     }

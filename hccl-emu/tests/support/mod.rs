@@ -214,12 +214,14 @@ impl Bench {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
+    /// The same in words, with the signal that ended it where one did.
+    pub(crate) how: String,
     pub(crate) said: String,
 }
 
 impl Ended {
     pub(crate) fn assert_passed(&self) {
-        assert_eq!(self.code, Some(0), "{}", self.said);
+        assert_eq!(self.code, Some(0), "{}: {}", self.how, self.said);
         assert!(self.said.contains("passed"), "{}", self.said);
     }
 }
@@ -264,6 +266,7 @@ pub(crate) fn bounded(children: Vec<Child>) -> Vec<Ended> {
             .collect();
         ended.push(Ended {
             code: status.code(),
+            how: status.to_string(),
             said,
         });
     }

@@ -8,6 +8,8 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
 use crate::rendezvous::limits::{HANDSHAKE_FRAME_BYTES_MAX, JOINER_FRAME_BYTES_MAX};
 use crate::rendezvous::secret::{Seal, Transcript};
 use crate::rendezvous::wire::{Body, HEAD_BYTES, Inbox, WireError};
@@ -138,7 +140,26 @@ impl Conn {
 
     /// Writes what the socket takes. Says whether everything is written.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
-        self.outbox.flush(&mut self.stream)
+        self.outbox.flush(&mut Quiet(&self.stream))
+    }
+}
+
+/// Writes to a stream whose other end may be gone: an error, and never SIGPIPE, which ends a program that is
+/// not Rust's (the library may be loaded by one).
+struct Quiet<'a>(&'a TcpStream);
+
+impl Write for Quiet<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        Ok(sendmsg(self.0, parts, &mut nothing, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -192,7 +213,13 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    #![expect(unsafe_code, reason = "blocks a signal and looks whether it came")]
+
+    use std::mem::MaybeUninit;
+    use std::net::TcpListener;
+
     use super::*;
+    use crate::sync::Deadline;
 
     /// Takes a few bytes a call, and every third call none.
     struct Trickle {
@@ -237,5 +264,55 @@ mod tests {
         assert!(rounds > 5);
         assert_eq!(target.taken, expected);
         assert_eq!(outbox.bytes, 0);
+    }
+
+    /// Whether SIGPIPE came while this thread did something. It is blocked meanwhile: a blocked signal stays
+    /// pending even where it is ignored, as in every program of Rust.
+    fn raises_sigpipe(act: impl FnOnce()) -> bool {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
+        let (place, came) = (set.as_mut_ptr(), pending.as_mut_ptr());
+        let none = std::ptr::null_mut();
+        // SAFETY: `place` has room for a set of signals.
+        assert_eq!(unsafe { libc::sigemptyset(place) }, 0);
+        // SAFETY: as above, and it is a set now.
+        assert_eq!(unsafe { libc::sigaddset(place, libc::SIGPIPE) }, 0);
+        // SAFETY: it changes this thread alone, and is undone below.
+        assert_eq!(
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, place, none) },
+            0
+        );
+        act();
+        // SAFETY: `came` has room for a set of signals.
+        assert_eq!(unsafe { libc::sigpending(came) }, 0);
+        // SAFETY: `sigpending` made it a set.
+        let has_come = unsafe { libc::sigismember(came, libc::SIGPIPE) } == 1;
+        // SAFETY: as for the first change.
+        assert_eq!(
+            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, place, none) },
+            0
+        );
+        has_come
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_is_an_error_and_no_signal() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        drop(listener.accept().unwrap());
+        let mut conn = Conn::new(stream, [127, 0, 0, 1].into(), crate::sync::Clock::now());
+        let patience = Deadline::after(std::time::Duration::from_secs(20));
+        let write_until_it_fails = || {
+            // What is written first is answered by a reset; then there is nobody to write to.
+            loop {
+                conn.outbox
+                    .push([0; HEAD_BYTES], HEAD_BYTES, vec![1; 9].into());
+                match conn.flush() {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
+                    Ok(_) | Err(_) => assert!(!patience.passed(), "nobody reads, and no error"),
+                }
+            }
+        };
+        assert!(!raises_sigpipe(write_until_it_fails));
     }
 }
