@@ -274,24 +274,19 @@ mod tests {
         let (place, came) = (set.as_mut_ptr(), pending.as_mut_ptr());
         let none = std::ptr::null_mut();
         // SAFETY: `place` has room for a set of signals.
-        assert_eq!(unsafe { libc::sigemptyset(place) }, 0);
+        let emptied = unsafe { libc::sigemptyset(place) };
         // SAFETY: as above, and it is a set now.
-        assert_eq!(unsafe { libc::sigaddset(place, libc::SIGPIPE) }, 0);
+        let added = unsafe { libc::sigaddset(place, libc::SIGPIPE) };
         // SAFETY: it changes this thread alone, and is undone below.
-        assert_eq!(
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, place, none) },
-            0
-        );
+        let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, place, none) };
         act();
         // SAFETY: `came` has room for a set of signals.
-        assert_eq!(unsafe { libc::sigpending(came) }, 0);
+        let looked = unsafe { libc::sigpending(came) };
         // SAFETY: `sigpending` made it a set.
         let has_come = unsafe { libc::sigismember(came, libc::SIGPIPE) } == 1;
         // SAFETY: as for the first change.
-        assert_eq!(
-            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, place, none) },
-            0
-        );
+        let undone = unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, place, none) };
+        assert_eq!([emptied, added, blocked, looked, undone], [0; 5]);
         has_come
     }
 
