@@ -89,7 +89,9 @@ fn make_calls(arena: &Arena, slot: &Slot, me: usize, calls: u64) {
         slot.publish(seq, &entry(me, seq));
         until(|| peer.entered(arena, seq) == seq);
         assert!(peer.belongs_to(arena, KEY));
-        assert_eq!(peer.entry(arena, seq), entry(other, seq));
+        let mut found = peer.entry(arena, seq);
+        peer.read_places(arena, seq, &mut found);
+        assert_eq!(found, entry(other, seq));
         assert_eq!(
             arena.take(peer.payload(arena, seq)),
             seq * 100 + other as u64
