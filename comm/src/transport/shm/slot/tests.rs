@@ -1,3 +1,5 @@
+//! What a slot shows its peers, and what a revoked call promises.
+
 use super::*;
 use crate::sync::AtomicU64;
 use crate::transport::shm::arena::HEAP_BYTES_MIN;
