@@ -22,8 +22,7 @@ const SIZES: [usize; 4] = [0, 64, 4 << 10, PAYLOAD_MAX];
 /// Key of the group.
 const KEY: u64 = 7;
 
-/// One side: publishes entry after entry, each once that of the other is there. Calls end before their slots
-/// are used again, as `SLOT-1` asks for.
+/// One side: publishes entry after entry, each once the other's entry before it was seen and read (`SLOT-1`).
 fn exchange(arena: &Arena, mine: &Slot, theirs: PeerSlot, bytes: usize, calls: u64) {
     let mut taken = vec![0_u8; bytes];
     for seq in 1..=calls {
@@ -38,8 +37,8 @@ fn exchange(arena: &Arena, mine: &Slot, theirs: PeerSlot, bytes: usize, calls: u
             spin_loop();
         }
         let payload = theirs.payload(arena, seq);
-        // SAFETY: the entry was seen, so `bytes` of payload are there, and stay until this side publishes
-        // the entry after the next; the target is a vector of that length.
+        // SAFETY: the entry was seen, so `bytes` of payload are there, and stay: the peer writes there again
+        // only once it has seen this side's next entry. The target is a vector of that length.
         unsafe { taken.as_mut_ptr().copy_from_nonoverlapping(payload, bytes) };
     }
     assert!(

@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
         exchange: Option<&Exchange>,
     ) -> Self {
         let (n, me) = (vigil.group.len(), vigil.group.me);
-        let shape = Shape::of(request, n, me, exchange);
+        let shape = Shape::of(request, n, exchange);
         let results = request.recv_count(n, me) * request.dtype.size();
         let area = chosen.segment.unwrap_or(AREA_BYTES).min(AREA_BYTES);
         let fits = area / request.dtype.size();

@@ -62,21 +62,15 @@ impl Exchange {
         self.splits = splits;
     }
 
+    /// A member's row of splits: what it sends to every member, then what it expects from every member.
+    pub(super) fn splits_of(&self, member: usize) -> &[u64] {
+        let len = 2 * self.entries.len();
+        &self.splits[len * member..][..len]
+    }
+
     /// What a member sends to every member, as it says.
     pub(super) fn sent_by(&self, member: usize) -> &[u64] {
-        let n = self.entries.len();
-        &self.splits[2 * n * member..][..n]
-    }
-
-    /// What a member expects from every member, as it says.
-    pub(super) fn expected_by(&self, member: usize) -> &[u64] {
-        let n = self.entries.len();
-        &self.splits[2 * n * member + n..][..n]
-    }
-
-    /// The rows of all members, one after the other, each `2 n` long.
-    pub(super) fn splits(&self) -> impl Iterator<Item = &[u64]> {
-        self.splits.chunks(2 * self.entries.len())
+        &self.splits_of(member)[..self.entries.len()]
     }
 
     /// Address of element `start` of a member's inline contribution.

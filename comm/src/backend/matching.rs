@@ -84,16 +84,7 @@ pub(super) fn slipped(members: &[Rank], exchange: &Exchange, slip: Slip) -> Erro
 /// For an exchange of splits: what each rank sends must be what its peer expects. `peer` is the rank
 /// that disagrees with most others, or the one that sends.
 pub(super) fn check_splits(members: &[Rank], exchange: &Exchange) -> Result<(), ErrorKind> {
-    let n = members.len();
-    let agree = |one: usize| {
-        let sent = exchange.sent_by(one);
-        (0..n).all(|other| sent[other] == exchange.expected_by(other)[one])
-    };
-    if (0..n).all(agree) {
-        return Ok(());
-    }
-    let rows: Vec<&[u64]> = exchange.splits().collect();
-    let Some(fault) = fault_of(&rows) else {
+    let Some(fault) = fault_of(members.len(), |member| exchange.splits_of(member)) else {
         return Ok(());
     };
     let (sender, receiver) = (members[fault.sender], members[fault.receiver]);

@@ -422,7 +422,7 @@ impl Extent {
             let add = |sum: usize, count: &u64| sum.saturating_add(index(*count));
             counts.iter().fold(0, add)
         };
-        let (sent, got) = (exchange.sent_by(member), exchange.expected_by(member));
+        let (sent, got) = exchange.splits_of(member).split_at(n);
         Self {
             send: sum(sent),
             recv: sum(got),

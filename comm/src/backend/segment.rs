@@ -62,12 +62,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    pub(super) fn of(
-        request: &Request<'_>,
-        n: usize,
-        me: usize,
-        exchange: Option<&Exchange>,
-    ) -> Self {
+    pub(super) fn of(request: &Request<'_>, n: usize, exchange: Option<&Exchange>) -> Self {
         match (request.collective, request.counts) {
             (
                 Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
@@ -79,19 +74,11 @@ impl Shape {
             },
             (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
             (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
-            (_, Counts::Splits { send, recv }) => {
-                let mut cells = match exchange {
-                    Some(all) => (0..n)
-                        .flat_map(|member| all.sent_by(member))
-                        .map(|count| index(*count))
-                        .collect(),
-                    None => vec![0; n * n],
-                };
-                // Without rows, a rank knows what concerns itself.
-                for peer in 0..n {
-                    cells[me * n + peer] = send[peer];
-                    cells[peer * n + me] = recv[peer];
-                }
+            (_, Counts::Splits { .. }) => {
+                let all =
+                    exchange.unwrap_or_else(|| unreachable!("splits come with everybody's rows"));
+                let sent = (0..n).flat_map(|member| all.sent_by(member));
+                let cells = sent.map(|count| index(*count)).collect();
                 Self::Matrix { n, cells }
             }
         }

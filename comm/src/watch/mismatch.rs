@@ -319,7 +319,7 @@ fn splits(scene: &Scene, call: CallId, mut made: Vec<Made<'_>>) -> Option<Compar
         // Somebody's row is not known.
         return None;
     }
-    let fault = fault_of(&rows)?;
+    let fault = fault_of(n, |member| rows[member])?;
     let (odd, other) = if fault.odd == fault.sender {
         (fault.sender, fault.receiver)
     } else {
@@ -391,12 +391,12 @@ pub(crate) struct SplitsFault {
 
 /// Compares what each member sends with what its peer expects. A row holds what a member sends to each,
 /// then what it receives from each.
-pub(crate) fn fault_of<R: AsRef<[u64]>>(rows: &[R]) -> Option<SplitsFault> {
-    let n = rows.len();
+pub(crate) fn fault_of<'r>(n: usize, row: impl Fn(usize) -> &'r [u64]) -> Option<SplitsFault> {
+    // Nothing is allocated where all agree: every exchange of splits begins with this.
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    for (sender, row) in rows.iter().enumerate() {
-        for (receiver, other) in rows.iter().enumerate() {
-            if row.as_ref()[receiver] != other.as_ref()[n + sender] {
+    for sender in 0..n {
+        for (receiver, sent) in row(sender)[..n].iter().enumerate() {
+            if *sent != row(receiver)[n + sender] {
                 pairs.push((sender, receiver));
             }
         }
@@ -418,8 +418,8 @@ pub(crate) fn fault_of<R: AsRef<[u64]>>(rows: &[R]) -> Option<SplitsFault> {
     Some(SplitsFault {
         sender,
         receiver,
-        sends: rows[sender].as_ref()[receiver],
-        expects: rows[receiver].as_ref()[n + sender],
+        sends: row(sender)[receiver],
+        expects: row(receiver)[n + sender],
         odd,
         pairs: pairs.len(),
         of_odd: involved(odd),

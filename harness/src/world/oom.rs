@@ -33,7 +33,7 @@ pub(super) struct Kills {
     /// Those of control groups that are accounted for already.
     known: HashMap<Group, u64>,
     groups: HashMap<i32, Group>,
-    log: Option<Log<File>>,
+    log: Option<Log>,
 }
 
 impl Kills {
@@ -78,7 +78,8 @@ impl Kills {
         }
         let log = self.log.as_mut()?;
         log.catch_up();
-        (log.victims.contains(&pid))
+        log.victims
+            .contains(&pid)
             .then(|| format!("the kernel's log: out of memory, killed process {pid}"))
     }
 }
@@ -139,14 +140,14 @@ fn kernel_log() -> Option<File> {
 
 /// What a log of the kernel's form (a record a read) tells from some moment on.
 #[derive(Debug)]
-struct Log<R> {
-    records: R,
+struct Log {
+    records: File,
     /// Whom it says were killed for memory.
     victims: HashSet<i32>,
 }
 
-impl<R: Read + Seek> Log<R> {
-    fn from_its_end(mut records: R) -> std::io::Result<Self> {
+impl Log {
+    fn from_its_end(mut records: File) -> std::io::Result<Self> {
         records.seek(SeekFrom::End(0))?;
         Ok(Self {
             records,

@@ -6,7 +6,8 @@ use crate::transport::shm::slot::Entry;
 use crate::transport::shm::spaces::{Ordinary, Spaces};
 use crate::types::Collective;
 
-/// Shortest blocks that are read out of ordinary memory: a system call takes as long as copying a few KiB.
+/// Shortest blocks that are read out of ordinary memory: a system call takes as long as copying a few KiB, and
+/// blocks of half this length come faster out of staging.
 const READ_BYTES_MIN: usize = 32 << 10;
 /// Longest vector that a broadcast reads. In a longer one the root is better at work on staging than waiting.
 const READ_BROADCAST_MAX: usize = 2 << 20;
