@@ -197,7 +197,7 @@ impl Vigil<'_> {
         let status = &self.world.status;
         self.world
             .watch
-            .take(verdict, |verdict| status.set_verdict(verdict));
+            .take(verdict, |verdict, say| status.set_verdict(verdict, say));
     }
 
     /// The call, for the arbiter.

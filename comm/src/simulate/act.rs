@@ -422,7 +422,11 @@ impl Stage<'_> {
             Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
             Some(ToRank::Verdict(verdict)) => {
                 let told = (*verdict).clone();
-                if self.players[rank].status.set_verdict(*verdict) {
+                let mut is_new = false;
+                self.players[rank]
+                    .status
+                    .set_verdict(*verdict, || is_new = true);
+                if is_new {
                     self.say(|| format!("rank {rank}: {}", told.line()));
                     if plan.fault == Fault::Inverted && self.circle.is_none() {
                         self.circle = Some(circle(&self.players, plan));

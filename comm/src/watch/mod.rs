@@ -220,9 +220,8 @@ impl Watch {
         self.lost_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Takes what the arbiter says; gives the answer, if it wants one. `learn` takes verdicts and says
-    /// whether they are new.
-    pub(crate) fn hear(&self, bytes: &[u8], learn: impl Fn(Verdict) -> bool) -> Option<Vec<u8>> {
+    /// Takes what the arbiter says; gives the answer, if it wants one. For `learn` see [`Watch::take`].
+    pub(crate) fn hear(&self, bytes: &[u8], learn: impl Fn(Verdict, &dyn Fn())) -> Option<Vec<u8>> {
         // Relaxed: a time that orders nothing.
         self.heard_ns.store(Clock::nanos(), Ordering::Relaxed);
         match wire::decode(bytes)? {
@@ -254,9 +253,10 @@ impl Watch {
         }
     }
 
-    /// Takes a verdict, and prints it where `learn` says that it is new. Its dump is written first: those
-    /// who wait still do, and no program has ended because of it.
-    pub(crate) fn take(&self, verdict: Verdict, learn: impl Fn(Verdict) -> bool) {
+    /// Takes a verdict. `learn` makes it known to calls, and where it is a new one calls what it is given, which
+    /// prints it, before that (STATUS-1). Its dump is written first: those who wait still do, and no program
+    /// has ended because of it.
+    pub(crate) fn take(&self, verdict: Verdict, learn: impl Fn(Verdict, &dyn Fn())) {
         let line = verdict.line();
         if self.keeper.is_some() {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,9 +265,7 @@ impl Watch {
                 self.keep(Some(&verdict));
             }
         }
-        if learn(verdict) {
-            self.say(&line);
-        }
+        learn(verdict, &|| self.say(&line));
     }
 
     /// Writes a dump, where there is a folder for them.

@@ -207,7 +207,7 @@ pub(super) fn ranks(ranks: &[u32]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::types::Rank;
 

@@ -80,15 +80,16 @@ impl Hub {
                 Act::Tell(rank, bytes) => {
                     let (watch, status) =
                         (&self.watches[rank.index()], &self.statuses[rank.index()]);
-                    if let Some(answer) = watch.hear(&bytes, |verdict| status.set_verdict(verdict))
-                    {
+                    let learn = |verdict, say: &dyn Fn()| status.set_verdict(verdict, say);
+                    if let Some(answer) = watch.hear(&bytes, learn) {
                         open.extend(arbiter.heard(rank, &answer, now_ms()));
                     }
                 }
                 Act::TellAll(bytes) => {
                     for (watch, status) in self.watches.iter().zip(&self.statuses) {
                         // Only questions are answered, and those are told one by one.
-                        let _ = watch.hear(&bytes, |verdict| status.set_verdict(verdict));
+                        let learn = |verdict, say: &dyn Fn()| status.set_verdict(verdict, say);
+                        let _ = watch.hear(&bytes, learn);
                     }
                 }
             }

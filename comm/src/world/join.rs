@@ -243,7 +243,7 @@ impl World {
         );
         let (ears, known) = (Arc::clone(&watch), Arc::clone(&status));
         session.set_watcher(Box::new(move |bytes| {
-            ears.hear(bytes, |verdict| known.set_verdict(verdict))
+            ears.hear(bytes, |verdict, say| known.set_verdict(verdict, say))
         }));
         let server = server_of(&session, options.served_by);
         let inner = WorldInner {

@@ -2,6 +2,9 @@
 //!
 //! Written by the control plane (a thread of its own), read by waiting ranks. A waiter polls one
 //! word, the epoch; only when that changes does it take the lock and look.
+//!
+//! - STATUS-1: a verdict is printed before any call can end by it: a program that ends because of it has
+//!   printed it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +61,8 @@ pub(crate) struct Status {
     /// What ranks said about calls that did not end.
     pub(crate) court: Court,
     known: Mutex<Known>,
+    /// Held while one verdict is taken: they come from the control plane, and from ranks that judge themselves.
+    telling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -119,28 +124,30 @@ impl Status {
         self.disturb();
     }
 
-    /// The arbiter has found something. Told again, a verdict ends more calls than before; says whether
-    /// it is a new one.
-    pub(crate) fn set_verdict(&self, verdict: Verdict) -> bool {
-        let is_new = {
-            let mut known = self.known();
-            let is_same = |one: &&mut Arc<Verdict>| {
-                (one.since_unix_ms, &one.blamed, &one.place)
-                    == (verdict.since_unix_ms, &verdict.blamed, &verdict.place)
-            };
-            if let Some(same) = known.verdicts.iter_mut().find(is_same) {
-                *same = Arc::new(verdict);
-                false
-            } else {
-                let has_room = known.verdicts.len() < VERDICTS_MAX;
-                if has_room {
-                    known.verdicts.push(Arc::new(verdict));
-                }
-                has_room
-            }
+    /// The arbiter has found something. Told again, a verdict ends more calls than before. `say` is called
+    /// where it is a new one, before any call can end by it (STATUS-1).
+    pub(crate) fn set_verdict(&self, verdict: Verdict, say: impl FnOnce()) {
+        let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |one: &Arc<Verdict>| {
+            (one.since_unix_ms, &one.blamed, &one.place)
+                == (verdict.since_unix_ms, &verdict.blamed, &verdict.place)
         };
+        let (at, count) = {
+            let known = self.known();
+            (
+                known.verdicts.iter().position(is_same),
+                known.verdicts.len(),
+            )
+        };
+        match at {
+            Some(at) => self.known().verdicts[at] = Arc::new(verdict),
+            None if count < VERDICTS_MAX => {
+                say();
+                self.known().verdicts.push(Arc::new(verdict));
+            }
+            None => {}
+        }
         self.disturb();
-        is_new
     }
 
     /// The verdict that ends this call, or is about it.
@@ -181,6 +188,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::verdict::tests::example;
 
     #[test]
     fn the_first_cause_stays_and_every_event_moves_the_epoch() {
@@ -220,5 +228,31 @@ mod tests {
             ..notice.clone()
         });
         assert_eq!(status.notice(9), Some(Notice { seq: 3, ..notice }));
+    }
+
+    #[test]
+    fn a_verdict_is_said_once_and_before_any_call_can_end_by_it() {
+        let status = Status::default();
+        let (call, more) = (CallId { key: 7, seq: 4 }, CallId { key: 8, seq: 0 });
+        let verdict = Verdict {
+            ends: vec![call],
+            ..example()
+        };
+        let mut said = 0;
+        status.set_verdict(verdict.clone(), || {
+            said += 1;
+            assert_eq!((status.verdict(call), status.epoch()), (None, 0));
+        });
+        assert_eq!(status.verdict(call).as_deref(), Some(&verdict));
+        let mut again = verdict.clone();
+        again.ends.push(more);
+        status.set_verdict(again.clone(), || said += 1);
+        assert_eq!(status.verdict(more).as_deref(), Some(&again));
+        let other = Verdict {
+            since_unix_ms: verdict.since_unix_ms + 1,
+            ..verdict
+        };
+        status.set_verdict(other, || said += 1);
+        assert_eq!((said, status.epoch()), (2, 3));
     }
 }
