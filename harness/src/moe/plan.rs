@@ -132,10 +132,9 @@ impl Plan {
     /// # Errors
     /// The first thing that does not fit.
     pub fn check(&self, layout: &Layout) -> Result<(), String> {
-        let ranks = layout.dims().ep as usize;
-        let world = layout.dims().world as usize;
+        let (ranks, world) = (layout.dims().ep as usize, layout.dims().world as usize);
         if !self.experts.is_multiple_of(ranks) {
-            let fits: Vec<String> = (1..=self.experts.min(world))
+            let fits: Vec<String> = (1..=self.experts)
                 .filter(|ep| self.experts.is_multiple_of(*ep))
                 .map(|ep| ep.to_string())
                 .collect();

@@ -184,7 +184,7 @@ fn what_does_not_fit_gets_a_sentence_and_exit_2() {
         ),
         (
             &["moe", "--preset", "qwen3-30b-a3b", "--ep", "3"],
-            "128 experts cannot be dealt evenly to ep 3; allowed are ep 1, 2",
+            "128 experts cannot be dealt evenly to ep 3; allowed are ep 1, 2, 4, 8, 16, 32, 64, 128",
         ),
         (&["moe", "-r", "lognormal:x"], "numbers from 0 to 10"),
         (&["moe", "-r", "lognorml:1"], "did you mean lognormal?"),
