@@ -16,6 +16,8 @@ use super::workload::{Shape, Workload};
 /// Different routings that a cell goes through: so many that a lucky one does not decide, so few that
 /// making them takes less time than the steps.
 const ROUTINGS: u64 = 4;
+/// Most experts of a layer: far more than any model has, and what every rank can count for every other.
+const EXPERTS_MAX: usize = 1 << 16;
 /// Most cells of a run.
 pub const CELLS_MAX: usize = 1000;
 /// Most steps of a cell in a round: what fits a message to the launcher.
@@ -133,23 +135,7 @@ impl Plan {
     /// The first thing that does not fit.
     pub fn check(&self, layout: &Layout) -> Result<(), String> {
         let (ranks, world) = (layout.dims().ep as usize, layout.dims().world as usize);
-        if !self.experts.is_multiple_of(ranks) {
-            let fits: Vec<String> = (1..=self.experts)
-                .filter(|ep| self.experts.is_multiple_of(*ep))
-                .map(|ep| ep.to_string())
-                .collect();
-            return Err(format!(
-                "{} experts cannot be dealt evenly to ep {ranks}; allowed are ep {}",
-                self.experts,
-                fits.join(", ")
-            ));
-        }
-        if self.top_k == 0 || self.top_k > self.experts {
-            return Err(format!(
-                "top-k is {}, allowed are 1 to the {} experts",
-                self.top_k, self.experts
-            ));
-        }
+        self.check_experts(ranks)?;
         if self.hidden < HIDDEN_MIN {
             return Err(format!(
                 "hidden is {}, allowed are {HIDDEN_MIN} elements and more, which hold the proof of where a row comes from",
@@ -196,6 +182,33 @@ impl Plan {
         if cells > CELLS_MAX {
             return Err(format!(
                 "{cells} lines are asked for, allowed are {CELLS_MAX}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_experts(&self, ranks: usize) -> Result<(), String> {
+        if !(1..=EXPERTS_MAX).contains(&self.experts) {
+            return Err(format!(
+                "{} experts, allowed are 1 to {EXPERTS_MAX}",
+                self.experts
+            ));
+        }
+        if !self.experts.is_multiple_of(ranks) {
+            let fits: Vec<String> = (1..=self.experts)
+                .filter(|ep| self.experts.is_multiple_of(*ep))
+                .map(|ep| ep.to_string())
+                .collect();
+            return Err(format!(
+                "{} experts cannot be dealt evenly to ep {ranks}; allowed are ep {}",
+                self.experts,
+                fits.join(", ")
+            ));
+        }
+        if self.top_k == 0 || self.top_k > self.experts {
+            return Err(format!(
+                "top-k is {}, allowed are 1 to the {} experts",
+                self.top_k, self.experts
             ));
         }
         Ok(())

@@ -173,7 +173,7 @@ fn pinned_ranks_are_measured_and_the_document_says_so() {
 
 #[test]
 fn what_does_not_fit_gets_a_sentence_and_exit_2() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (
             &["moe", "--preset", "qwen3-30"],
             "did you mean qwen3-30b-a3b?",
@@ -185,6 +185,18 @@ fn what_does_not_fit_gets_a_sentence_and_exit_2() {
         (
             &["moe", "--preset", "qwen3-30b-a3b", "--ep", "3"],
             "128 experts cannot be dealt evenly to ep 3; allowed are ep 1, 2, 4, 8, 16, 32, 64, 128",
+        ),
+        (
+            &[
+                "moe",
+                "--hidden",
+                "512",
+                "--top-k",
+                "4",
+                "--experts",
+                "3000000000",
+            ],
+            "3000000000 experts, allowed are 1 to 65536",
         ),
         (&["moe", "-r", "lognormal:x"], "numbers from 0 to 10"),
         (&["moe", "-r", "lognorml:1"], "did you mean lognormal?"),
