@@ -23,7 +23,7 @@ use crate::rendezvous::{Card, Endpoint, Session};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
-use crate::transport::shm::peer_memory::{self, Beacon};
+use crate::transport::shm::peer_memory::{Beacon, Speeds};
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
@@ -50,8 +50,32 @@ struct Ready {
     data_address: Option<SocketAddr>,
     /// It brought memory along.
     has_memory: bool,
-    /// It can read the memory of all that may share memory with it, and wants to.
-    reads: bool,
+    /// Whether it reads the memory of those that may share memory with it.
+    reads: Reads,
+}
+
+/// What a rank says of reading other ranks' memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Reads {
+    /// It cannot, or does not want to.
+    Not,
+    /// It can, and wants to whatever it costs.
+    Always,
+    /// It can, and wants to where that pays.
+    WherePays(Speeds),
+}
+
+impl Reads {
+    /// What follows from what all ranks of an island say: all must be able to. Those that have measured decide.
+    fn agreed(all: impl Iterator<Item = Self> + Clone) -> bool {
+        let speeds = |reads| match reads {
+            Self::WherePays(speeds) => Some(speeds),
+            Self::Not | Self::Always => None,
+        };
+        let is_open = |reads| reads == Self::Always;
+        all.clone().all(|reads| reads != Self::Not)
+            && (all.clone().all(is_open) || Speeds::reading_pays(all.filter_map(speeds)))
+    }
 }
 
 /// What a rank has when all have met.
@@ -122,7 +146,7 @@ impl BringUp<'_> {
         };
         let island = arena.map(|arena| {
             let mut island = island_of(arena, memories, me, &group, &all, size);
-            if group.iter().all(|rank| all[*rank].reads) {
+            if Reads::agreed(group.iter().map(|rank| all[*rank].reads)) {
                 let pids = group.iter().map(|rank| self.session.roster()[*rank].pid);
                 island.spaces.let_all_read(pids.collect());
             }
@@ -234,7 +258,7 @@ impl BringUp<'_> {
             attached,
             data_address: listener.map(|listener| self.address(listener)),
             has_memory: self.options.memory.is_some(),
-            reads: group.len() > 1 && self.can_read(group),
+            reads: self.reads(group),
         };
         let key = IslandKey::derive(self.options.secret.expose());
         let (Some(door), true) = (door, group.len() > 1) else {
@@ -260,12 +284,12 @@ impl BringUp<'_> {
         Ok((Some(arena), all))
     }
 
-    /// Whether this rank is to read the memory of these ranks by system call, and can.
-    fn can_read(&self, group: &[usize]) -> bool {
-        let is_wanted = match self.options.peer_reads {
-            PeerReads::Never => false,
-            PeerReads::Always => true,
-            PeerReads::Auto => peer_memory::is_faster_than_staging(),
+    /// What this rank says of reading the memory of these ranks by system call.
+    fn reads(&self, group: &[usize]) -> Reads {
+        let wanted = match self.options.peer_reads {
+            PeerReads::Never => Reads::Not,
+            PeerReads::Always => Reads::Always,
+            PeerReads::Auto => Speeds::measured().map_or(Reads::Not, Reads::WherePays),
         };
         let roster = self.session.roster();
         let is_seen = |rank: &usize| {
@@ -273,7 +297,11 @@ impl BringUp<'_> {
             let beacon = postcard::from_bytes::<Beacon>(&card.payload);
             beacon.is_ok_and(|beacon| beacon.is_seen_in(card.pid))
         };
-        is_wanted && group.iter().all(is_seen)
+        if wanted != Reads::Not && group.len() > 1 && group.iter().all(is_seen) {
+            wanted
+        } else {
+            Reads::Not
+        }
     }
 
     fn round(&self, name: &str, mine: Ready) -> Result<Vec<Ready>, BringUpError> {

@@ -9,8 +9,12 @@ use crate::types::Collective;
 /// Shortest blocks that are read out of ordinary memory: a system call takes as long as copying a few KiB, and
 /// blocks of half this length come faster out of staging.
 const READ_BYTES_MIN: usize = 32 << 10;
-/// Longest vector that a broadcast reads. In a longer one the root is better at work on staging than waiting.
-const READ_BROADCAST_MAX: usize = 2 << 20;
+/// Longest blocks that are read where only one of two ranks reads. The other one of longer ones is better at work
+/// on staging than waiting.
+const READ_ALONE_MAX: usize = 1 << 20;
+/// Most bytes that all ranks of an exchange send where they are read. More do not stay in the last cache with their
+/// results, and staging, which stores around the cache, is faster.
+const READ_EXCHANGE_MAX: usize = 128 << 20;
 
 /// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
 /// reach them. `may_read` is false where a rule of the user's wants ordinary memory to be staged.
@@ -58,12 +62,11 @@ fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
     use Collective as C;
     let (is_root, is_pair) = (request.root == me, n == 2);
     let (source, blocks, most) = match request.collective {
-        C::AllGather | C::AllGatherV | C::Gather | C::GatherV if is_pair => {
-            (Source::Send, 1, usize::MAX)
-        }
-        C::AllToAll | C::AllToAllV => (Source::Send, n, usize::MAX),
+        C::AllGather | C::AllGatherV if is_pair => (Source::Send, 1, usize::MAX),
+        C::Gather | C::GatherV if is_pair => (Source::Send, 1, READ_ALONE_MAX),
+        C::AllToAll | C::AllToAllV => (Source::Send, n, READ_EXCHANGE_MAX / n),
         C::Scatter | C::ScatterV if is_root => (Source::Send, n, usize::MAX),
-        C::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_BROADCAST_MAX),
+        C::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_ALONE_MAX),
         _ => return None,
     };
     let count = match source {
@@ -132,5 +135,61 @@ pub(super) fn find(
                     "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
                 )
             }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Counts;
+    use crate::types::{DType, ReduceOp};
+
+    fn is_read(collective: Collective, n: usize, count: usize) -> bool {
+        let request = Request {
+            collective,
+            called: collective,
+            dtype: DType::U8,
+            op: ReduceOp::Sum,
+            root: 0,
+            counts: Counts::Uniform(count),
+            send: std::ptr::dangling(),
+            recv: std::ptr::dangling_mut(),
+        };
+        source_of(&request, n, 0).is_some()
+    }
+
+    #[test]
+    fn blocks_are_read_from_where_that_pays_to_where_it_ceases_to() {
+        use Collective as C;
+        const KIB: usize = 1 << 10;
+        const MIB: usize = 1 << 20;
+        /// Ranks, and the shortest and longest block that is read.
+        type Row = (Collective, usize, Option<(usize, usize)>);
+        let huge = 1 << 40;
+        let rows: [Row; 11] = [
+            (C::AllGather, 2, Some((32 * KIB, huge))),
+            (C::AllGather, 3, None),
+            (C::Gather, 2, Some((32 * KIB, MIB))),
+            (C::Gather, 4, None),
+            (C::Broadcast, 2, Some((32 * KIB, MIB))),
+            (C::Broadcast, 4, None),
+            (C::Scatter, 4, Some((32 * KIB, huge))),
+            (C::AllToAll, 2, Some((32 * KIB, 32 * MIB))),
+            (C::AllToAll, 8, Some((32 * KIB, 2 * MIB))),
+            (C::AllReduce, 2, None),
+            (C::ReduceScatter, 2, None),
+        ];
+        for (collective, n, range) in rows {
+            let Some((least, most)) = range else {
+                for count in [32 * KIB, MIB, huge] {
+                    assert!(!is_read(collective, n, count), "{collective:?} {n} {count}");
+                }
+                continue;
+            };
+            let found =
+                [least - 1, least, most, most + 1].map(|count| is_read(collective, n, count));
+            let expected = [false, true, true, most == huge];
+            assert_eq!(found, expected, "{collective:?} {n}");
+        }
     }
 }
