@@ -389,3 +389,27 @@ fn island_of(
         retired: Mutex::default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_must_be_able_to_read_and_who_has_measured_decides() {
+        let measured = |read_ns| {
+            Reads::WherePays(Speeds {
+                read_ns,
+                copy_ns: 100,
+            })
+        };
+        let (fast, slow) = (measured(300), measured(900));
+        let agreed = |all: &[Reads]| Reads::agreed(all.iter().copied());
+        assert!(agreed(&[fast, slow]));
+        assert!(agreed(&[Reads::Always, fast]));
+        assert!(agreed(&[Reads::Always, Reads::Always]));
+        assert!(!agreed(&[Reads::Always, slow]));
+        assert!(!agreed(&[slow, slow]));
+        assert!(!agreed(&[fast, Reads::Not]));
+        assert!(!agreed(&[Reads::Always, Reads::Not]));
+    }
+}

@@ -113,8 +113,8 @@ pub unsafe fn read_raw(pid: u32, from: u64, to: *mut u8, len: usize) -> io::Resu
 /// How long one read takes on this machine, and one copy of as many warm bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speeds {
-    read_ns: u64,
-    copy_ns: u64,
+    pub(crate) read_ns: u64,
+    pub(crate) copy_ns: u64,
 }
 
 impl Speeds {
