@@ -19,6 +19,7 @@ pub mod process;
 pub mod report;
 mod server;
 mod site;
+mod speak;
 mod stack;
 mod suspect;
 mod trail;
@@ -254,8 +255,8 @@ impl Watch {
     }
 
     /// Takes a verdict. `learn` makes it known to calls, and where it is a new one calls what it is given, which
-    /// prints it, before that (STATUS-1). Its dump is written first: those who wait still do, and no program
-    /// has ended because of it.
+    /// prints it, before that (STATUS-1), unless whoever reads stands still. Its dump is written first: those who
+    /// wait still do, and no program has ended because of it.
     pub(crate) fn take(&self, verdict: Verdict, learn: impl Fn(Verdict, &dyn Fn())) {
         let line = verdict.line();
         if self.keeper.is_some() {
@@ -265,7 +266,17 @@ impl Watch {
                 self.keep(Some(&verdict));
             }
         }
-        learn(verdict, &|| self.say(&line));
+        let is_unsaid = Cell::new(false);
+        learn(verdict, &|| {
+            if !self.prints || speak::has_room(std::io::stderr()) {
+                self.say(&line);
+            } else {
+                is_unsaid.set(true);
+            }
+        });
+        if is_unsaid.get() {
+            self.say(&line);
+        }
     }
 
     /// Writes a dump, where there is a folder for them.
@@ -317,11 +328,7 @@ impl Watch {
     /// Prints a line for whoever reads this process's output.
     fn say(&self, line: &str) {
         if self.prints {
-            // In one piece, so that nothing that the program prints gets between a line and its end.
-            // Whoever closed stderr does not want to read this.
-            let _ = std::io::stderr()
-                .lock()
-                .write_all(format!("{line}\n").as_bytes());
+            speak::say(line);
         }
     }
 }

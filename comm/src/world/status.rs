@@ -4,7 +4,7 @@
 //! word, the epoch; only when that changes does it take the lock and look.
 //!
 //! - STATUS-1: a verdict is printed before any call can end by it: a program that ends because of it has
-//!   printed it.
+//!   printed it. Only where nobody reads what is printed the calls end first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
