@@ -78,22 +78,24 @@ impl Hub {
                 // A world of threads has no owner beside its ranks.
                 Act::Report(_) => {}
                 Act::Tell(rank, bytes) => {
-                    let (watch, status) =
-                        (&self.watches[rank.index()], &self.statuses[rank.index()]);
-                    let learn = |verdict, say: &dyn Fn()| status.set_verdict(verdict, say);
-                    if let Some(answer) = watch.hear(&bytes, learn) {
+                    if let Some(answer) = self.hear(rank.index(), &bytes) {
                         open.extend(arbiter.heard(rank, &answer, now_ms()));
                     }
                 }
                 Act::TellAll(bytes) => {
-                    for (watch, status) in self.watches.iter().zip(&self.statuses) {
+                    for rank in 0..self.watches.len() {
                         // Only questions are answered, and those are told one by one.
-                        let learn = |verdict, say: &dyn Fn()| status.set_verdict(verdict, say);
-                        let _ = watch.hear(&bytes, learn);
+                        let _ = self.hear(rank, &bytes);
                     }
                 }
             }
         }
+    }
+
+    /// A rank hears what the arbiter says, and answers.
+    fn hear(&self, rank: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+        let status = &self.statuses[rank];
+        self.watches[rank].hear(bytes, |verdict, say| status.set_verdict(verdict, say))
     }
 
     pub(crate) fn status(&self, rank: Rank) -> Arc<Status> {

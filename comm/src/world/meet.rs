@@ -286,21 +286,19 @@ impl BringUp<'_> {
 
     /// What this rank says of reading the memory of these ranks by system call.
     fn reads(&self, group: &[usize]) -> Reads {
-        let wanted = match self.options.peer_reads {
-            PeerReads::Never => Reads::Not,
-            PeerReads::Always => Reads::Always,
-            PeerReads::Auto => Speeds::measured().map_or(Reads::Not, Reads::WherePays),
-        };
         let roster = self.session.roster();
         let is_seen = |rank: &usize| {
             let card = &roster[*rank];
             let beacon = postcard::from_bytes::<Beacon>(&card.payload);
             beacon.is_ok_and(|beacon| beacon.is_seen_in(card.pid))
         };
-        if wanted != Reads::Not && group.len() > 1 && group.iter().all(is_seen) {
-            wanted
-        } else {
-            Reads::Not
+        let can_read = || group.len() > 1 && group.iter().all(is_seen);
+        match self.options.peer_reads {
+            PeerReads::Always if can_read() => Reads::Always,
+            PeerReads::Auto if can_read() => {
+                Speeds::measured().map_or(Reads::Not, Reads::WherePays)
+            }
+            PeerReads::Never | PeerReads::Always | PeerReads::Auto => Reads::Not,
         }
     }
 

@@ -16,7 +16,7 @@ use super::workload::{Shape, Workload};
 /// Different routings that a cell goes through: so many that a lucky one does not decide, so few that
 /// making them takes less time than the steps.
 const ROUTINGS: u64 = 4;
-/// Most experts of a layer: far more than any model has, and what every rank can count for every other.
+/// Most experts of a layer: far more than any model has.
 const EXPERTS_MAX: usize = 1 << 16;
 /// Most cells of a run.
 pub const CELLS_MAX: usize = 1000;
