@@ -259,7 +259,7 @@ fn linger(
         return false;
     };
     let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
-    if vigil.world.island.as_ref().is_some_and(shares_memory) {
+    if vigil.given_up().is_some() || vigil.world.island.as_ref().is_some_and(shares_memory) {
         return false;
     }
     let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline().left()));

@@ -227,7 +227,7 @@ impl Vigil<'_> {
     /// it waits for what another rank has asked for.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only these two name the ranks that they wait for"
+        reason = "only these name the ranks that they wait for"
     )]
     pub(crate) fn arbitrate(
         &self,
@@ -247,7 +247,9 @@ impl Vigil<'_> {
             ErrorKind::Stalled { waiting_for, .. } => {
                 waiting_for.iter().filter_map(index).collect()
             }
-            ErrorKind::PeerClosed { peer, .. } => index(peer).into_iter().collect(),
+            ErrorKind::PeerClosed { peer, .. } | ErrorKind::Transport { peer, .. } => {
+                index(peer).into_iter().collect()
+            }
             _ => Vec::new(),
         };
         if !missing.is_empty() {

@@ -283,6 +283,7 @@ impl Player {
             unwatched: 0,
             process: None,
             stack: Vec::new(),
+            destroyed: Vec::new(),
             groups: (0..plan.groups.len()).filter(is_in).map(group).collect(),
             calls: self.records.iter().cloned().collect(),
         }

@@ -20,13 +20,14 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use self::map::{
-    BULLETIN_WORDS, COMPLETED, FREE, HEADER, Head, IDLE, IN_FLIGHT, IS_ASYNC, LINE_WORDS, LINES,
-    MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, SITE_WORDS, SITES, TOOK_BOUNDS_MS, WORDS,
+    BULLETIN_WORDS, COMPLETED, FREE, HEADER, Head, IDLE, IN_FLIGHT, IS_ASYNC, KEPT, LINE_WORDS,
+    LINES, MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, SITE_WORDS, SITES, TOOK_BOUNDS_MS, WORDS,
 };
 use self::memory::Memory;
 pub(super) use self::read::bulletin;
@@ -80,7 +81,27 @@ pub(super) struct Board {
     id: u64,
     epoch: Instant,
     sites: Sites,
-    free: Mutex<Vec<usize>>,
+    free: Mutex<Free>,
+}
+
+/// Lines that no communicator has.
+#[derive(Debug)]
+struct Free {
+    /// From here on no line was ever taken.
+    unused: usize,
+    /// Lines of destroyed groups, the oldest first.
+    left: VecDeque<usize>,
+}
+
+impl Free {
+    /// A line for a communicator: what is known of groups that were destroyed is kept for a while.
+    fn take(&mut self) -> Option<usize> {
+        if self.left.len() < KEPT && self.unused < LINES {
+            self.unused += 1;
+            return Some(self.unused - 1);
+        }
+        self.left.pop_front()
+    }
 }
 
 impl Board {
@@ -99,7 +120,10 @@ impl Board {
             id: BOARDS.fetch_add(1, Ordering::Relaxed) + 1,
             epoch: Clock::now(),
             sites: Sites::default(),
-            free: Mutex::new((0..LINES).rev().collect()),
+            free: Mutex::new(Free {
+                unused: 0,
+                left: VecDeque::new(),
+            }),
         };
         let header = [
             (Head::Rank, u64::from(rank)),
@@ -140,7 +164,7 @@ impl Board {
         members: &[u32],
         thread: u32,
     ) -> Option<Berth> {
-        let taken = self.lock_free().pop();
+        let taken = self.lock_free().take();
         let Some(place) = taken else {
             // Relaxed: a count for readers, orders nothing.
             self.head(Head::Unwatched).fetch_add(1, Ordering::Relaxed);
@@ -181,15 +205,17 @@ impl Board {
         self.words(berth)[line::KEY].load(Ordering::Relaxed)
     }
 
-    /// Gives a line back.
+    /// Gives a line back. Until another communicator takes it, it says which group was destroyed, and when.
     pub(super) fn release(&self, berth: Berth) {
+        let now_ns = self.now_ns();
         self.write(berth, |words| {
+            words[line::STARTED].store(now_ns, Ordering::Relaxed);
             words[line::STATE].store(FREE, Ordering::Relaxed);
         });
-        self.lock_free().push(berth.0);
+        self.lock_free().left.push_back(berth.0);
     }
 
-    fn lock_free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+    fn lock_free(&self) -> std::sync::MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
 //! Verdicts about failures that a rank meets by itself: calls that differ, links that break, limits,
 //! data that cannot be understood. Pure.
 
-use super::judge::{Fate, Member, Scene, last_act, who};
+use super::judge::{Fate, Member, Scene, destroyed_by, last_act, who};
 use super::mismatch::{self, Comparison};
 use super::report::GroupState;
 use super::verdict::{CallId, Class, Confidence, Verdict, ranks};
@@ -72,10 +72,13 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
         culprit,
         ..
     } = *failed;
-    if let ErrorKind::Transport { peer, .. } = kind
-        && let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone())
-    {
-        return gone(scene, rank, *peer, &fate, call);
+    if let ErrorKind::Transport { peer, .. } = kind {
+        if let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone()) {
+            return gone(scene, rank, *peer, &fate, call);
+        }
+        if let Some(verdict) = destroyed_by(scene, peer.0, call) {
+            return verdict;
+        }
     }
     if let ErrorKind::Mismatch { field, .. } = kind
         && *field != Field::Membership

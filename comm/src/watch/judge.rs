@@ -24,6 +24,9 @@ use super::verdict::{CallId, Confidence, Verdict};
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;
 /// Age from which a cycle is one.
 const CYCLE_AFTER_MS: u64 = 500;
+/// Age from which a destroyed group counts while its members only wait: a rank that ends destroys its groups
+/// first, and that it ended says more.
+const DESTROYED_AFTER_MS: u64 = 500;
 /// Silence after which a rank is out of reach where nobody can look at its process.
 pub(super) const LOST_AFTER_MS: u64 = 2500;
 
@@ -129,6 +132,13 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         let wait_ms = if is_layout { 0 } else { wait_ms };
         again = Some(again.map_or(wait_ms, |known: u64| known.min(wait_ms)));
     }
+    if !is_overdue && let Some((group, young_ms)) = graph.oldest_destroyed(&all) {
+        let wait_ms = DESTROYED_AFTER_MS.saturating_sub(young_ms);
+        if wait_ms == 0 {
+            return found(tell::destroyed(scene, &graph, group));
+        }
+        again = Some(again.map_or(wait_ms, |known| known.min(wait_ms)));
+    }
     let left: Vec<u32> = ranks_where(&leaves, |why| matches!(why, Why::Left));
     if is_overdue && !left.is_empty() {
         return found(tell::left(scene, &graph, &left));
@@ -148,6 +158,18 @@ pub(super) fn kept_waiting_by(scene: &Scene, rank: u32, call: CallId) -> Vec<u32
     ranks_where(&leaves, |_| true)
 }
 
+/// The verdict on a rank that has destroyed the group of a call in which others wait for it, where it has.
+#[must_use]
+pub(super) fn destroyed_by(scene: &Scene, rank: u32, call: CallId) -> Option<Verdict> {
+    let graph = Graph::of(scene, true);
+    let is_it = |leaf: &Leaf<'_>| {
+        let waiter = &graph.waiters[leaf.missed_by];
+        leaf.rank == rank && waiter.id() == call && matches!(leaf.why, Why::Destroyed { .. })
+    };
+    let (group, _) = graph.oldest_destroyed(&graph.missing_one(is_it))?;
+    Some(tell::destroyed(scene, &graph, group))
+}
+
 fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding {
     let Some(start) = graph.position(rank, call) else {
         return found(tell::inconclusive(scene, graph, rank, call));
@@ -161,6 +183,9 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     });
     if let Some((odd, group)) = other {
         return found(layout::other_members(scene, graph, start, odd, group));
+    }
+    if let Some((group, _)) = graph.oldest_destroyed(&graph.reachable(start)) {
+        return found(tell::destroyed(scene, graph, group));
     }
     let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));
     if !absent.is_empty() {

@@ -31,6 +31,9 @@ pub struct Report {
     pub unwatched: u64,
     /// Its communicators.
     pub groups: Vec<GroupState>,
+    /// Communicators that it has destroyed, as far back as its board remembers.
+    #[serde(default)]
+    pub destroyed: Vec<Destroyed>,
     /// Its last calls, oldest first.
     pub calls: Vec<CallRecord>,
     /// Its process, where somebody has looked at it from outside.
@@ -39,6 +42,19 @@ pub struct Report {
     /// Where the thread was that others waited for, where it was asked: functions, the innermost first.
     #[serde(default)]
     pub stack: Vec<String>,
+}
+
+/// A communicator that a rank has destroyed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destroyed {
+    /// Key of the group.
+    pub key: u64,
+    /// Name of the group.
+    pub name: String,
+    /// Number of the last collective that the rank entered on it; 0 where there is none.
+    pub entered: u64,
+    /// How long ago it was destroyed, in milliseconds.
+    pub age_ms: u64,
 }
 
 /// One communicator of a rank.
@@ -109,7 +125,7 @@ pub struct CallRecord {
     pub id: u64,
     /// Key of the group.
     pub key: u64,
-    /// Name of the group, where it still exists.
+    /// Name of the group, where it is still known.
     pub group: String,
     /// Number of the call on its group.
     pub seq: u64,
@@ -222,6 +238,12 @@ impl Report {
     #[must_use]
     pub fn group(&self, key: u64) -> Option<&GroupState> {
         self.groups.iter().find(|group| group.key == key)
+    }
+
+    /// What is remembered of a group that the rank has destroyed.
+    #[must_use]
+    pub fn destroyed(&self, key: u64) -> Option<&Destroyed> {
+        self.destroyed.iter().find(|group| group.key == key)
     }
 
     /// The call that was completed last, if any was; of those that the clock cannot tell apart, the one that

@@ -8,6 +8,7 @@ use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
+use muster_comm::watch::verdict::Class;
 use muster_comm::world::{ThreadOptions, Transport, World};
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ranks};
@@ -402,5 +403,73 @@ fn a_peer_that_destroyed_the_group_is_an_error_and_never_data_of_another_group()
             _ => false,
         };
         assert!(named, "{error}");
+    }
+}
+
+#[test]
+fn a_rank_that_destroyed_the_group_is_named_and_its_other_groups_go_on() {
+    let setups = [Setup::shm(), ring(), Setup::tcp()];
+    for (setup, call) in setups
+        .iter()
+        .flat_map(|setup| CALLS.map(|call| (setup, call)))
+    {
+        let results = ranks(3, setup, move |world| {
+            let everyone = world.everyone().unwrap();
+            let comm = group(&world, "old", &[0, 1, 2]);
+            call(&comm).unwrap();
+            let error = if comm.rank() == 1 {
+                drop(comm);
+                None
+            } else {
+                let started = Clock::now();
+                let error = call(&comm).unwrap_err();
+                Some((error, started.elapsed()))
+            };
+            // Rank 1 waits here for those that wait for it, and no circle is made of that.
+            call(&everyone).unwrap();
+            error
+        });
+        for (error, elapsed) in results.into_iter().flatten() {
+            assert!(elapsed < AT_ONCE, "{error}");
+            let ErrorKind::PeerClosed { peer, how, .. } = error.kind() else {
+                unreachable!("{error}");
+            };
+            assert_eq!((*peer, how.as_str()), (Rank(1), "destroyed the group"));
+            let verdict = error.verdict().unwrap();
+            assert_eq!(
+                (verdict.class, verdict.blamed.as_slice()),
+                (Class::NotJoined, [1].as_slice()),
+                "{verdict}"
+            );
+            let place = "destroyed group old after its call #";
+            assert!(verdict.place.starts_with(place), "{verdict}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_left_ends_the_call_also_of_who_waits_for_somebody_else() {
+    let setups = [Setup::shm(), ring(), Setup::tcp()];
+    for (setup, call) in setups
+        .iter()
+        .flat_map(|setup| CALLS.map(|call| (setup, call)))
+    {
+        let results = ranks(4, setup, move |world| {
+            let comm = group(&world, "all", &[0, 1, 2, 3]);
+            call(&comm).unwrap();
+            if comm.rank() == 1 {
+                return None;
+            }
+            let started = Clock::now();
+            let error = call(&comm).unwrap_err();
+            Some((error, started.elapsed()))
+        });
+        for (error, elapsed) in results.into_iter().flatten() {
+            assert!(elapsed < AT_ONCE, "{error}");
+            let ErrorKind::PeerClosed { peer, .. } = cause(&error) else {
+                unreachable!("{error}");
+            };
+            assert_eq!(*peer, Rank(1), "{error}");
+        }
     }
 }

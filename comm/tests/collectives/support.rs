@@ -15,6 +15,7 @@ use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::sync::{AtomicUsize, Ordering};
 use muster_comm::types::Rank;
+use muster_comm::watch::arbiter::arbiter;
 use muster_comm::world::{JoinOptions, PeerReads, SharedMemory, ThreadOptions, Transport, World};
 
 /// After this a test is taken to hang. Calls have a deadline far below.
@@ -99,7 +100,8 @@ pub(crate) fn ranks<T: Send + 'static>(
 /// The same over a rendezvous, as processes do it.
 fn joined<T: Send>(n: usize, setup: &Setup, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     let secret = Secret::random().unwrap();
-    let options = CoordinatorOptions::new(secret.clone(), "conform", u32::try_from(n).unwrap());
+    let mut options = CoordinatorOptions::new(secret.clone(), "conform", u32::try_from(n).unwrap());
+    options.arbiter = Some(arbiter);
     let coordinator = Coordinator::start(options).unwrap();
     let address = coordinator.address();
     let join = |rank: usize| {

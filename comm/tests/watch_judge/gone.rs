@@ -2,7 +2,8 @@
 
 use muster_comm::watch::judge::{Finding, Question, judge};
 use muster_comm::watch::process::ProcessFacts;
-use muster_comm::watch::verdict::Class;
+use muster_comm::watch::report::Destroyed;
+use muster_comm::watch::verdict::{CallId, Class};
 
 use crate::plant::{Plant, verdict};
 
@@ -101,4 +102,55 @@ fn ranks_that_left_before_the_call_are_named_as_such() {
         (Class::NotJoined, [0, 1].as_slice())
     );
     assert!(verdict.place.starts_with("left the world"), "{verdict}");
+}
+
+/// Rank 1 destroyed this group, of which it had entered so many calls, and waits for rank 0 elsewhere.
+fn destroyed(entered: u64, age_ms: u64) -> Plant {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 9);
+    plant.group(7, "tp0", &[0, 1], 4);
+    plant.waits(0, 7, &[1]);
+    plant.report(1).groups.retain(|group| group.key != 7);
+    plant.report(1).destroyed.push(Destroyed {
+        key: 7,
+        name: "tp0".to_owned(),
+        entered,
+        age_ms,
+    });
+    plant.waits(1, 1, &[0]);
+    plant.confirm();
+    plant
+}
+
+#[test]
+fn who_destroyed_a_group_is_to_blame_for_the_circle_that_comes_of_it() {
+    let plant = destroyed(4, 600);
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::NotJoined, [1].as_slice())
+    );
+    assert!(
+        found
+            .place
+            .starts_with("destroyed group tp0 after its call #4"),
+        "{found}"
+    );
+    assert_eq!(found.ends, [CallId { key: 7, seq: 5 }]);
+    // The rank that waits on behalf of the one that waits there is no better off.
+    assert_eq!(plant.overdue(1, 1).blamed, [1]);
+}
+
+#[test]
+fn a_rank_that_has_just_destroyed_a_group_may_be_about_to_end() {
+    let plant = destroyed(4, 100);
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Again(400));
+    assert_eq!(plant.overdue(0, 7).blamed, [1]);
+}
+
+#[test]
+fn who_destroyed_a_group_after_the_call_did_its_part() {
+    let plant = destroyed(5, 600);
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    assert_eq!(plant.overdue(0, 7).class, Class::Link);
 }

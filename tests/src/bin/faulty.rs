@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             step(&everyone, u32::MAX)?;
         }
+        "destroyed" => destroyed(&world, &everyone, last)?,
         "inversion" => inversion(&world, last)?,
         "ring" => ring(&everyone)?,
         "skip" => {
@@ -84,6 +85,15 @@ fn hog() {
         taken.push(vec![1; PIECE]);
         std::hint::black_box(taken.last());
     }
+}
+
+/// One rank destroys a group after its first call, and goes on elsewhere; the others make a second one.
+fn destroyed(world: &World, everyone: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    let all: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
+    let group = world.group("g1", &all)?;
+    step(&group, if odd { 1 } else { 2 })?;
+    drop(group);
+    step(everyone, CALLS)
 }
 
 /// One rank uses two groups in the other order.

@@ -134,6 +134,26 @@ fn receives_in_a_ring_are_a_deadlock() {
 }
 
 #[test]
+fn who_destroyed_a_group_is_named_and_not_the_circle_that_comes_of_it() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let ended = faulty("destroyed", ranks, transport, SLOW).wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        let who = format!("who=rank {} (", ranks - 1);
+        expect(
+            &ended,
+            22,
+            ranks - 1,
+            &[
+                "VERDICT NOT_JOINED",
+                &who,
+                "where=destroyed group g1 after its call #1, in all_reduce #4 on world at ",
+                "confidence=certain",
+            ],
+        );
+    });
+}
+
+#[test]
 fn who_never_enters_is_named_at_the_deadline() {
     everywhere(&[2, 4], |ranks, transport| {
         let ended = faulty("never", ranks, transport, "2").wait();

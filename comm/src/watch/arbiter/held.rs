@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Arbiter;
+use crate::error::ErrorKind;
 use crate::rendezvous::Act;
 use crate::types::Rank;
 use crate::watch::verdict::{CallId, Class, Verdict};
@@ -35,7 +36,10 @@ impl Arbiter {
             member.is_some_and(|member| member.fate.is_none() && member.silent_ms == 0)
         };
         let asked: BTreeSet<u32> = verdict.blamed.iter().copied().filter(answers).collect();
-        if verdict.class != Class::NotJoined || asked.is_empty() || asked.len() > ASKED_MAX {
+        // Where a rank is says nothing of one that has destroyed the group.
+        let is_missed = matches!(verdict.kind, ErrorKind::Stalled { .. });
+        let is_asked = verdict.class == Class::NotJoined && is_missed;
+        if !is_asked || asked.is_empty() || asked.len() > ASKED_MAX {
             return self.publish(verdict);
         }
         let ask = encode(&ToRank::Stack { key: call.key });

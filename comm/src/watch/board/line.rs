@@ -10,6 +10,7 @@ pub(super) const COUNT: usize = 3;
 pub(super) const SEQ: usize = 4;
 /// Call site, and thread in the upper half.
 pub(super) const SITE: usize = 5;
+/// When the call began; of a destroyed group, when that was.
 pub(super) const STARTED: usize = 6;
 pub(super) const ENTERED: usize = 7;
 pub(super) const CHECKS: usize = 8;

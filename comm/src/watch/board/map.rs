@@ -12,6 +12,8 @@ pub(super) const HEADER: usize = 64;
 /// of groups of a large layout at once are some dozens a rank.
 pub(super) const LINES: usize = 2048;
 pub(super) const LINE_WORDS: usize = 88;
+/// Destroyed groups that a report tells of; so many of their lines are kept as long as there are others.
+pub(super) const KEPT: usize = 32;
 pub(super) const SITE_WORDS: usize = 16;
 /// Calls that are remembered. A step of training makes some hundreds.
 pub(super) const RECORDS: usize = 1024;
@@ -44,7 +46,7 @@ pub(super) enum Head {
 /// clock can tell.
 pub(super) const TOOK_BOUNDS_MS: [u64; 8] = [4, 16, 64, 256, 1000, 4000, 16_000, u64::MAX];
 
-/// States of a line.
+/// States of a line. One that is free and has a key tells of a group that was destroyed.
 pub(super) const FREE: u64 = 0;
 pub(super) const IDLE: u64 = 1;
 pub(super) const IN_FLIGHT: u64 = 2;

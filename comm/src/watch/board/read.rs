@@ -4,7 +4,7 @@
 //! the versions in both (PUBLISH-1). A line that moves too fast to be caught is told as it stood in
 //! the second copy, without a call: it is plainly not stuck.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::history::mark;
 use super::map::{
-    BULLETIN, BULLETIN_WORDS, FREE, HEADER, Head, IN_FLIGHT, IS_ASYNC, LINE_WORDS, LINES, MAGIC,
-    OUTCOME_BITS, QUEUED_MS_BITS, RECORD_WORDS, RECORDS, RING, SITE_MASK, SITE_WORDS, SITES,
+    BULLETIN, BULLETIN_WORDS, FREE, HEADER, Head, IN_FLIGHT, IS_ASYNC, KEPT, LINE_WORDS, LINES,
+    MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, RECORD_WORDS, RECORDS, RING, SITE_MASK, SITE_WORDS, SITES,
     TOOK_BOUNDS_MS, TOOK_SHIFT, WORDS,
 };
 use super::memory::FILE_NAME;
@@ -23,7 +23,8 @@ use crate::sync::Clock;
 use crate::types::index;
 use crate::watch::process;
 use crate::watch::report::{
-    CallCode, CallOutcome, CallRecord, GroupState, InFlight, REPORT_VERSION, Report, Wait,
+    CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
+    Wait,
 };
 use crate::watch::site::SITES_MAX;
 
@@ -150,10 +151,12 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
         epoch_ns: head(Head::EpochNs),
     };
     let used = index(first[Head::LinesUsed as usize]).min(LINES);
-    let groups: Vec<GroupState> = (0..used)
-        .filter_map(|place| reader.group(HEADER + place * LINE_WORDS))
-        .collect();
-    let calls = reader.calls(&groups, calls);
+    let lines = || (0..used).map(|place| HEADER + place * LINE_WORDS);
+    let groups: Vec<GroupState> = lines().filter_map(|at| reader.group(at)).collect();
+    let mut destroyed: Vec<Destroyed> = lines().filter_map(|at| reader.destroyed(at)).collect();
+    destroyed.sort_by_key(|group| group.age_ms);
+    destroyed.truncate(KEPT);
+    let calls = reader.calls(&groups, &destroyed, calls);
     Report {
         version: REPORT_VERSION,
         rank: narrow(head(Head::Rank)),
@@ -163,6 +166,7 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
         threads: narrow(head(Head::Threads)),
         unwatched: head(Head::Unwatched),
         groups,
+        destroyed,
         calls,
         process: None,
         stack: Vec::new(),
@@ -185,6 +189,12 @@ fn text(words: &[u64], len: u64) -> String {
         .take(index(len))
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The name of the group of a line.
+fn name(words: &[u64]) -> String {
+    let name = &words[line::NAME..][..line::NAME_WORDS];
+    text(name, words[line::NAME_LEN])
 }
 
 impl Reader<'_> {
@@ -237,10 +247,7 @@ impl Reader<'_> {
         });
         Some(GroupState {
             key: word(line::KEY),
-            name: text(
-                &words[line::NAME..][..line::NAME_WORDS],
-                word(line::NAME_LEN),
-            ),
+            name: name(words),
             size: size as u32,
             entered: word(line::ENTERED),
             thread: (site >> 32) as u32,
@@ -249,6 +256,19 @@ impl Reader<'_> {
             p99_ms: p99_ms(words),
             members,
             call,
+        })
+    }
+
+    /// What a free line tells.
+    fn destroyed(&self, at: usize) -> Option<Destroyed> {
+        let words = &self.first[at..][..LINE_WORDS];
+        let is_whole = publish::is_whole(words, &self.second[at..][..LINE_WORDS]);
+        let tells = is_whole && words[line::STATE] == FREE && words[line::KEY] != 0;
+        tells.then(|| Destroyed {
+            key: words[line::KEY],
+            name: name(words),
+            entered: words[line::ENTERED],
+            age_ms: self.age_ms(words[line::STARTED]),
         })
     }
 
@@ -270,20 +290,23 @@ impl Reader<'_> {
     }
 
     /// The last calls, oldest first.
-    fn calls(&self, groups: &[GroupState], most: usize) -> Vec<CallRecord> {
+    fn calls(&self, groups: &[GroupState], gone: &[Destroyed], most: usize) -> Vec<CallRecord> {
+        let live = groups.iter().map(|group| (group.key, group.name.as_str()));
+        let gone = gone.iter().map(|group| (group.key, group.name.as_str()));
+        let names: HashMap<u64, &str> = gone.chain(live).collect();
         let next = self.first[Head::Next as usize];
         // Numbers that threads have taken need not have been used yet: then an older record is still there.
         let first = next.saturating_sub(2 * RECORDS as u64);
         let mut calls: Vec<CallRecord> = (first..next)
             .rev()
-            .filter_map(|id| self.call(id, groups))
+            .filter_map(|id| self.call(id, &names))
             .take(most)
             .collect();
         calls.reverse();
         calls
     }
 
-    fn call(&self, id: u64, groups: &[GroupState]) -> Option<CallRecord> {
+    fn call(&self, id: u64, names: &HashMap<u64, &str>) -> Option<CallRecord> {
         let at = RING + index(id) % RECORDS * RECORD_WORDS;
         let words = self.first[at..].first_chunk::<RECORD_WORDS>()?;
         let [version, key, call, count, seq, site, started, tail] = *words;
@@ -301,10 +324,7 @@ impl Reader<'_> {
         Some(CallRecord {
             id,
             key,
-            group: groups
-                .iter()
-                .find(|group| group.key == key)
-                .map_or_else(String::new, |group| group.name.clone()),
+            group: names.get(&key).copied().unwrap_or_default().to_owned(),
             seq,
             call: CallCode { word: call, count },
             site: self.site(site & SITE_MASK),

@@ -160,6 +160,44 @@ fn communicators_beyond_the_lines_are_counted_and_lines_come_back() {
 }
 
 #[test]
+fn groups_that_were_destroyed_are_remembered_for_a_while() {
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let make = |key: u64| {
+        let berth = board.berth(key, "g", &[0], 1).unwrap();
+        let title = opening(key, Location::caller()).title;
+        board.pass(berth, &title, key);
+        board.release(berth);
+    };
+    let keys = |report: &Report| {
+        let mut keys: Vec<u64> = report.destroyed.iter().map(|group| group.key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert!(board.report(0).destroyed.is_empty());
+    (1..=500).for_each(make);
+    let report = board.report(10);
+    let last = 501 - KEPT as u64..=500;
+    assert_eq!(keys(&report), last.collect::<Vec<u64>>());
+    let group = report.destroyed(500).unwrap();
+    assert_eq!((group.name.as_str(), group.entered), ("g", 500));
+    assert!(group.age_ms < 60_000);
+    let of = |seq: u64| report.calls.iter().find(|call| call.seq == seq).unwrap();
+    assert_eq!(of(500).group, "g");
+    // What lives is not among them, and takes the place of the oldest.
+    let berth = board.berth(501, "g", &[0], 1).unwrap();
+    let report = board.report(0);
+    assert_eq!((report.groups.len(), report.destroyed(501)), (1, None));
+    assert_eq!(report.destroyed(501 - KEPT as u64), None);
+    board.release(berth);
+    // Of many that were destroyed at once the last ones are told.
+    let berths: Vec<_> = (600..700)
+        .filter_map(|key| board.berth(key, "g", &[0], 1))
+        .collect();
+    berths.into_iter().for_each(|berth| board.release(berth));
+    assert_eq!(board.report(0).destroyed.len(), KEPT);
+}
+
+#[test]
 fn readers_of_a_busy_line_never_see_half_a_call() {
     let board = Board::create(0, 1, 1, false).unwrap();
     let berth = board.berth(1, "g", &[0], 1).unwrap();

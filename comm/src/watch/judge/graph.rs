@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::types::Collective;
-use crate::watch::report::{CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
+use crate::watch::report::{
+    CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
+};
 use crate::watch::verdict::{CallId, Confidence};
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
 
@@ -50,6 +52,8 @@ pub(super) struct Leaf<'a> {
 pub(super) enum Why<'a> {
     /// Its thread is in another call that waits for nobody: the call goes on, or is about to end.
     AtWork,
+    /// It has destroyed the group, so it never comes.
+    Destroyed { group: &'a Destroyed },
     /// It went without a goodbye.
     Down,
     /// Its process does not run.
@@ -128,13 +132,21 @@ impl<'a> Graph<'a> {
             Ok(report) => report,
             Err(why) => return self.leaf(from, rank, why),
         };
-        let same = report.group(waiter.group.key);
+        let key = waiter.group.key;
+        let same = report.group(key);
         if let Some(group) = same.filter(|group| is_in_the_call(&waiter, group)) {
             // It is there: what it waits for in this call is what matters. Where it waits for nothing it
             // is at work; where it is past the call, what it sent is on its way.
             let call = group.call.as_ref();
             if call.is_some_and(|call| call.seq == waiter.call.seq) {
-                self.link(from, rank, waiter.group.key, false);
+                self.link(from, rank, key, false);
+            }
+            return;
+        }
+        if let Some(group) = report.destroyed(key).filter(|_| same.is_none()) {
+            // What it sent before is on its way.
+            if waiter.call.call.is_point_to_point() || group.entered < waiter.call.seq {
+                self.leaf(from, rank, Why::Destroyed { group });
             }
             return;
         }
@@ -206,6 +218,21 @@ impl<'a> Graph<'a> {
             .filter(|leaf| from.contains(&leaf.missed_by))
             .cloned()
             .collect()
+    }
+
+    /// What a rank has destroyed that the chains from these waiters end at, the oldest of it, and how many
+    /// milliseconds ago that was.
+    pub(super) fn oldest_destroyed(&self, from: &[usize]) -> Option<(&'a Destroyed, u64)> {
+        let leaves = self.leaves.iter();
+        let destroyed = leaves
+            .filter(|leaf| from.contains(&leaf.missed_by))
+            .filter_map(|leaf| {
+                let Why::Destroyed { group } = leaf.why else {
+                    return None;
+                };
+                Some((group, group.age_ms))
+            });
+        destroyed.max_by_key(|(_, age_ms)| *age_ms)
     }
 
     /// The waiters that miss such a leaf themselves.

@@ -5,6 +5,7 @@ use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
 use crate::error::ErrorKind;
 use crate::types::Rank;
+use crate::watch::report::Destroyed;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 
 /// A rank that went without a goodbye.
@@ -96,6 +97,39 @@ pub(super) fn left(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict 
     verdict.place = format!("left the world{}", last_act(scene, blamed[0]));
     verdict.evidence.push("said goodbye".to_owned());
     "make the same number of calls on every rank before the world is left"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Ranks that destroyed a group before a call of it.
+pub(super) fn destroyed(scene: &Scene, graph: &Graph<'_>, group: &Destroyed) -> Verdict {
+    let is_it =
+        |leaf: &Leaf<'_>| matches!(leaf.why, Why::Destroyed { group: one } if one.key == group.key);
+    let held = graph.missing_one(is_it);
+    let leaves = graph.leaves(&held);
+    let mut blamed: Vec<u32> = leaves
+        .iter()
+        .filter(|leaf| is_it(leaf))
+        .map(|leaf| leaf.rank)
+        .collect();
+    blamed.sort_unstable();
+    blamed.dedup();
+    let kind = ErrorKind::PeerClosed {
+        peer: Rank(blamed[0]),
+        how: "destroyed the group".to_owned(),
+        orderly: true,
+    };
+    let mut verdict = draft(scene, graph, Class::NotJoined, &blamed, &held, kind);
+    let after = match group.entered {
+        0 => "before its first call".to_owned(),
+        entered => format!("after its call #{entered}"),
+    };
+    let act = last_act(scene, blamed[0]);
+    verdict.place = format!("destroyed group {} {after}{act}", group.name);
+    verdict
+        .evidence
+        .push(format!("{} answered when asked", ranks(&blamed)));
+    "make the same number of calls on every rank before the group is destroyed"
         .clone_into(&mut verdict.next);
     verdict
 }

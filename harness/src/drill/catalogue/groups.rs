@@ -33,6 +33,12 @@ pub(super) const DRILLS: &[Drill] = &[
         group_not_made,
     ),
     Drill::new(
+        "-",
+        "group-destroyed",
+        "one rank destroys a group before the others' last call on it",
+        group_destroyed,
+    ),
+    Drill::new(
         "B15",
         "other-members",
         "one rank makes a group from a list in another order",
@@ -177,6 +183,38 @@ fn group_not_made(setting: &Setting, draws: &mut Draws) -> Plan {
         deadline: DEADLINE_SHORT,
         expect: blames(setting, Exit::NotJoined, odd, bound)
             .with_words(&["has not made group ep1"]),
+        ..base
+    }
+}
+
+fn group_destroyed(setting: &Setting, draws: &mut Draws) -> Plan {
+    let odd = setting.any_rank(draws);
+    let how = format!("rank {odd} destroys ep1 after one call, the others make another one");
+    let call = Step::call_on("ep1", CallSpec::all_reduce(Kind::I32, 9));
+    let base = plan(setting, how, |rank| {
+        let last = if rank == odd {
+            Step::Destroy {
+                group: "ep1".to_owned(),
+            }
+        } else {
+            call.clone()
+        };
+        vec![
+            Step::work(BEFORE),
+            Step::Make {
+                name: "ep1".to_owned(),
+                members: setting.all(),
+            },
+            call.clone(),
+            Step::Mark,
+            last,
+            // The ranks wait for each other in a circle, and the group is why.
+            Step::work(BEFORE),
+        ]
+    });
+    Plan {
+        expect: blames(setting, Exit::NotJoined, odd, CIRCLE)
+            .with_words(&["destroyed group ep1 after its call #1"]),
         ..base
     }
 }
