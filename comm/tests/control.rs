@@ -61,9 +61,10 @@ fn a_seed_is_a_run() {
 /// Seeds that showed: a verdict `INTERNAL`, because a rank's answer was older than its complaint; a rank blamed
 /// for leaving, which left because of the verdict before; a broken path blamed on those who merely waited;
 /// frozen ranks that were never found, because each complaint began the round anew; a mismatch that was judged before
-/// all sides stood on the boards.
-const SEEDS: [u64; 11] = [
-    1573, 2477, 262, 738, 67, 426, 504, 2002, 2424, 2662, 531_317,
+/// all sides stood on the boards; a rank blamed for the time for which the machine slept, just when the call of
+/// another one had begun to wait.
+const SEEDS: [u64; 12] = [
+    1573, 2477, 262, 738, 67, 426, 504, 2002, 2424, 2662, 531_317, 5_047_089,
 ];
 
 #[test]

@@ -113,6 +113,14 @@ impl Ended {
         }
     }
 
+    /// The lines of standard error but those that say who keeps others waiting: a call that lasts a second on a
+    /// busy machine has one, and is well.
+    #[must_use]
+    pub fn notices(&self) -> Vec<&str> {
+        let is_notice = |line: &&str| !line.contains("SUSPECT ");
+        self.stderr.lines().filter(is_notice).collect()
+    }
+
     /// Fails the test, with everything that was printed, unless the exit code is this one.
     ///
     /// # Panics

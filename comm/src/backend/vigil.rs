@@ -61,7 +61,7 @@ const VERDICT_STEP: Duration = Duration::from_micros(500);
 /// After this long without a word of the arbiter, which answers complaints within 100 ms, the rank that
 /// serves it is looked at: the time after which a silent rank counts as frozen if it does not run.
 const SERVER_QUIET: Duration = Duration::from_secs(1);
-/// A wait that was to last `NEXT_LOOK` and lasted this much longer did not run meanwhile.
+/// A slice of a wait that lasted this much longer than it should did not run meanwhile.
 const STOPPED: Duration = Duration::from_millis(400);
 
 impl<'a> Vigil<'a> {
@@ -104,6 +104,7 @@ impl Vigil<'_> {
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         // Measured from the beginning of the call, so that a short wait reads no clock for it.
         let mut slice = self.deadline().at_most(FIRST_LOOK);
+        let begun_ns = Clock::coarse_ns();
         let mut looks: u32 = 0;
         let mut is_within = false;
         loop {
@@ -112,7 +113,7 @@ impl Vigil<'_> {
             match waited {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => {
-                    self.look_back(slice, looks > 0);
+                    self.look_back(slice, begun_ns);
                     let left = self.left();
                     if left.is_zero() {
                         return Err(self.stalled(&missing()));
@@ -147,10 +148,10 @@ impl Vigil<'_> {
 
     /// Notes it where the slice that has just ended lasted far longer than it should: this process, or
     /// the machine, was stopped, and no peer is to blame for that time.
-    fn look_back(&self, slice: Deadline, is_whole: bool) {
-        let over = slice.elapsed().saturating_sub(slice.budget());
-        if is_whole && over > STOPPED {
-            self.world.watch.lose(over);
+    fn look_back(&self, slice: Deadline, begun_ns: u64) {
+        let waited_ns = Clock::coarse_ns().saturating_sub(begun_ns);
+        if let Some(lost) = lost(slice.elapsed(), slice.budget(), waited_ns) {
+            self.world.watch.lose(lost);
         }
     }
 
@@ -356,5 +357,36 @@ impl Vigil<'_> {
                 .collect(),
             waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
         }
+    }
+}
+
+/// How long a thread did not run whose slice of a wait was to last `budget` and ended after `elapsed`. Of a slice
+/// that began before the wait, `waited_ns` ago, only the time since then counts: before it the call was at work.
+fn lost(elapsed: Duration, budget: Duration, waited_ns: u64) -> Option<Duration> {
+    let over = elapsed.saturating_sub(budget);
+    let over = over.min(Duration::from_nanos(waited_ns));
+    (over > STOPPED).then_some(over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_a_thread_was_stopped_is_told_from_time_in_which_it_was_at_work() {
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
+        let lost = |elapsed: f64, waited: f64| {
+            let waited_ns = u64::try_from(seconds(waited).as_nanos()).unwrap();
+            lost(seconds(elapsed), seconds(0.25), waited_ns)
+        };
+        // As it should be, and on a busy machine.
+        assert_eq!(lost(0.25, 0.25), None);
+        assert_eq!(lost(0.6, 0.6), None);
+        // Stopped in the first slice, and in a later one.
+        assert_eq!(lost(3.25, 3.2), Some(seconds(3.0)));
+        assert_eq!(lost(3.25, 60.0), Some(seconds(3.0)));
+        // The call copied for three seconds, and then began to wait.
+        assert_eq!(lost(3.0, 0.01), None);
+        assert_eq!(lost(6.0, 3.0), Some(seconds(3.0)));
     }
 }

@@ -1,5 +1,5 @@
 //! What ranks do: their programs, the way in which they wait (as `backend::vigil` does with a thread of its
-//! own), what they make of messages, and how they end.
+//! own), and how they end.
 
 use super::net::Event;
 use super::plan::Fault;
@@ -7,17 +7,18 @@ use super::rank::{FIRST_LOOK_US, Failed, Life, circle};
 use super::stage::Stage;
 use crate::backend::matching;
 use crate::error::ErrorKind;
-use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};
+use crate::rendezvous::ToCoordinator;
 use crate::transport::shm::slot::Entry;
 use crate::types::Rank;
-use crate::watch::wire::{self, Cause, FromRank, Look, ToRank};
-use crate::world::{Notice, ServedBy, Word, note};
+use crate::watch::wire::{self, Cause, FromRank};
+use crate::world::{Notice, Word};
 
 // As in `backend::vigil`.
 const NEXT_LOOK_US: u64 = 250_000;
 const SLACK_US: u64 = 10_000;
 const STOPPED_US: u64 = 400_000;
 const LINGER_US: u64 = 500_000;
+const NEWS_TIMEOUT_US: u64 = 500_000;
 const VERDICT_WAIT_US: u64 = 1_000_000;
 
 impl Stage<'_> {
@@ -45,6 +46,10 @@ impl Stage<'_> {
             self.leave(rank);
             return false;
         };
+        if player.destroyed.contains_key(&step.group) {
+            player.step += 1;
+            return true;
+        }
         let is_struck = rank == plan.culprit && player.step == plan.step;
         if player.due_us == 0 {
             let slow_us = if is_struck && plan.fault == Fault::Slow {
@@ -60,6 +65,13 @@ impl Stage<'_> {
             return false;
         }
         player.due_us = 0;
+        if is_struck && plan.fault == Fault::Destroyed {
+            self.has_struck = true;
+            player.destroyed.insert(step.group, now_us);
+            self.say(|| format!("rank {rank}: destroys g{}", step.group));
+            self.press();
+            return true;
+        }
         if is_struck && matches!(plan.fault, Fault::Busy | Fault::Exited | Fault::Left) {
             self.has_struck = true;
             match plan.fault {
@@ -115,6 +127,10 @@ impl Stage<'_> {
         {
             return !self.lingers(rank, &kind) && self.fail(rank, kind, false);
         }
+        if let Some(kind) = self.finds_destroyed(rank, &missing) {
+            return self.fail(rank, kind, false);
+        }
+        let player = &mut self.players[rank];
         let Some(call) = &mut player.call else {
             return false;
         };
@@ -122,7 +138,7 @@ impl Stage<'_> {
         if now_us < end_us {
             return false;
         }
-        if call.looks > 0 && now_us - end_us > STOPPED_US {
+        if now_us - end_us > STOPPED_US {
             // The process did not run meanwhile, and no peer is to blame for that.
             call.until_us += now_us - end_us;
         }
@@ -167,18 +183,60 @@ impl Stage<'_> {
             return false;
         };
         let (plan, now_us) = (self.plan, self.now_us);
+        let is_near = plan.hosts[peer.index()] == plan.hosts[rank];
+        if is_near || self.is_given_up(rank) {
+            return false;
+        }
         let Some(call) = &mut self.players[rank].call else {
             return false;
         };
-        if plan.hosts[peer.index()] == plan.hosts[rank] {
-            return false;
-        }
         let is_new = call.lingers_until_us.is_none();
         let until_us = *call.lingers_until_us.get_or_insert(now_us + LINGER_US);
         if is_new {
             self.at(until_us, Event::Go(rank));
         }
         now_us < until_us
+    }
+
+    /// Whether the group of its call was given up.
+    fn is_given_up(&self, rank: usize) -> bool {
+        let given_up =
+            self.players[rank].judged_by(self.plan, |outlook, _| outlook.given_up().is_some());
+        given_up == Some(true)
+    }
+
+    /// The error of a call whose peer has destroyed the group, once no news of that peer has come for a while:
+    /// in shared memory its side is gone, over a network its link ends (`backend::local`, `backend::links`).
+    fn finds_destroyed(&mut self, rank: usize, missing: &[usize]) -> Option<ErrorKind> {
+        let (plan, now_us) = (self.plan, self.now_us);
+        let call = self.players[rank].call.as_ref()?;
+        let (group, seq, started_us) = (call.group, call.seq, call.started_us);
+        let has_destroyed = |peer: &&usize| {
+            let player = &self.players[**peer];
+            player.entered[group] < seq && player.destroyed.contains_key(&group)
+        };
+        let peer = *missing.iter().find(has_destroyed)?;
+        let is_near = plan.hosts[peer] == plan.hosts[rank];
+        let delay_us = if is_near { 0 } else { plan.delay_us };
+        let seen_us = self.players[peer].destroyed.get(&group)? + delay_us;
+        let until_us = seen_us.max(started_us) + NEWS_TIMEOUT_US;
+        if now_us < until_us {
+            self.at(until_us, Event::Go(rank));
+            return None;
+        }
+        let peer = Rank::from_index(peer);
+        Some(if is_near {
+            ErrorKind::PeerClosed {
+                peer,
+                how: "destroyed the group".to_owned(),
+                orderly: true,
+            }
+        } else {
+            ErrorKind::Transport {
+                peer,
+                what: "the peer closed the link".to_owned(),
+            }
+        })
     }
 
     /// All members have entered: their calls are compared.
@@ -224,7 +282,9 @@ impl Stage<'_> {
             ErrorKind::Stalled { waiting_for, .. } => {
                 waiting_for.iter().map(|rank| rank.index()).collect()
             }
-            ErrorKind::PeerClosed { peer, .. } => vec![peer.index()],
+            ErrorKind::PeerClosed { peer, .. } | ErrorKind::Transport { peer, .. } => {
+                vec![peer.index()]
+            }
             _ => Vec::new(),
         };
         let cause = match &kind {
@@ -276,6 +336,7 @@ impl Stage<'_> {
             ErrorKind::PeerAborted { .. }
                 | ErrorKind::PeerClosed { .. }
                 | ErrorKind::Stalled { .. }
+                | ErrorKind::Transport { .. }
         );
         let better = player
             .judged_by(plan, |outlook, _| of_verdict(outlook))
@@ -332,112 +393,6 @@ impl Stage<'_> {
         self.sweep();
     }
 
-    /// The coordinator has closed the connection.
-    pub(super) fn cut_off(&mut self, rank: usize) {
-        if matches!(self.players[rank].life, Life::Joining) {
-            self.players[rank].life = Life::Left;
-        }
-    }
-
-    /// The session's thread takes a frame.
-    pub(super) fn rank_hears(&mut self, rank: usize, frame: &[u8]) {
-        if matches!(self.players[rank].life, Life::Dead | Life::Left) {
-            return;
-        }
-        let message: ToSession = match decode("message of the coordinator", frame) {
-            Ok(message) => message,
-            Err(error) => {
-                self.wrong = Some(format!("rank {rank} cannot read a message: {error}"));
-                return;
-            }
-        };
-        let news = |stage: &mut Self, event: SessionEvent| {
-            note(&stage.players[rank].status, ServedBy::Launcher, event);
-        };
-        match message {
-            ToSession::Abort { origin, bytes } => {
-                news(self, SessionEvent::Abort { origin, bytes });
-            }
-            ToSession::Down { rank: who, reason } => {
-                self.hear_gone(rank, who);
-                news(self, SessionEvent::Down { rank: who, reason });
-            }
-            ToSession::Failed { error, .. } => {
-                self.say(|| format!("rank {rank}: bring-up failed: {error}"));
-                self.players[rank].refused = Some(error.to_string());
-                self.players[rank].life = Life::Left;
-            }
-            ToSession::Left { ranks } => {
-                for who in ranks {
-                    self.hear_gone(rank, who);
-                    news(self, SessionEvent::Left { rank: who });
-                }
-            }
-            ToSession::Roster { .. } => {
-                self.players[rank].life = Life::Working;
-                self.arm();
-            }
-            ToSession::Watch { bytes } => self.watch(rank, &bytes),
-            ToSession::Message { .. }
-            | ToSession::Progress { .. }
-            | ToSession::Round { .. }
-            | ToSession::RoundFailed { .. } => {}
-        }
-        self.go(rank);
-    }
-
-    fn hear_gone(&mut self, rank: usize, who: Rank) {
-        let times = self.players[rank].news.entry(who.0).or_default();
-        *times += 1;
-        if *times > 1 {
-            self.wrong = Some(format!("rank {rank} is told twice that {who} is gone"));
-        }
-    }
-
-    /// What the arbiter says.
-    fn watch(&mut self, rank: usize, bytes: &[u8]) {
-        let (plan, now_us) = (self.plan, self.now_us);
-        match wire::decode::<ToRank>(bytes) {
-            Some(ToRank::Ask { ask, look }) => {
-                let looks = look.into_iter().map(|(who, _)| {
-                    let other = &self.players[super::plan::index(u64::from(who))];
-                    let report = other.facts().map(|_| Box::new(other.report(plan, now_us)));
-                    Look {
-                        rank: who,
-                        process: other.facts(),
-                        report,
-                    }
-                });
-                let looks = looks.collect();
-                let report = Box::new(self.players[rank].report(plan, now_us));
-                let bytes = wire::encode(&FromRank::Answer { ask, report, looks });
-                self.tell_desk(rank, &ToCoordinator::Watch { bytes });
-            }
-            Some(ToRank::Stack { .. }) => {
-                let functions = vec!["simulated".to_owned()];
-                let bytes = wire::encode(&FromRank::Stack { functions });
-                self.tell_desk(rank, &ToCoordinator::Watch { bytes });
-            }
-            Some(ToRank::Suspected) => {}
-            Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
-            Some(ToRank::Verdict(verdict)) => {
-                let told = (*verdict).clone();
-                let mut is_new = false;
-                self.players[rank]
-                    .status
-                    .set_verdict(*verdict, || is_new = true);
-                if is_new {
-                    self.say(|| format!("rank {rank}: {}", told.line()));
-                    if plan.fault == Fault::Inverted && self.circle.is_none() {
-                        self.circle = Some(circle(&self.players, plan));
-                    }
-                    self.players[rank].told.push((now_us, told));
-                }
-            }
-            None => self.wrong = Some(format!("rank {rank} cannot read the arbiter")),
-        }
-    }
-
     /// Notes since when the fault keeps somebody waiting.
     pub(super) fn press(&mut self) {
         if self.pressed_us.is_some() || self.plan.fault.is_harmless() {
@@ -471,6 +426,11 @@ impl Stage<'_> {
                 };
                 self.lost.iter().any(is_missed)
             }
+            Fault::Destroyed => others().any(|by| {
+                let group = self.players[by].call.as_ref().map(|call| call.group);
+                let gone = &self.players[culprit].destroyed;
+                group.is_some_and(|group| gone.contains_key(&group)) && waits_for(by, culprit, true)
+            }),
             _ => {
                 let is_out = self.has_struck && self.is_out(culprit);
                 // What it sent last may be on its way, and nobody waits for the dead.

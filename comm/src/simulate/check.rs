@@ -86,7 +86,7 @@ fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String
         Fault::Frozen if had_neighbour(plan) && seen_frozen(told) => Class::PeerFrozen,
         // Nobody can look at its process: it is out of reach, for all that is known.
         Fault::Frozen => Class::Link,
-        Fault::Busy | Fault::Left => Class::NotJoined,
+        Fault::Busy | Fault::Destroyed | Fault::Left => Class::NotJoined,
         Fault::Cut => Class::Link,
         Fault::Inverted => Class::Deadlock,
         Fault::Mismatched => Class::Mismatch,
@@ -171,7 +171,7 @@ fn in_time(plan: &Plan, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String
         Fault::Left => 750,
         Fault::Frozen if has_neighbour(plan, stage) => 1500,
         Fault::Frozen => 3600,
-        Fault::Inverted => 1000,
+        Fault::Destroyed | Fault::Inverted => 1000,
         Fault::Mismatched => 50,
         _ => plan.deadline_us / 1000 + 500,
     };

@@ -17,6 +17,7 @@
 
 mod act;
 mod check;
+mod hear;
 mod net;
 mod plan;
 mod rank;

@@ -23,6 +23,8 @@ pub enum Fault {
     Clogged,
     /// The path for data between two ranks is broken.
     Cut,
+    /// A rank destroys a group before the last calls on it, and goes on with the others.
+    Destroyed,
     /// Two processes say that they are the same rank.
     Duplicate,
     /// A process ends with code 0 in the middle of its work.
@@ -183,6 +185,10 @@ impl Plan {
             programs,
         };
         plan.aim(&mut draw);
+        // Drawn apart, so that what seeds showed before this fault was there is what they show now.
+        if plan.fault == Fault::Left && Draw::new(!seed).up_to(1) == 0 {
+            plan.fault = Fault::Destroyed;
+        }
         plan
     }
 
@@ -213,6 +219,7 @@ impl Plan {
             Fault::None
             | Fault::Absent
             | Fault::Clogged
+            | Fault::Destroyed
             | Fault::Duplicate
             | Fault::Frozen
             | Fault::Killed

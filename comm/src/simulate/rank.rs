@@ -9,7 +9,8 @@ use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::process::ProcessFacts;
 use crate::watch::report::{
-    CallCode, CallOutcome, CallRecord, GroupState, InFlight, REPORT_VERSION, Report, Wait,
+    CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
+    Wait,
 };
 use crate::watch::verdict::{CallId, Verdict};
 use crate::world::Status;
@@ -81,6 +82,8 @@ pub(super) struct Player {
     /// What it has seen of others: the last call entered, by group and rank.
     pub(super) seen: Vec<Vec<u64>>,
     pub(super) call: Option<Call>,
+    /// Groups that it has destroyed, and when.
+    pub(super) destroyed: BTreeMap<usize, u64>,
     records: VecDeque<CallRecord>,
     made: u64,
     /// Verdicts as they were told, and when.
@@ -106,6 +109,7 @@ impl Player {
             versions: vec![2; plan.groups.len()],
             seen: vec![vec![0; plan.ranks]; plan.groups.len()],
             call: None,
+            destroyed: BTreeMap::new(),
             records: VecDeque::new(),
             made: 0,
             told: Vec::new(),
@@ -272,7 +276,14 @@ impl Player {
                 }),
             }
         };
-        let is_in = |at: &usize| plan.groups[*at].contains(&self.rank);
+        let is_in =
+            |at: &usize| plan.groups[*at].contains(&self.rank) && !self.destroyed.contains_key(at);
+        let destroyed = self.destroyed.iter().map(|(group, at_us)| Destroyed {
+            key: key(*group),
+            name: name(*group),
+            entered: self.entered[*group],
+            age_ms: age_ms(*at_us),
+        });
         Report {
             version: REPORT_VERSION,
             rank: narrow(self.rank),
@@ -283,7 +294,7 @@ impl Player {
             unwatched: 0,
             process: None,
             stack: Vec::new(),
-            destroyed: Vec::new(),
+            destroyed: destroyed.collect(),
             groups: (0..plan.groups.len()).filter(is_in).map(group).collect(),
             calls: self.records.iter().cloned().collect(),
         }

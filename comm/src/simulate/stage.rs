@@ -451,6 +451,7 @@ impl<'a> Stage<'a> {
             | Fault::Absent
             | Fault::Busy
             | Fault::Cut
+            | Fault::Destroyed
             | Fault::Duplicate
             | Fault::Exited
             | Fault::Inverted

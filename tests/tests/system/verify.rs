@@ -35,7 +35,7 @@ fn a_matrix_passes_and_the_table_says_so_in_the_words_of_its_users() {
         "{}",
         ended.stderr
     );
-    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert_eq!(ended.notices().len(), 1, "{}", ended.stderr);
     before.assert_nothing_new();
 }
 
