@@ -48,7 +48,7 @@ fn a_rank_writes_who_it_is() {
 /// Starts one world and returns what its ranks found, in rank order; `None` without a launcher.
 fn reports(launcher: &str, arguments: &[&str]) -> Option<Vec<String>> {
     let folder = tempfile::tempdir().expect("a folder");
-    let status = Command::new("timeout")
+    let mut run = Command::new("timeout")
         .args(["60", launcher])
         .args(arguments)
         .args(["-n", &RANKS.to_string()])
@@ -63,10 +63,15 @@ fn reports(launcher: &str, arguments: &[&str]) -> Option<Vec<String>> {
         // The launcher of this test may be one of these itself.
         .env_remove("RANK")
         .env_remove("WORLD_SIZE")
-        .stdin(Stdio::null())
+        // Left open: MPICH's launcher is killed by SIGPIPE where it passes an end on to a rank that has ended.
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .output()
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("timeout is part of coreutils");
+    let stdin = run.stdin.take();
+    let status = run.wait_with_output().expect("it was started");
+    drop(stdin);
     let code = status.status.code();
     if code == Some(127) {
         skipped(launcher);
