@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, group, ranks};
@@ -327,6 +328,36 @@ fn a_group_of_one_name_with_other_members_is_named_by_the_deadline_and_harms_nob
         let own = mine == members || theirs == members;
         assert!(own || rank == 3, "rank {rank}: {kind}");
         assert!(rank < 3 || !own || peer.index() == 0, "{kind}");
+    }
+}
+
+#[test]
+fn who_made_a_group_less_often_than_the_others_is_named_and_its_other_groups_go_on() {
+    for setup in [Setup::shm(), Setup::tcp()] {
+        let results = ranks(4, &setup, |world| {
+            let everyone = world.everyone().unwrap();
+            is_sound(&everyone);
+            let mut comm = group(&world, "made", &[0, 1, 2, 3]);
+            if everyone.rank() != 2 {
+                drop(comm);
+                comm = group(&world, "made", &[0, 1, 2, 3]);
+            }
+            let started = Clock::now();
+            let error = comm.barrier().unwrap_err();
+            assert!(started.elapsed() < AT_ONCE, "{error}");
+            is_sound(&everyone);
+            error
+        });
+        for error in results {
+            let verdict = error.verdict().unwrap();
+            assert_eq!(
+                (verdict.class, verdict.blamed.as_slice()),
+                (Class::Mismatch, [2].as_slice()),
+                "{verdict}"
+            );
+            let place = "group made was made more often on one side: ";
+            assert!(verdict.place.starts_with(place), "{verdict}");
+        }
     }
 }
 

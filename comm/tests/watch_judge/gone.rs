@@ -149,6 +149,40 @@ fn a_rank_that_has_just_destroyed_a_group_may_be_about_to_end() {
 }
 
 #[test]
+fn who_made_a_group_once_more_than_others_is_odd_and_has_not_destroyed_it() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "tp0", &[0, 1, 2], 0);
+    plant.group(2, "tp0", &[0, 1, 2], 0);
+    plant.report(0).groups.retain(|group| group.key == 1);
+    for rank in [1, 2] {
+        plant.report(rank).groups.retain(|group| group.key == 2);
+        plant.report(rank).destroyed.push(Destroyed {
+            key: 1,
+            name: "tp0".to_owned(),
+            entered: 0,
+            age_ms: 600,
+        });
+    }
+    plant.waits(0, 1, &[1, 2]);
+    plant.waits(1, 2, &[0]);
+    plant.waits(2, 2, &[0]);
+    plant.confirm();
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::Mismatch, [0].as_slice()),
+        "{found}"
+    );
+    assert!(
+        found
+            .place
+            .starts_with("group tp0 was made more often on one side"),
+        "{found}"
+    );
+    assert!(found.next.contains("equally often"), "{found}");
+}
+
+#[test]
 fn who_destroyed_a_group_after_the_call_did_its_part() {
     let plant = destroyed(5, 600);
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);

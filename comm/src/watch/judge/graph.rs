@@ -143,7 +143,12 @@ impl<'a> Graph<'a> {
             }
             return;
         }
-        if let Some(group) = report.destroyed(key).filter(|_| same.is_none()) {
+        // Who made a group once more and never used the first one differs in that.
+        let is_remade = |gone: &&Destroyed| {
+            gone.entered == 0 && report.groups.iter().any(|group| group.name == gone.name)
+        };
+        let destroyed = report.destroyed(key).filter(|gone| !is_remade(gone));
+        if let Some(group) = destroyed.filter(|_| same.is_none()) {
             // What it sent before is on its way.
             if waiter.call.call.is_point_to_point() || group.entered < waiter.call.seq {
                 self.leaf(from, rank, Why::Destroyed { group });

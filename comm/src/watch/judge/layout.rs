@@ -117,10 +117,16 @@ pub(super) fn verdict(
         .filter(|at| graph.waiters[*at].group.name == *name)
         .collect();
     let mut verdict = draft(scene, graph, Class::Mismatch, &blamed, &held, kind);
-    let what = if mine.1.members == theirs.1.members {
-        format!("group {name} was made more often on one side: ")
+    let (what, next) = if mine.1.members == theirs.1.members {
+        (
+            format!("group {name} was made more often on one side: "),
+            "make the group equally often on every rank",
+        )
     } else {
-        format!("group layout: {name} = ")
+        (
+            format!("group layout: {name} = "),
+            "make the group from the same list on every rank",
+        )
     };
     verdict.place = format!("{what}{}", place.join(", "));
     let waits = |waiter: &Waiter<'_>| waiter.rank == theirs.0 && waiter.group.key == theirs.1.key;
@@ -132,6 +138,6 @@ pub(super) fn verdict(
             mine.0, theirs.0
         )
     });
-    "make the group from the same list on every rank".clone_into(&mut verdict.next);
+    next.clone_into(&mut verdict.next);
     verdict
 }
