@@ -5,7 +5,7 @@ use muster_comm::watch::process::ProcessFacts;
 use muster_comm::watch::report::Destroyed;
 use muster_comm::watch::verdict::{CallId, Class};
 
-use crate::plant::{Plant, verdict};
+use crate::plant::{Plant, RECV, verdict};
 
 #[test]
 fn the_first_death_is_the_cause_and_later_ones_are_its_cascade() {
@@ -146,6 +146,32 @@ fn a_rank_that_has_just_destroyed_a_group_may_be_about_to_end() {
     let plant = destroyed(4, 100);
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Again(400));
     assert_eq!(plant.overdue(0, 7).blamed, [1]);
+}
+
+#[test]
+fn a_message_may_outlive_the_group_of_its_sender() {
+    let mut plant = destroyed(4, 600);
+    let group = plant
+        .report(0)
+        .groups
+        .iter_mut()
+        .find(|group| group.key == 7);
+    group.expect("planted").call = None;
+    plant.call(0, 7, RECV, &[1]);
+    plant.confirm();
+    plant.report(1).groups[0].call = None;
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let found = plant.overdue(0, 7);
+    assert!(found.place.starts_with("destroyed group tp0"), "{found}");
+    // Where its sender waits for the receiver nothing more can come.
+    plant.report(1).groups[0].entered -= 1;
+    plant.waits(1, 1, &[0]);
+    plant.confirm();
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::Deadlock, [0, 1].as_slice())
+    );
 }
 
 #[test]

@@ -143,12 +143,8 @@ impl<'a> Graph<'a> {
             }
             return;
         }
-        // Who made a group once more and never used the first one differs in that.
-        let is_remade = |gone: &&Destroyed| {
-            gone.entered == 0 && report.groups.iter().any(|group| group.name == gone.name)
-        };
-        let destroyed = report.destroyed(key).filter(|gone| !is_remade(gone));
-        if let Some(group) = destroyed.filter(|_| same.is_none()) {
+        let gone = destroyed_in(report, &waiter, self.is_overdue);
+        if let Some(group) = gone.filter(|_| same.is_none()) {
             // What it sent before is on its way.
             if waiter.call.call.is_point_to_point() || group.entered < waiter.call.seq {
                 self.leaf(from, rank, Why::Destroyed { group });
@@ -358,6 +354,20 @@ fn state_of(member: &Member, is_overdue: bool) -> Result<&Report, Why<'static>> 
         Some((how, confidence)) => Why::Frozen { how, confidence },
         None => Why::Silent,
     })
+}
+
+/// What is remembered of the group of a call where the rank has destroyed it, if that says something.
+fn destroyed_in<'a>(
+    report: &'a Report,
+    waiter: &Waiter<'_>,
+    is_overdue: bool,
+) -> Option<&'a Destroyed> {
+    let gone = report.destroyed(waiter.group.key)?;
+    // Who made a group once more and never used the first one differs in that.
+    let is_remade = gone.entered == 0 && report.groups.iter().any(|group| group.name == gone.name);
+    // A message that was sent before may still come: until the time is up what counts is where the rank is now.
+    let may_come = waiter.call.call.is_point_to_point() && !is_overdue;
+    (!is_remade && !may_come).then_some(gone)
 }
 
 /// Whether a rank with this line of the group has come to the call that the waiter is in.
