@@ -14,37 +14,32 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::message::{
-    Buffers, Direction, Heed, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
+    Buffers, Heed, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
 };
-use super::vigil::{NEWS_TIMEOUT, Vigil};
+use super::vigil::Vigil;
 use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Plan, Step};
 use crate::error::{ErrorKind, Field};
-use crate::sync::{Clock, Deadline};
 use crate::transport::shm::slot::Entry;
-use crate::transport::shm::wait::Rest;
-use crate::transport::tcp::{Interest, wait_until_ready};
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Slip};
-use crate::world::Island;
 
 mod open;
+mod patience;
 mod point;
 mod shape;
 
 use open::Awaited;
 pub(crate) use open::RingBlock;
+use patience::{by_blame, linger, rest_on, way_to_rest};
 pub(crate) use point::Message;
 use shape::problem;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
-/// How long to sleep where no descriptor tells when a stream is ready.
-const BLIND_PAUSE: Duration = Duration::from_millis(1);
 
 /// Which of a group's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,85 +222,6 @@ fn drive(
     };
     awaited.release(streams);
     (result, run.into_inner())
-}
-
-/// How to rest while these streams are polled.
-fn way_to_rest<'a>(streams: &[Option<Box<dyn Stream>>], sleep: &'a dyn Fn(Duration)) -> Rest<'a> {
-    if streams
-        .iter()
-        .flatten()
-        .any(|stream| stream.descriptor(false).is_some())
-    {
-        Rest::Descriptors(sleep)
-    } else {
-        Rest::Pause
-    }
-}
-
-/// Whether a wait that ended because a peer left in good order may go on: over a network, the news of
-/// its leaving can overtake what it sent before. It may where something comes within a moment.
-fn linger(
-    vigil: &Vigil<'_>,
-    ended: &ErrorKind,
-    mut ready: impl FnMut() -> bool,
-    missing: impl Fn() -> Vec<usize>,
-) -> bool {
-    let ErrorKind::PeerClosed {
-        peer,
-        orderly: true,
-        ..
-    } = ended
-    else {
-        return false;
-    };
-    let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
-    if vigil.given_up().is_some() || vigil.world.island.as_ref().is_some_and(shares_memory) {
-        return false;
-    }
-    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline().left()));
-    let waited_for = |index: &usize| vigil.group.members[*index] == *peer;
-    while !moment.passed() {
-        if ready() || !missing().iter().any(waited_for) {
-            return true;
-        }
-        Clock::pause(BLIND_PAUSE);
-    }
-    false
-}
-
-/// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
-/// where one of them has no descriptor to wait for.
-fn rest_on(
-    streams: &[Option<Box<dyn Stream>>],
-    waits: impl Iterator<Item = (Direction, usize)>,
-    timeout: Duration,
-) {
-    let interest = |(direction, peer): (Direction, usize)| {
-        let write = direction == Direction::Send;
-        let descriptor = streams.get(peer)?.as_ref()?.descriptor(write)?;
-        Some(Interest { descriptor, write })
-    };
-    let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
-    let deadline = Deadline::after(timeout);
-    let slept = interests.map(|interests| wait_until_ready(interests.into_iter(), deadline));
-    if !matches!(slept, Some(Ok(_))) {
-        Clock::pause(timeout.min(BLIND_PAUSE));
-    }
-}
-
-/// The peers that are waited for, those first from whom something is to come: who does not send is
-/// the likelier culprit.
-fn by_blame(waits: impl Iterator<Item = (Direction, usize)>) -> Vec<usize> {
-    let waits: Vec<(Direction, usize)> = waits.collect();
-    let mut peers: Vec<usize> = Vec::new();
-    for wanted in [Direction::Recv, Direction::Send] {
-        for (direction, peer) in &waits {
-            if *direction == wanted && !peers.contains(peer) {
-                peers.push(*peer);
-            }
-        }
-    }
-    peers
 }
 
 /// The error of a run in the words of the layers above. Where a link broke, the control plane

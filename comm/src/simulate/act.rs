@@ -184,7 +184,8 @@ impl Stage<'_> {
         };
         let (plan, now_us) = (self.plan, self.now_us);
         let is_near = plan.hosts[peer.index()] == plan.hosts[rank];
-        if is_near || self.is_given_up(rank) {
+        let has_left = self.players[rank].status.gone(*peer).is_some();
+        if is_near || !has_left {
             return false;
         }
         let Some(call) = &mut self.players[rank].call else {
@@ -196,13 +197,6 @@ impl Stage<'_> {
             self.at(until_us, Event::Go(rank));
         }
         now_us < until_us
-    }
-
-    /// Whether the group of its call was given up.
-    fn is_given_up(&self, rank: usize) -> bool {
-        let given_up =
-            self.players[rank].judged_by(self.plan, |outlook, _| outlook.given_up().is_some());
-        given_up == Some(true)
     }
 
     /// The error of a call whose peer has destroyed the group, once no news of that peer has come for a while:

@@ -446,30 +446,3 @@ fn a_rank_that_destroyed_the_group_is_named_and_its_other_groups_go_on() {
         }
     }
 }
-
-#[test]
-fn a_rank_that_left_ends_the_call_also_of_who_waits_for_somebody_else() {
-    let setups = [Setup::shm(), ring(), Setup::tcp()];
-    for (setup, call) in setups
-        .iter()
-        .flat_map(|setup| CALLS.map(|call| (setup, call)))
-    {
-        let results = ranks(4, setup, move |world| {
-            let comm = group(&world, "all", &[0, 1, 2, 3]);
-            call(&comm).unwrap();
-            if comm.rank() == 1 {
-                return None;
-            }
-            let started = Clock::now();
-            let error = call(&comm).unwrap_err();
-            Some((error, started.elapsed()))
-        });
-        for (error, elapsed) in results.into_iter().flatten() {
-            assert!(elapsed < AT_ONCE, "{error}");
-            let ErrorKind::PeerClosed { peer, .. } = cause(&error) else {
-                unreachable!("{error}");
-            };
-            assert_eq!(*peer, Rank(1), "{error}");
-        }
-    }
-}

@@ -1,0 +1,102 @@
+//! How a run over messages waits: how it sleeps, whom it blames, and when what a rank sent before it left may
+//! still come.
+
+use std::time::Duration;
+
+use super::super::message::Direction;
+use super::super::vigil::{NEWS_TIMEOUT, Vigil};
+use crate::error::ErrorKind;
+use crate::sync::{Clock, Deadline};
+use crate::transport::Stream;
+use crate::transport::shm::wait::Rest;
+use crate::transport::tcp::{Interest, wait_until_ready};
+use crate::world::Island;
+
+/// How long to sleep where no descriptor tells when a stream is ready.
+const BLIND_PAUSE: Duration = Duration::from_millis(1);
+
+/// How to rest while these streams are polled.
+pub(super) fn way_to_rest<'a>(
+    streams: &[Option<Box<dyn Stream>>],
+    sleep: &'a dyn Fn(Duration),
+) -> Rest<'a> {
+    if streams
+        .iter()
+        .flatten()
+        .any(|stream| stream.descriptor(false).is_some())
+    {
+        Rest::Descriptors(sleep)
+    } else {
+        Rest::Pause
+    }
+}
+
+/// Whether a wait that ended because a rank left in good order may go on: over a network, the news of
+/// its leaving can overtake what it sent before. It may where that comes within a moment, or, where the wait
+/// is for others, something that they pass on.
+pub(super) fn linger(
+    vigil: &Vigil<'_>,
+    ended: &ErrorKind,
+    mut ready: impl FnMut() -> bool,
+    missing: impl Fn() -> Vec<usize>,
+) -> bool {
+    let ErrorKind::PeerClosed {
+        peer,
+        orderly: true,
+        ..
+    } = ended
+    else {
+        return false;
+    };
+    let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
+    let has_left = vigil.world.status.gone(*peer).is_some();
+    if !has_left || vigil.world.island.as_ref().is_some_and(shares_memory) {
+        return false;
+    }
+    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline().left()));
+    let members = &vigil.group.members;
+    let is_waited_for = || missing().iter().any(|index| members[*index] == *peer);
+    let was_waited_for = is_waited_for();
+    while !moment.passed() {
+        if ready() || was_waited_for && !is_waited_for() {
+            return true;
+        }
+        Clock::pause(BLIND_PAUSE);
+    }
+    false
+}
+
+/// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
+/// where one of them has no descriptor to wait for.
+pub(super) fn rest_on(
+    streams: &[Option<Box<dyn Stream>>],
+    waits: impl Iterator<Item = (Direction, usize)>,
+    timeout: Duration,
+) {
+    let interest = |(direction, peer): (Direction, usize)| {
+        let write = direction == Direction::Send;
+        let descriptor = streams.get(peer)?.as_ref()?.descriptor(write)?;
+        Some(Interest { descriptor, write })
+    };
+    let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
+    let deadline = Deadline::after(timeout);
+    let slept = interests.map(|interests| wait_until_ready(interests.into_iter(), deadline));
+    if !matches!(slept, Some(Ok(_))) {
+        Clock::pause(timeout.min(BLIND_PAUSE));
+    }
+}
+
+/// The peers that are waited for, those first from whom something is to come: who does not send is
+/// the likelier culprit.
+pub(super) fn by_blame(waits: impl Iterator<Item = (Direction, usize)>) -> Vec<usize> {
+    let waits: Vec<(Direction, usize)> = waits.collect();
+    let mut peers: Vec<usize> = Vec::new();
+    for wanted in [Direction::Recv, Direction::Send] {
+        for (direction, peer) in &waits {
+            if *direction == wanted && !peers.contains(peer) {
+                peers.push(*peer);
+            }
+        }
+    }
+    peers
+}
