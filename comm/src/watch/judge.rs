@@ -8,6 +8,8 @@
 //!   old: calls with shorter deadlines may be meant to end by them.
 //! - JUDGE-3: a rank is frozen only where it did not answer for `FROZEN_AFTER_MS`, or until the time of
 //!   a call was up, while somebody who does answer waits for it, and its process was seen not to run.
+//! - JUDGE-4: who has destroyed a group never comes to a later collective of it: the chain of waits ends
+//!   there, whatever the rank waits for elsewhere.
 
 mod graph;
 mod layout;
