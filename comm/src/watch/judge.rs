@@ -134,8 +134,8 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         let wait_ms = if is_layout { 0 } else { wait_ms };
         again = Some(again.map_or(wait_ms, |known: u64| known.min(wait_ms)));
     }
-    if !is_overdue && let Some((group, young_ms)) = graph.oldest_destroyed(&all) {
-        let wait_ms = DESTROYED_AFTER_MS.saturating_sub(young_ms);
+    if !is_overdue && let Some(group) = graph.oldest_destroyed(&all) {
+        let wait_ms = DESTROYED_AFTER_MS.saturating_sub(group.age_ms);
         if wait_ms == 0 {
             return found(tell::destroyed(scene, &graph, group));
         }
@@ -168,7 +168,7 @@ pub(super) fn destroyed_by(scene: &Scene, rank: u32, call: CallId) -> Option<Ver
         let waiter = &graph.waiters[leaf.missed_by];
         leaf.rank == rank && waiter.id() == call && matches!(leaf.why, Why::Destroyed { .. })
     };
-    let (group, _) = graph.oldest_destroyed(&graph.missing_one(is_it))?;
+    let group = graph.oldest_destroyed(&graph.missing_one(is_it))?;
     Some(tell::destroyed(scene, &graph, group))
 }
 
@@ -186,7 +186,7 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     if let Some((odd, group)) = other {
         return found(layout::other_members(scene, graph, start, odd, group));
     }
-    if let Some((group, _)) = graph.oldest_destroyed(&graph.reachable(start)) {
+    if let Some(group) = graph.oldest_destroyed(&graph.reachable(start)) {
         return found(tell::destroyed(scene, graph, group));
     }
     let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));

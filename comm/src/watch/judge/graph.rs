@@ -221,9 +221,8 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// What a rank has destroyed that the chains from these waiters end at, the oldest of it, and how many
-    /// milliseconds ago that was.
-    pub(super) fn oldest_destroyed(&self, from: &[usize]) -> Option<(&'a Destroyed, u64)> {
+    /// What a rank has destroyed that the chains from these waiters end at, the oldest of it.
+    pub(super) fn oldest_destroyed(&self, from: &[usize]) -> Option<&'a Destroyed> {
         let leaves = self.leaves.iter();
         let destroyed = leaves
             .filter(|leaf| from.contains(&leaf.missed_by))
@@ -231,9 +230,9 @@ impl<'a> Graph<'a> {
                 let Why::Destroyed { group } = leaf.why else {
                     return None;
                 };
-                Some((group, group.age_ms))
+                Some(group)
             });
-        destroyed.max_by_key(|(_, age_ms)| *age_ms)
+        destroyed.max_by_key(|group| group.age_ms)
     }
 
     /// The waiters that miss such a leaf themselves.
