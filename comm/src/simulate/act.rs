@@ -1,9 +1,11 @@
 //! What ranks do: their programs, the way in which they wait (as `backend::vigil` does with a thread of its
 //! own), and how they end.
 
+use std::collections::BTreeSet;
+
 use super::net::Event;
 use super::plan::Fault;
-use super::rank::{FIRST_LOOK_US, Failed, Life, circle};
+use super::rank::{FIRST_LOOK_US, Failed, Life, Linger, Pressed, circle};
 use super::stage::Stage;
 use crate::backend::matching;
 use crate::error::ErrorKind;
@@ -18,6 +20,8 @@ const NEXT_LOOK_US: u64 = 250_000;
 const SLACK_US: u64 = 10_000;
 const STOPPED_US: u64 = 400_000;
 const LINGER_US: u64 = 500_000;
+// In `backend::links`, a longer pause is one in which nothing ran.
+const LINGER_STEP_US: u64 = 50_000;
 const NEWS_TIMEOUT_US: u64 = 500_000;
 const VERDICT_WAIT_US: u64 = 1_000_000;
 
@@ -191,12 +195,19 @@ impl Stage<'_> {
         let Some(call) = &mut self.players[rank].call else {
             return false;
         };
-        let is_new = call.lingers_until_us.is_none();
-        let until_us = *call.lingers_until_us.get_or_insert(now_us + LINGER_US);
-        if is_new {
-            self.at(until_us, Event::Go(rank));
+        let linger = call.linger.get_or_insert(Linger {
+            looked_us: now_us,
+            waited_us: 0,
+            again_us: now_us,
+        });
+        linger.waited_us += (now_us - linger.looked_us).min(LINGER_STEP_US);
+        linger.looked_us = now_us;
+        let goes_on = linger.waited_us < LINGER_US;
+        if goes_on && now_us >= linger.again_us {
+            linger.again_us = now_us + LINGER_STEP_US;
+            self.at(now_us + LINGER_STEP_US, Event::Go(rank));
         }
-        now_us < until_us
+        goes_on
     }
 
     /// The error of a call whose peer has destroyed the group, once no news of that peer has come for a while:
@@ -389,10 +400,13 @@ impl Stage<'_> {
 
     /// Notes since when the fault keeps somebody waiting.
     pub(super) fn press(&mut self) {
-        if self.pressed_us.is_some() || self.plan.fault.is_harmless() {
+        let (plan, culprit) = (self.plan, self.plan.culprit);
+        if plan.fault == Fault::Inverted {
+            return self.press_circle();
+        }
+        if plan.fault.is_harmless() || self.pressed.is_some() {
             return;
         }
-        let (plan, culprit) = (self.plan, self.plan.culprit);
         let waits_for = |by: usize, whom: usize, is_strict: bool| {
             let player = &self.players[by];
             let is_up = player.life == Life::Working && player.runs();
@@ -406,7 +420,6 @@ impl Stage<'_> {
         };
         let others = || (0..plan.ranks).filter(|rank| *rank != culprit);
         let is_pressed = match plan.fault {
-            Fault::Inverted => circle(&self.players, plan).contains(&culprit),
             Fault::Mismatched => others().any(|rank| {
                 let call = self.players[rank].call.as_ref();
                 call.is_some_and(|call| {
@@ -433,7 +446,23 @@ impl Stage<'_> {
             }
         };
         if is_pressed {
-            self.pressed_us = Some(self.now_us);
+            self.pressed = Some(Pressed {
+                since_us: self.now_us,
+                circle: BTreeSet::new(),
+            });
+        }
+    }
+
+    /// A circle of waits keeps its ranks waiting from the moment on when the last of them has come to it.
+    fn press_circle(&mut self) {
+        let is_told = self.circle.is_some();
+        let ranks = circle(&self.players, self.plan);
+        let before = self.pressed.as_ref().map(|pressed| &pressed.circle);
+        if !is_told && ranks.contains(&self.plan.culprit) && before != Some(&ranks) {
+            self.pressed = Some(Pressed {
+                since_us: self.now_us,
+                circle: ranks,
+            });
         }
     }
 

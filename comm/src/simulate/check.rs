@@ -30,7 +30,7 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
         .collect();
     // A mismatch is seen before it keeps anybody waiting.
     let may_be_early = stage.is_excused || plan.fault == Fault::Mismatched && !told.is_empty();
-    if plan.fault.is_harmless() || stage.pressed_us.is_none() && !may_be_early {
+    if plan.fault.is_harmless() || stage.pressed.is_none() && !may_be_early {
         return match (told.first(), failed.first()) {
             (Some(verdict), _) => Err(format!(
                 "a verdict, and nothing was wrong: {}",
@@ -40,7 +40,7 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
             (None, None) => Ok(()),
         };
     }
-    let Some(pressed_us) = stage.pressed_us else {
+    let Some(pressed) = &stage.pressed else {
         blame(plan, stage, &told)?;
         return if failed.is_empty() {
             Ok(())
@@ -50,7 +50,7 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
     };
     blame(plan, stage, &told)?;
     same_for_all(stage)?;
-    in_time(plan, stage, pressed_us)
+    in_time(plan, stage, pressed.since_us)
 }
 
 /// Bring-up has failed, for everybody and for the same reason.

@@ -50,10 +50,18 @@ pub(super) struct Call {
     pub(super) wait: Option<Wait>,
     /// Since when it waits, for the report.
     pub(super) waits_since_us: u64,
-    /// A peer has left in good order, and until then what it sent may still come.
-    pub(super) lingers_until_us: Option<u64>,
+    /// A peer has left in good order, and what it sent may still come.
+    pub(super) linger: Option<Linger>,
     /// It has failed, and waits for a verdict until then.
     pub(super) failed: Option<(ErrorKind, bool, u64)>,
+}
+
+/// How long a call has waited for what a rank sent before it left, while its own process ran.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linger {
+    pub(super) waited_us: u64,
+    pub(super) looked_us: u64,
+    pub(super) again_us: u64,
 }
 
 /// A call that failed.
@@ -157,7 +165,7 @@ impl Player {
             looks: 0,
             wait: None,
             waits_since_us: 0,
-            lingers_until_us: None,
+            linger: None,
             failed: None,
         });
     }
@@ -327,6 +335,14 @@ pub(super) fn pid(rank: usize) -> u32 {
 
 pub(super) fn narrow(rank: usize) -> u32 {
     Rank::from_index(rank).0
+}
+
+/// Since when a fault keeps somebody waiting.
+#[derive(Clone, Debug)]
+pub(super) struct Pressed {
+    pub(super) since_us: u64,
+    /// Who waits for each other, where the fault is a circle of waits.
+    pub(super) circle: BTreeSet<usize>,
 }
 
 /// Ranks that wait for each other in a circle, by what is so and not by what boards show.

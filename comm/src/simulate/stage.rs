@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::net::{Event, Future, Pipe};
 use super::plan::{ARRIVAL_MS, Fault, Plan};
-use super::rank::{Life, Player, narrow, pid};
+use super::rank::{Life, Player, Pressed, narrow, pid};
 use crate::rendezvous::{
     Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, Rules, Task,
     ToCoordinator, encode_introduction,
@@ -32,7 +32,7 @@ pub(super) struct Stage<'a> {
     /// What was wrong on the way.
     pub(super) wrong: Option<String>,
     /// Since when the fault keeps somebody waiting.
-    pub(super) pressed_us: Option<u64>,
+    pub(super) pressed: Option<Pressed>,
     /// Whether somebody might rightly have found it in the way, without having to wait for it.
     pub(super) is_excused: bool,
     /// Entries that did not get through: who lacks them, group and call.
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
                 .map(|rank| Player::new(rank, plan))
                 .collect(),
             wrong: None,
-            pressed_us: None,
+            pressed: None,
             is_excused: false,
             lost: Vec::new(),
             has_struck: false,

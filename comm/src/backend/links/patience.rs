@@ -14,6 +14,9 @@ use crate::world::Island;
 
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);
+/// What a pause counts for at most where its length matters: a longer one means that the process, or the machine, did
+/// not run.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How to rest while these streams are polled.
 pub(super) fn way_to_rest<'a>(
@@ -53,15 +56,18 @@ pub(super) fn linger(
     if !has_left || vigil.world.island.as_ref().is_some_and(shares_memory) {
         return false;
     }
-    let moment = Deadline::after(NEWS_TIMEOUT.min(vigil.deadline().left()));
+    let moment = NEWS_TIMEOUT.min(vigil.left());
     let members = &vigil.group.members;
     let is_waited_for = || missing().iter().any(|index| members[*index] == *peer);
     let was_waited_for = is_waited_for();
-    while !moment.passed() {
+    let mut waited = Duration::ZERO;
+    while waited < moment {
         if ready() || was_waited_for && !is_waited_for() {
             return true;
         }
+        let since = Clock::now();
         Clock::pause(BLIND_PAUSE);
+        waited += since.elapsed().min(LONGEST_PAUSE);
     }
     false
 }
