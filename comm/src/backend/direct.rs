@@ -9,6 +9,9 @@
 //!   with segment `g - 2`. The count goes on over calls; the entry exchange is such a barrier.
 //! - DIRECT-2: within a half, what lies at element `i` of a plan's buffer lies at element `i` of
 //!   that buffer's area, so a peer finds a span without being told.
+//! - DIRECT-3: between two ranks, the results of an `all_reduce` lie where the other one's share of them lay, in
+//!   its own staging. The line is at hand there, and goes to and fro between two caches twice a call instead of
+//!   four times. Nobody but that rank reads it afterwards, so such a segment does not count for DIRECT-1.
 #![expect(
     unsafe_code,
     reason = "copies between user memory and memory shared with peers"
@@ -26,7 +29,7 @@ use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::{Block, Heap};
-use crate::types::index;
+use crate::types::{Collective, index};
 
 /// Bytes of one area: what a rank exposes of one buffer in one segment. The chunk that fits the
 /// second-level cache beside its readers.
@@ -48,7 +51,7 @@ const PLANS_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Staging {
     block: Block,
-    /// Segments run so far.
+    /// Segments run so far which peers may still read at their end.
     segments: u64,
     plans: Plans,
 }
@@ -116,6 +119,8 @@ pub(crate) struct Run<'a> {
     /// Whether results go around the cache: there are many, and the call is not in place, so that their
     /// lines are not there.
     stream: bool,
+    /// Whether results that the peer wants are put where its share of them lay (DIRECT-3).
+    returns: bool,
 }
 
 /// Where spans of one segment lie.
@@ -155,6 +160,7 @@ impl<'a> Run<'a> {
             segment_len,
             segment_count,
             stream: results.saturating_mul(n) >= STREAM_FROM && !request.overlaps(n, me),
+            returns: n == 2 && request.collective == Collective::AllReduce,
         }
     }
 
@@ -192,7 +198,9 @@ impl<'a> Run<'a> {
                     self.barrier(local, segment, &plan, round)?;
                 }
             }
-            staging.segments += 1;
+            if !self.returns {
+                staging.segments += 1;
+            }
         }
         Ok(())
     }
@@ -340,15 +348,15 @@ impl<'a> Run<'a> {
     fn pull(&self, peer: usize, src: Span, dst: Span, spaces: &Spaces) {
         let size = self.request.dtype.size();
         self.pieces(spaces, dst, |to, done, len| {
-            let from = staged(
-                spaces.peers[peer].cast_mut(),
-                src.space,
-                src.start + done,
-                size,
-            );
+            let from = if self.returns && src.space == Space::Out {
+                staged(spaces.half, Space::In, src.start + done, size)
+            } else {
+                let theirs = spaces.peers[peer].cast_mut();
+                staged(theirs, src.space, src.start + done, size)
+            };
             // SAFETY: the peer's half was checked to lie in its region, the span lies in its area
             // (both ranks cut the same segments), and the peer does not write it before the next
-            // barrier; the target is this rank's buffer.
+            // barrier; what it returned lies in this rank's own. The target is this rank's buffer.
             unsafe { self.deliver(to, from.cast_const(), len * size) };
         });
     }
@@ -390,7 +398,13 @@ impl<'a> Run<'a> {
                 let from: Vec<*const u8> = srcs.iter().map(at).collect();
                 // SAFETY: `skipped + len` does not exceed the piece of the target.
                 let to = unsafe { to.add(skipped * size) };
-                let copy = staged(spaces.half, dst.space, dst.start + done + skipped, size);
+                let at = dst.start + done + skipped;
+                let copy = if self.returns {
+                    let theirs = spaces.peers[1 - me].cast_mut();
+                    staged(theirs, Space::In, at, size)
+                } else {
+                    staged(spaces.half, dst.space, at, size)
+                };
                 let (dtype, op) = (self.request.dtype, self.request.op);
                 let (kept, streamed): (&[_], &[_]) = match (exposed, self.stream) {
                     (true, true) => (&[copy], &[to]),
@@ -400,7 +414,8 @@ impl<'a> Run<'a> {
                 };
                 // SAFETY: as in `pull`; the own source is this rank's buffer, and where it is the
                 // target too it is exactly so, which the kernel allows; the copy is in the area of
-                // staging that no source lies in.
+                // staging that no source lies in, or lies exactly where the peer's source does,
+                // which that rank reads only behind the next barrier (DIRECT-3).
                 unsafe { kernel::reduce_to(dtype, op, &from, kept, streamed, len, divisor) };
             });
         });
