@@ -10,8 +10,8 @@
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
 # processor), MPICH, Intel MPI (in I_MPI_ROOT), torch gloo (of PYTHON, python3 if that is not set). A
-# peer that is not installed, does not compile or does not run is named. f32 or bf16, sum, out of place. Prints medians over rounds of the median time of the slowest rank,
-# and how many times as long each peer took as muster: the median of the ratios of single rounds,
+# peer that is not installed, does not compile or does not run is named. All but gloo, which cannot, keep their ranks to
+# processors. f32 or bf16, sum, out of place. Prints medians over rounds of the median time of the slowest rank, and how many times as long each peer took as muster: the median of the ratios of single rounds,
 # with the least and the greatest. A cell that a peer has not is shown as "-".
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -99,7 +99,7 @@ of_muster() {
         dtype=f32
         [ "$name" = "$collective" ] || dtype=bf16
         [ "$memory" = region ] && [ "$name" = barrier ] && continue
-        "$muster" bench "$collective" -d "$dtype" -g "$n" -b "$bytes" -e "$bytes" --place out --memory "$memory" --time "${time}ms" \
+        "$muster" bench "$collective" -d "$dtype" -g "$n" -b "$bytes" -e "$bytes" --place out --pin --memory "$memory" --time "${time}ms" \
             --confidence 0 --format csv 2>/dev/null |
             awk -F, -v bytes="$bytes" -v name="$name" '
                 NR == 1 {for (at = 1; at <= NF; at++) column[$at] = at}
@@ -112,12 +112,17 @@ one() {
     shift 2
     case $peer in
     private | region) of_muster "$peer" "$n" "$@" ;;
-    openmpi) mpirun.openmpi $root --oversubscribe -n "$n" "$folder/openmpi" "$time" "$@" ;;
+    openmpi)
+        mpirun.openmpi $root --oversubscribe --bind-to core:overload-allowed --map-by core:OVERSUBSCRIBE \
+            -n "$n" "$folder/openmpi" "$time" "$@"
+        ;;
     openmpi-sm)
         [ "$n" -le "$cpus" ] || return 0
         mpirun.openmpi $root --mca coll_sm_priority 100 -n "$n" "$folder/openmpi" "$time" "$@"
         ;;
-    mpich | intelmpi) timeout 600 "$(launcher_of "$peer")" -n "$n" "$folder/$peer" "$time" "$@" ;;
+    mpich) timeout 600 mpirun.mpich -bind-to core -n "$n" "$folder/mpich" "$time" "$@" ;;
+    # It does so unless told otherwise.
+    intelmpi) timeout 600 "$(launcher_of intelmpi)" -n "$n" "$folder/intelmpi" "$time" "$@" ;;
     gloo) "$python" "$here/gloo.py" "$n" "$time" "$@" ;;
     esac
 }

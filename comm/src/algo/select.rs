@@ -68,7 +68,7 @@ all_to_all                                         -> pairwise
 all_to_all_v      links=direct                     -> direct
 all_to_all_v                                       -> pairwise
 broadcast         links=direct   n=2               -> direct segment=256KiB
-broadcast         links=direct                     -> direct
+broadcast         links=direct                     -> direct segment=512KiB
 broadcast         hosts>1  hosts<n                 -> hierarchical
 broadcast         n>=8  bytes>=1MiB                -> scatter_ring
 broadcast                                          -> binomial_tree

@@ -9,9 +9,10 @@
 //!   with segment `g - 2`. The count goes on over calls; the entry exchange is such a barrier.
 //! - DIRECT-2: within a half, what lies at element `i` of a plan's buffer lies at element `i` of
 //!   that buffer's area, so a peer finds a span without being told.
-//! - DIRECT-3: between two ranks, the results of an `all_reduce` lie where the other one's share of them lay, in
-//!   its own staging. The line is at hand there, and goes to and fro between two caches twice a call instead of
-//!   four times. Nobody but that rank reads it afterwards, so such a segment does not count for DIRECT-1.
+//! - DIRECT-3: the slice of an `all_reduce` that a rank has reduced goes where the next rank's share of it lay, in
+//!   that rank's block: those lines are in the cache of who reduces them, and no reader has to give them up.
+//!   Between two ranks nobody else reads them, so that rank may write there next, and such a segment does not count
+//!   for DIRECT-1.
 #![expect(
     unsafe_code,
     reason = "copies between user memory and memory shared with peers"
@@ -119,7 +120,7 @@ pub(crate) struct Run<'a> {
     /// Whether results go around the cache: there are many, and the call is not in place, so that their
     /// lines are not there.
     stream: bool,
-    /// Whether results that the peer wants are put where its share of them lay (DIRECT-3).
+    /// Whether results that peers want go where the next rank's share of them lay (DIRECT-3).
     returns: bool,
 }
 
@@ -160,7 +161,7 @@ impl<'a> Run<'a> {
             segment_len,
             segment_count,
             stream: results.saturating_mul(n) >= STREAM_FROM && !request.overlaps(n, me),
-            returns: n == 2 && request.collective == Collective::AllReduce,
+            returns: request.collective == Collective::AllReduce,
         }
     }
 
@@ -198,7 +199,7 @@ impl<'a> Run<'a> {
                     self.barrier(local, segment, &plan, round)?;
                 }
             }
-            if !self.returns {
+            if !(self.returns && self.vigil.group.len() == 2) {
                 staging.segments += 1;
             }
         }
@@ -348,15 +349,12 @@ impl<'a> Run<'a> {
     fn pull(&self, peer: usize, src: Span, dst: Span, spaces: &Spaces) {
         let size = self.request.dtype.size();
         self.pieces(spaces, dst, |to, done, len| {
-            let from = if self.returns && src.space == Space::Out {
-                staged(spaces.half, Space::In, src.start + done, size)
-            } else {
-                let theirs = spaces.peers[peer].cast_mut();
-                staged(theirs, src.space, src.start + done, size)
-            };
-            // SAFETY: the peer's half was checked to lie in its region, the span lies in its area
-            // (both ranks cut the same segments), and the peer does not write it before the next
-            // barrier; what it returned lies in this rank's own. The target is this rank's buffer.
+            let (holder, space) = self.place_of(peer, src.space);
+            let block = spaces.peers[holder].cast_mut();
+            let from = staged(block, space, src.start + done, size);
+            // SAFETY: the holder's half was checked to lie in its region, the span lies in its area
+            // (all ranks cut the same segments), and nobody writes it before the next barrier; the
+            // target is this rank's buffer.
             unsafe { self.deliver(to, from.cast_const(), len * size) };
         });
     }
@@ -399,12 +397,8 @@ impl<'a> Run<'a> {
                 // SAFETY: `skipped + len` does not exceed the piece of the target.
                 let to = unsafe { to.add(skipped * size) };
                 let at = dst.start + done + skipped;
-                let copy = if self.returns {
-                    let theirs = spaces.peers[1 - me].cast_mut();
-                    staged(theirs, Space::In, at, size)
-                } else {
-                    staged(spaces.half, dst.space, at, size)
-                };
+                let (holder, space) = self.place_of(me, dst.space);
+                let copy = staged(spaces.peers[holder].cast_mut(), space, at, size);
                 let (dtype, op) = (self.request.dtype, self.request.op);
                 let (kept, streamed): (&[_], &[_]) = match (exposed, self.stream) {
                     (true, true) => (&[copy], &[to]),
@@ -414,11 +408,20 @@ impl<'a> Run<'a> {
                 };
                 // SAFETY: as in `pull`; the own source is this rank's buffer, and where it is the
                 // target too it is exactly so, which the kernel allows; the copy is in the area of
-                // staging that no source lies in, or lies exactly where the peer's source does,
-                // which that rank reads only behind the next barrier (DIRECT-3).
+                // staging that no source lies in, or exactly where one of them lies: there nobody
+                // reads before the next barrier (DIRECT-3).
                 unsafe { kernel::reduce_to(dtype, op, &from, kept, streamed, len, divisor) };
             });
         });
+    }
+
+    /// Which rank's block holds what `owner` exposes of a space, and in which area of it (DIRECT-3).
+    fn place_of(&self, owner: usize, space: Space) -> (usize, Space) {
+        if self.returns && space == Space::Out {
+            ((owner + 1) % self.vigil.group.len(), Space::In)
+        } else {
+            (owner, space)
+        }
     }
 
     /// Calls `each(address, elements before, elements)` for the parts of a span of this rank's

@@ -415,3 +415,29 @@ fn small_and_large_calls_in_turn_do_not_disturb_each_other() {
         run(&Setup::shm(), n, cases);
     }
 }
+
+/// Halves of staging are used in turn, but for some calls (DIRECT-1, DIRECT-3): what a slow rank still reads must not
+/// be written by a fast one, whatever came before.
+#[test]
+fn staged_calls_in_turn_leave_what_others_still_read() {
+    let mut random = Random::new(seed() ^ 5);
+    for n in [2, 2, 3, 4] {
+        let mut cases = Vec::new();
+        for _ in 0..300 {
+            // Many of those that do not turn the halves.
+            let collective = match random.below(3) {
+                0 => Collective::AllReduce,
+                _ => random.pick(&every().collect::<Vec<_>>()),
+            };
+            let count = random.pick(&[5000, 9000, 30_000, 90_000]);
+            let lens = lens(collective, n, count, &mut random);
+            let case = Case::new(collective, DType::F32, lens, random.next());
+            cases.push(Case {
+                root: random.below(n),
+                in_place: random.pick(places(collective)),
+                ..case
+            });
+        }
+        run(&Setup::shm(), n, cases);
+    }
+}
