@@ -9,6 +9,9 @@ use super::problem::Problem;
 use super::shape::Blocks;
 use crate::types::Collective;
 
+/// The name of [`all_reduce`], whose results wait in staging for one round and are read in the next.
+pub(crate) const ALL_REDUCE: &str = "direct";
+
 /// `all_reduce`: each rank reduces its slice of all send buffers, then fetches the other slices.
 pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
     let n = problem.n();

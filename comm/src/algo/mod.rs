@@ -24,7 +24,7 @@ mod bruck;
 mod builder;
 pub mod check;
 pub mod cost;
-mod direct;
+pub(crate) mod direct;
 mod doubling;
 pub mod draw;
 mod halving;

@@ -9,7 +9,7 @@
 //!   with segment `g - 2`. The count goes on over calls; the entry exchange is such a barrier.
 //! - DIRECT-2: within a half, what lies at element `i` of a plan's buffer lies at element `i` of
 //!   that buffer's area, so a peer finds a span without being told.
-//! - DIRECT-3: the slice of an `all_reduce` that a rank has reduced goes where the next rank's share of it lay, in
+//! - DIRECT-3: the slice of an `all_reduce` (`algo::direct::all_reduce`) that a rank has reduced goes where the next rank's share of it lay, in
 //!   that rank's block: those lines are in the cache of who reduces them, and no reader has to give them up.
 //!   Between two ranks nobody else reads them, so that rank may write there next, and such a segment does not count
 //!   for DIRECT-1.
@@ -25,7 +25,7 @@ use super::local::Local;
 use super::segment::{Map, Shape};
 use super::vigil::Vigil;
 use super::{Failure, Request};
-use crate::algo::{Algorithm, Choice, Plan, Problem, Round, Space, Span, Step};
+use crate::algo::{self, Algorithm, Choice, Plan, Problem, Round, Space, Span, Step};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
@@ -161,7 +161,8 @@ impl<'a> Run<'a> {
             segment_len,
             segment_count,
             stream: results.saturating_mul(n) >= STREAM_FROM && !request.overlaps(n, me),
-            returns: request.collective == Collective::AllReduce,
+            returns: request.collective == Collective::AllReduce
+                && chosen.algorithm.name == algo::direct::ALL_REDUCE,
         }
     }
 

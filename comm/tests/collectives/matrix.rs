@@ -420,8 +420,17 @@ fn small_and_large_calls_in_turn_do_not_disturb_each_other() {
 /// be written by a fast one, whatever came before.
 #[test]
 fn staged_calls_in_turn_leave_what_others_still_read() {
-    let mut random = Random::new(seed() ^ 5);
-    for n in [2, 2, 3, 4] {
+    let mut random = Random::new(seed() ^ 15);
+    let others = Setup {
+        table: "all_reduce -> direct_small\nreduce -> direct_sliced".to_owned(),
+        ..Setup::shm()
+    };
+    for (n, setup) in [
+        (2, Setup::shm()),
+        (2, others),
+        (3, Setup::shm()),
+        (4, Setup::shm()),
+    ] {
         let mut cases = Vec::new();
         for _ in 0..300 {
             // Many of those that do not turn the halves.
@@ -438,6 +447,6 @@ fn staged_calls_in_turn_leave_what_others_still_read() {
                 ..case
             });
         }
-        run(&Setup::shm(), n, cases);
+        run(&setup, n, cases);
     }
 }

@@ -48,7 +48,7 @@ pub static ENTRY: Algorithm = Algorithm {
 /// Every algorithm. The order within a collective is the order in which reports list them.
 pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm {
-        name: "direct",
+        name: direct::ALL_REDUCE,
         collectives: &[Collective::AllReduce],
         links: Links::Direct,
         steps: &[
