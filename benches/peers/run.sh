@@ -10,9 +10,10 @@
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
 # processor), MPICH, Intel MPI (in I_MPI_ROOT), torch gloo (of PYTHON, python3 if that is not set). A
-# peer that is not installed, does not compile or does not run is named. All but gloo, which cannot, keep their ranks to
-# processors. f32 or bf16, sum, out of place. Prints medians over rounds of the median time of the slowest rank, and how many times as long each peer took as muster: the median of the ratios of single rounds,
-# with the least and the greatest. A cell that a peer has not is shown as "-".
+# peer that is not installed, does not compile or does not run is named. All but gloo, which cannot, keep their
+# ranks to processors. f32 or bf16, sum, out of place. Prints medians over rounds of the median time of the slowest
+# rank, and how many times as long each peer took as muster: the median of the ratios of single rounds, with the
+# least and the greatest. A cell that a peer has not is shown as "-".
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 muster=$1

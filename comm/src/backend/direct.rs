@@ -9,10 +9,10 @@
 //!   with segment `g - 2`. The count goes on over calls; the entry exchange is such a barrier.
 //! - DIRECT-2: within a half, what lies at element `i` of a plan's buffer lies at element `i` of
 //!   that buffer's area, so a peer finds a span without being told.
-//! - DIRECT-3: the slice of an `all_reduce` (`algo::direct::all_reduce`) that a rank has reduced goes where the next rank's share of it lay, in
-//!   that rank's block: those lines are in the cache of who reduces them, and no reader has to give them up.
-//!   Between two ranks nobody else reads them, so that rank may write there next, and such a segment does not count
-//!   for DIRECT-1.
+//! - DIRECT-3: the slice of an `all_reduce` (`algo::direct::all_reduce`) that a rank has reduced goes where the
+//!   next rank's share of it lay, in that rank's block: those lines are in the cache of who reduces them, and no
+//!   reader has to give them up. Between two ranks nobody else reads them, so that rank may write there next,
+//!   and such a segment does not count for DIRECT-1.
 #![expect(
     unsafe_code,
     reason = "copies between user memory and memory shared with peers"

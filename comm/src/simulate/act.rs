@@ -455,10 +455,13 @@ impl Stage<'_> {
 
     /// A circle of waits keeps its ranks waiting from the moment on when the last of them has come to it.
     fn press_circle(&mut self) {
-        let is_told = self.circle.is_some();
+        if self.circle.is_some() {
+            // Its verdict is told.
+            return;
+        }
         let ranks = circle(&self.players, self.plan);
         let before = self.pressed.as_ref().map(|pressed| &pressed.circle);
-        if !is_told && ranks.contains(&self.plan.culprit) && before != Some(&ranks) {
+        if ranks.contains(&self.plan.culprit) && before != Some(&ranks) {
             self.pressed = Some(Pressed {
                 since_us: self.now_us,
                 circle: ranks,
