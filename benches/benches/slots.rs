@@ -15,7 +15,7 @@ use muster_benches::crew;
 use muster_comm::sync::Clock;
 use muster_comm::transport::shm::arena::{Arena, HEAP_BYTES_MIN};
 use muster_comm::transport::shm::heap::Heap;
-use muster_comm::transport::shm::slot::{Entry, PAYLOAD_MAX, PeerSlot, Slot};
+use muster_comm::transport::shm::slot::{Entry, PAYLOAD_MAX, PeerSlot, Room, Slot};
 
 /// Bytes of payload.
 const SIZES: [usize; 4] = [0, 64, 4 << 10, PAYLOAD_MAX];
@@ -26,17 +26,19 @@ const KEY: u64 = 7;
 fn exchange(arena: &Arena, mine: &Slot, theirs: PeerSlot, bytes: usize, calls: u64) {
     let mut taken = vec![0_u8; bytes];
     for seq in 1..=calls {
+        let room = Room::for_bytes(bytes, false);
         // SAFETY: the payload is this side's until the entry is published, and has room for `bytes`.
-        unsafe { mine.payload(seq).write_bytes(1, bytes) };
+        unsafe { mine.payload(seq, room).write_bytes(1, bytes) };
         let entry = Entry {
             payload_len: bytes as u64,
+            room,
             ..Entry::default()
         };
         mine.publish(seq, &entry);
         while theirs.entered(arena, seq) != seq {
             spin_loop();
         }
-        let payload = theirs.payload(arena, seq);
+        let payload = theirs.payload(arena, seq, room);
         // SAFETY: the entry was seen, so `bytes` of payload are there, and stay: the peer writes there again
         // only once it has seen this side's next entry. The target is a vector of that length.
         unsafe { taken.as_mut_ptr().copy_from_nonoverlapping(payload, bytes) };

@@ -317,9 +317,6 @@ impl Large<'_> {
             local.exchange.finish(request, vigil.group.me);
             return Ok(ENTRY.name);
         }
-        if splits {
-            local.read_places(seq);
-        }
         let named = reach::is_named(&local.exchange);
         if named && let Some(way) = self.reach(local)? {
             return Ok(way);

@@ -20,7 +20,7 @@ use super::{Request, matching};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
-use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Slot};
+use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Room, Slot};
 use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Trail};
@@ -139,29 +139,27 @@ impl Local {
         ride: Ride,
         offer: Offer,
     ) -> Result<(), ErrorKind> {
-        let mine = self.publish(vigil, request, seq, ride, offer);
+        let (mine, payload) = self.publish(vigil, request, seq, ride, offer);
         let n = self.peers.len();
         self.exchange.entries.resize(n, mine);
         self.exchange.entries[self.me] = mine;
-        let payload = self.slot.payload(seq).cast_const();
         self.exchange.payloads.resize(n, payload);
         self.exchange.payloads[self.me] = payload;
         self.exchange.data_at = row_bytes(request);
-        let (mut agreed, mut together) = (true, true);
-        // Of splits the rows say first whether anything lies elsewhere.
-        let splits = request.collective == Collective::AllToAllV;
+        let (mut agreed, mut together, mut alike) = (true, true, true);
         for step in 1..n {
             let peer = (self.me + step) % n;
             let slot = self.await_entry(vigil, peer, seq)?;
-            let mut entry = slot.entry(&self.arena, seq);
-            if !splits {
-                slot.read_places(&self.arena, seq, &mut entry);
-            }
+            let entry = slot.entry(&self.arena, seq);
             agreed &=
                 (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
             together &= entry.mark == mine.mark;
+            alike &= entry.room == mine.room;
             self.exchange.entries[peer] = entry;
-            self.exchange.payloads[peer] = slot.payload(&self.arena, seq);
+            self.exchange.payloads[peer] = slot.payload(&self.arena, seq, mine.room);
+        }
+        if !alike {
+            self.find_payloads(seq);
         }
         let slip = if together && agreed {
             self.trail.together(Mark(mine.mark));
@@ -185,23 +183,24 @@ impl Local {
                 &self.exchange,
             ));
         }
-        if splits {
+        if request.collective == Collective::AllToAllV {
             self.exchange.take_splits(request, self.me);
             matching::check_splits(&vigil.group.members, &self.exchange)?;
         }
         Ok(())
     }
 
-    /// Completes the entries of an exchange of splits by the places of memory.
-    pub(crate) fn read_places(&mut self, seq: u64) {
-        let found = self.peers.iter().zip(&mut self.exchange.entries);
-        for (peer, entry) in found {
-            if let Some(peer) = peer {
-                peer.read_places(&self.arena, seq, entry);
+    /// Looks anew for the payloads of all peers, by what their entries say.
+    fn find_payloads(&mut self, seq: u64) {
+        for (member, peer) in self.peers.iter().enumerate() {
+            if let Some(slot) = peer {
+                let room = self.exchange.entries[member].room;
+                self.exchange.payloads[member] = slot.payload(&self.arena, seq, room);
             }
         }
     }
 
+    /// Publishes this rank's entry; that, and where its payload lies.
     fn publish(
         &self,
         vigil: &Vigil<'_>,
@@ -209,45 +208,70 @@ impl Local {
         seq: u64,
         ride: Ride,
         offer: Offer,
-    ) -> Entry {
-        let payload = self.slot.payload(seq);
+    ) -> (Entry, *const u8) {
+        let (n, row_len, size) = (self.peers.len(), row_bytes(request), request.dtype.size());
+        let own = request.send_count(n, self.me);
+        // Where ranks know of each other's contributions, the room is the same on all of them.
+        let (data_len, room_for) = match ride {
+            Ride::Staged => (0, row_len),
+            Ride::Inline => {
+                let largest = request.largest_contribution(n).unwrap_or(own);
+                (own * size, row_len + largest * size)
+            }
+        };
         let mut splits = 0;
-        for (i, count) in request.row().iter().enumerate() {
-            let bytes = (count as u64).to_le_bytes();
-            // SAFETY: rows are bounded by `host` so that they fit PAYLOAD_MAX.
-            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
-            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
-            // (SLOT-1).
-            unsafe { place.write_unaligned(bytes) };
-            splits = fold(splits, count as u64);
+        if request.collective != Collective::AllToAllV {
+            // There rows differ between ranks; they are compared cell by cell.
+            splits = request
+                .row()
+                .iter()
+                .fold(0, |hash, count| fold(hash, count as u64));
         }
-        if request.collective == Collective::AllToAllV {
-            // Rows differ between ranks there; they are compared cell by cell.
-            splits = 0;
-        }
-        let mut payload_len = row_bytes(request);
-        if ride == Ride::Inline {
-            let count = request.send_count(vigil.group.len(), self.me);
-            let bytes = count * request.dtype.size();
-            // SAFETY: `ride` made sure that row and contribution fit the payload.
-            let target = unsafe { payload.add(payload_len) };
-            // SAFETY: the send buffer holds `count` elements (checked by the collective layer) and
-            // the payload is ours until it is published; the two are different memory.
-            unsafe { kernel::copy(target, request.send, bytes) };
-            payload_len += bytes;
-        }
+        let has_far = offer.staging | offer.send_at | offer.recv_at != 0;
         let entry = Entry {
             call: request.call_word() | u64::from(offer.way) << WAY_SHIFT,
             count: request.common_count(),
             splits,
-            payload_len: payload_len as u64,
+            payload_len: (row_len + data_len) as u64,
+            room: Room::for_bytes(room_for, has_far),
             mark: vigil.mark.with(request.collective as u8).0,
             staging: offer.staging,
             send_at: offer.send_at,
             recv_at: offer.recv_at,
         };
+        let payload = self.write_payload(request, seq, entry.room, data_len);
         self.slot.publish(seq, &entry);
-        entry
+        (entry, payload)
+    }
+
+    /// Writes the row of counts and `data_len` bytes of the contribution where the payload of an entry goes
+    /// that is not published yet.
+    fn write_payload(
+        &self,
+        request: &Request<'_>,
+        seq: u64,
+        room: Room,
+        data_len: usize,
+    ) -> *const u8 {
+        let row_len = row_bytes(request);
+        assert!(row_len + data_len <= room.bytes(), "{row_len} + {data_len}");
+        let payload = self.slot.payload(seq, room);
+        for (i, count) in request.row().iter().enumerate() {
+            let bytes = (count as u64).to_le_bytes();
+            // SAFETY: the payload has room for the row.
+            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
+            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+            // (SLOT-1).
+            unsafe { place.write_unaligned(bytes) };
+        }
+        if data_len > 0 {
+            // SAFETY: the payload has room for the contribution behind the row.
+            let target = unsafe { payload.add(row_len) };
+            // SAFETY: the send buffer holds that many bytes (checked by the collective layer) and
+            // the payload is ours until it is published; the two are different memory.
+            unsafe { kernel::copy(target, request.send, data_len) };
+        }
+        payload
     }
 
     /// Waits until a peer has published entry `seq`.
@@ -261,13 +285,15 @@ impl Local {
             Some(slot) => slot,
             None => self.await_slot(vigil, peer, seq)?,
         };
-        let (arena, key) = (&self.arena, vigil.group.key);
-        if slot.entered(arena, seq) != seq {
-            let missing = || self.not_entered(vigil, seq);
-            let ready = || slot.entered(arena, seq) == seq || !slot.belongs_to(arena, key);
-            vigil.wait(&Rest::Bell(slot.bell(arena)), ready, missing)?;
+        let arena = &self.arena;
+        let entered = || slot.entered(arena, seq) == seq;
+        if entered() {
+            return Ok(slot);
         }
-        if slot.belongs_to(arena, key) {
+        let missing = || self.not_entered(vigil, seq);
+        let ready = || entered() || !slot.belongs(arena);
+        vigil.wait(&Rest::Bell(slot.bell(arena)), ready, missing)?;
+        if entered() {
             return Ok(slot);
         }
         // A rank that ends destroys its groups first; that it ended says more.
@@ -342,7 +368,9 @@ impl Local {
         };
         let here = |peer: &usize| {
             *peer == self.me
-                || slot(*peer).is_some_and(|slot| slot.entered(&self.arena, seq) >= seq)
+                || slot(*peer).is_some_and(|slot| {
+                    slot.entered(&self.arena, seq) >= seq && slot.belongs(&self.arena)
+                })
         };
         (0..self.peers.len()).filter(|peer| !here(peer)).collect()
     }

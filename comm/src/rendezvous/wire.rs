@@ -50,6 +50,7 @@ pub fn build_id() -> String {
             include_str!("../transport/shm/arena.rs"),
             include_str!("../transport/shm/directory.rs"),
             include_str!("../transport/shm/slot.rs"),
+            include_str!("../transport/shm/slot/entry.rs"),
             include_str!("../types.rs"),
             include_str!("../world/meet.rs"),
         ] {

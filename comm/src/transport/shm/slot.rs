@@ -1,7 +1,7 @@
 //! A slot: one rank's side of one group in shared memory.
 //!
-//! It holds two *entries*, used in turn by the parity of the sequence number (what the call is,
-//! where its buffer lies, and a small payload), and one *progress* word.
+//! It holds two *entries*, used in turn by the parity of the sequence number (what the call is, where its
+//! buffers lie, and a small payload), and a *progress* word.
 //!
 //! - SLOT-1: a rank publishes entry `s` once; every member waits for the entries `s` of all others
 //!   before its call `s` ends. So when a rank publishes entry `s + 2` over entry `s`, all members
@@ -11,9 +11,10 @@
 //! - SLOT-3: progress `(s, DONE)` says that the owner reads nothing of call `s` any more. A slot
 //!   and its staging return to the heap once every member is done with the last call, or has
 //!   withdrawn its own slot (which it does only after it is done).
-//! - SLOT-4: the key in a slot is cleared before its memory serves anything else. So a member that
-//!   calls again on a group that a peer has destroyed finds that out, and never takes what lies
-//!   there now for the peer's entry.
+//! - SLOT-4: the sequence number of an entry stands in shared memory as its sum with the key of the group,
+//!   and the key in a slot is cleared before its memory serves anything else. So a member that calls again on a
+//!   group that a peer has destroyed finds that out, and never takes what lies there now for the
+//!   peer's entry.
 //! - SLOT-5: a rank touches a peer's user memory only in call `s`, between progress `(s, TOUCH)` and
 //!   progress `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`.
 //!   A rank that ends call `s` early revokes it first, and then looks who has the progress `(s, TOUCH)`:
@@ -21,6 +22,8 @@
 
 use std::sync::Arc;
 
+pub use self::entry::{Entry, Room};
+use self::entry::{FAR_WORDS, NEAR_WORDS};
 use super::arena::Arena;
 use super::bell::Bell;
 use super::directory;
@@ -28,7 +31,7 @@ use super::heap::{Block, Heap, HeapFull};
 use crate::sync::{Ordering, fence};
 use crate::types::index;
 
-/// Payload that rides in the entry itself.
+/// Bytes of payload that ride in the entry at most.
 pub const PAYLOAD_MAX: usize = 16 << 10;
 /// Bits of the progress word that count ticks within a call.
 const TICK_BITS: u32 = 24;
@@ -39,16 +42,6 @@ pub const CLOSING: u32 = DONE - 1;
 /// The tick in which a rank works on its peers' memory; see SLOT-5.
 pub const TOUCH: u32 = DONE - 2;
 
-/// Words of an entry that every call needs, and those that only some do; see [`Entry`].
-const NEAR_WORDS: usize = 4;
-const FAR_WORDS: usize = 3;
-/// Set in the last near word, which holds the length of the payload, where the far words count.
-const HAS_FAR: u64 = 1 << 63;
-/// Where the mark lies in that word.
-const MARK_SHIFT: u32 = 32;
-/// Bits of it.
-const MARK_MASK: u64 = (1 << 24) - 1;
-
 // Offsets within a slot.
 const KEY: usize = 0;
 const MEMBER_COUNT: usize = 8;
@@ -58,60 +51,26 @@ const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
 const ENTRIES: usize = 256;
-// Offsets within an entry. The far words have the first cache line to themselves. The near words and
-// the first payload bytes share that of the sequence number: a tiny message costs one transfer.
-const FAR: usize = 0;
-const SEQ: usize = 64;
-const NEAR: usize = SEQ + 8;
-const PAYLOAD: usize = NEAR + NEAR_WORDS * 8;
-const ENTRY_STRIDE: usize = (PAYLOAD + PAYLOAD_MAX).next_multiple_of(128);
 /// Where the member list begins.
 const MEMBERS: usize = ENTRIES + 2 * ENTRY_STRIDE;
+// Offsets within an entry. One cache line holds all that an entry says, so that a call costs one transfer:
+// the far words, and where there are none a tiny payload. A small one goes on in the next lines: to store
+// across the border asks for both lines at once, which two stores do not. A larger one begins behind it, at a
+// border, or half of all vectors would lie across one. Peers fetch the line of the entry again and again while
+// they wait, and processors fetch lines in pairs: so the other line of its pair is left empty.
+const SEQ: usize = 64;
+const NEAR: usize = SEQ + 8;
+const FAR: usize = NEAR + NEAR_WORDS * 8;
+const SMALL: usize = FAR;
+const PAYLOAD: usize = FAR + FAR_WORDS * 8;
+const ENTRY_STRIDE: usize = PAYLOAD + PAYLOAD_MAX;
+/// Slots of neighbours begin this much further on in their pages: regions begin at multiples of large powers
+/// of two, so that otherwise the slots of all ranks would contend for one set of a cache.
+const SKEW: usize = 128;
+const SKEWS: usize = 4096 / SKEW;
 
-const _: () = assert!(FAR + FAR_WORDS * 8 <= SEQ);
-const _: () = assert!((PAYLOAD_MAX as u64) < HAS_FAR);
-
-/// What a rank says about its call. Travels as plain words; the reader checks what it uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// The call: collective, element type, reduction, flags and root, packed by the backend.
-    pub call: u64,
-    /// Elements, as the collective counts them.
-    pub count: u64,
-    /// Hash of the lengths that all ranks of a `_v` collective must agree on.
-    pub splits: u64,
-    /// Bytes of payload in the entry.
-    pub payload_len: u64,
-    /// Where in the program the call is made, as 24 bits that the backend compares; 0 for unknown.
-    pub mark: u32,
-    /// Arena offset of the staging block, 0 for none.
-    pub staging: u64,
-    /// Place of the send buffer (see `Spaces`), 0 for one that peers cannot
-    /// reach.
-    pub send_at: u64,
-    /// Place of the receive buffer, likewise.
-    pub recv_at: u64,
-}
-
-impl Entry {
-    fn far(&self) -> [u64; FAR_WORDS] {
-        [self.staging, self.send_at, self.recv_at]
-    }
-
-    fn near(&self) -> [u64; NEAR_WORDS] {
-        let has_far = if self.far() == [0; FAR_WORDS] {
-            0
-        } else {
-            HAS_FAR
-        };
-        [
-            self.call,
-            self.count,
-            self.splits,
-            self.payload_len | (u64::from(self.mark) & MARK_MASK) << MARK_SHIFT | has_far,
-        ]
-    }
-}
+const _: () = assert!(SKEW.is_multiple_of(super::heap::BLOCK_ALIGN));
+const _: () = assert!(PAYLOAD.is_multiple_of(128) && ENTRY_STRIDE.is_multiple_of(128));
 
 /// Progress as one word that only grows.
 #[must_use]
@@ -126,6 +85,10 @@ pub struct Slot {
     arena: Arc<Arena>,
     local: usize,
     place: usize,
+    key: u64,
+    /// Where it begins.
+    base: usize,
+    /// The memory that it lies in.
     block: Block,
 }
 
@@ -157,27 +120,23 @@ impl Slot {
         note: u64,
         members: &[u32],
     ) -> Result<Self, SlotError> {
-        let block = heap.take(MEMBERS + members.len().div_ceil(2) * 8)?;
-        let base = block.offset();
+        let skew = local % SKEWS * SKEW;
+        let block = heap.take(skew + MEMBERS + members.len().div_ceil(2) * 8)?;
+        let base = block.offset() + skew;
         // Relaxed throughout: published by the Release in `directory::publish`. All words are
         // written, since the block may have served another group before.
+        let put = |at: usize, value: u64| arena.word(at).store(value, Ordering::Relaxed);
         for word in (0..ENTRIES).step_by(8) {
-            arena.word(base + word).store(0, Ordering::Relaxed);
+            put(base + word, 0);
         }
-        for parity in 0..2 {
-            arena
-                .word(base + ENTRIES + parity * ENTRY_STRIDE + SEQ)
-                .store(0, Ordering::Relaxed);
+        for seq in 0..2 {
+            put(entry_offset(base, seq) + SEQ, told(0, key));
         }
-        arena.word(base + KEY).store(key, Ordering::Relaxed);
-        arena
-            .word(base + MEMBER_COUNT)
-            .store(members.len() as u64, Ordering::Relaxed);
+        put(base + KEY, key);
+        put(base + MEMBER_COUNT, members.len() as u64);
         for (i, pair) in members.chunks(2).enumerate() {
             let word = u64::from(pair[0]) | u64::from(pair.get(1).copied().unwrap_or(0)) << 32;
-            arena
-                .word(base + MEMBERS + i * 8)
-                .store(word, Ordering::Relaxed);
+            put(base + MEMBERS + i * 8, word);
         }
         let place =
             directory::publish(arena, local, key, note, base).ok_or(SlotError::Directory)?;
@@ -185,6 +144,8 @@ impl Slot {
             arena: Arc::clone(arena),
             local,
             place,
+            key,
+            base,
             block,
         })
     }
@@ -194,29 +155,31 @@ impl Slot {
         directory::forget_note(&self.arena, self.local, self.place);
     }
 
-    /// Where the payload of call `seq` goes, [`PAYLOAD_MAX`] bytes, before the entry is published.
+    /// Where the payload of call `seq` goes, before the entry is published: as many bytes as the room has.
     #[must_use]
-    pub fn payload(&self, seq: u64) -> *mut u8 {
-        self.arena.at(self.entry_offset(seq) + PAYLOAD, PAYLOAD_MAX)
+    pub fn payload(&self, seq: u64, room: Room) -> *mut u8 {
+        self.arena
+            .at(payload_offset(self.base, seq, room), room.bytes())
     }
 
     /// Publishes entry `seq`, payload included.
     pub fn publish(&self, seq: u64, entry: &Entry) {
         let base = self.entry_offset(seq);
-        let near = entry.near();
         // Relaxed throughout: published by the Release below.
         let write = |at: usize, words: &[u64]| {
             for (i, word) in words.iter().enumerate() {
                 self.arena.word(at + i * 8).store(*word, Ordering::Relaxed);
             }
         };
-        write(base + NEAR, &near);
-        if near[NEAR_WORDS - 1] & HAS_FAR != 0 {
+        write(base + NEAR, &entry.near());
+        if entry.has_far() {
             write(base + FAR, &entry.far());
         }
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees the sequence number sees
         // the words, the payload, and everything staged before.
-        self.arena.word(base + SEQ).store(seq, Ordering::Release);
+        self.arena
+            .word(base + SEQ)
+            .store(told(seq, self.key), Ordering::Release);
         self.bell().ring();
     }
 
@@ -224,7 +187,7 @@ impl Slot {
     pub fn advance(&self, seq: u64, tick: u32) {
         // SYNC: pairs with the Acquire in `PeerSlot::reached`; SLOT-2.
         self.arena
-            .word(self.block.offset() + PROGRESS)
+            .word(self.base + PROGRESS)
             .store(progress(seq, tick), Ordering::Release);
         self.bell().ring();
     }
@@ -243,18 +206,18 @@ impl Slot {
     pub fn revoke(&self, seq: u64) {
         // Relaxed: ordered by the fence.
         self.arena
-            .word(self.block.offset() + REVOKED)
+            .word(self.base + REVOKED)
             .store(seq, Ordering::Relaxed);
         // SYNC: with the fence in `touch`.
         fence(Ordering::SeqCst);
     }
 
     fn bell(&self) -> Bell<'_> {
-        bell(&self.arena, self.block.offset())
+        bell(&self.arena, self.base)
     }
 
     fn entry_offset(&self, seq: u64) -> usize {
-        entry_offset(self.block.offset(), seq)
+        entry_offset(self.base, seq)
     }
 }
 
@@ -264,22 +227,21 @@ impl Drop for Slot {
             // The rank ends, and members may not have looked for this slot yet.
             return;
         }
-        // Dropped only when SLOT-3 allows it.
-        directory::withdraw(&self.arena, self.local, self.place);
-        self.arena
-            .word(self.block.offset() + KEY)
-            .store(0, Ordering::Relaxed);
+        // Dropped only when SLOT-3 allows it. Relaxed: ordered by the fence.
+        self.arena.word(self.base + KEY).store(0, Ordering::Relaxed);
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees what is written here next
         // sees that the key is gone (SLOT-4).
         fence(Ordering::Release);
+        directory::withdraw(&self.arena, self.local, self.place);
     }
 }
 
 /// A peer's slot. Copies freely; valid while the peer's side of the group exists (SLOT-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSlot {
-    offset: usize,
+    base: usize,
     local: usize,
+    key: u64,
 }
 
 /// A peer's directory points where no slot can lie.
@@ -296,33 +258,29 @@ impl PeerSlot {
     /// # Errors
     /// [`BadSlot`] where the directory is damaged.
     pub fn find(arena: &Arena, local: usize, key: u64) -> Result<Option<Self>, BadSlot> {
-        match directory::find(arena, local, key) {
-            Some(found) => Self::checked(arena, local, found.offset).map(Some),
-            None => Ok(None),
-        }
+        let found = directory::find(arena, local, key);
+        found
+            .map(|found| Self::checked(arena, local, key, found.offset))
+            .transpose()
     }
 
     /// Members of the group of this name (`note`) that region `local` has under another key.
     #[must_use]
     pub fn members_by_note(arena: &Arena, local: usize, note: u64) -> Option<Vec<u32>> {
         let found = directory::find_note(arena, local, note)?;
-        let slot = Self::checked(arena, local, found.offset).ok()?;
+        let slot = Self::checked(arena, local, 0, found.offset).ok()?;
         // Relaxed: written before the directory entry that led here, and constant.
-        let count = index(
-            arena
-                .word(slot.offset + MEMBER_COUNT)
-                .load(Ordering::Relaxed),
-        );
+        let count = index(arena.word(slot.base + MEMBER_COUNT).load(Ordering::Relaxed));
         let words = count.div_ceil(2);
         if words > super::arena::ISLAND_MAX
-            || !arena.heap_holds(local, slot.offset + MEMBERS, words * 8)
+            || !arena.heap_holds(local, slot.base + MEMBERS, words * 8)
         {
             return None;
         }
         let mut members = Vec::with_capacity(count);
         for i in 0..words {
             let word = arena
-                .word(slot.offset + MEMBERS + i * 8)
+                .word(slot.base + MEMBERS + i * 8)
                 .load(Ordering::Relaxed);
             #[expect(clippy::cast_possible_truncation, reason = "two ranks lie in one word")]
             members.extend([word as u32, (word >> 32) as u32]);
@@ -331,14 +289,17 @@ impl PeerSlot {
         Some(members)
     }
 
-    fn checked(arena: &Arena, local: usize, offset: usize) -> Result<Self, BadSlot> {
+    fn checked(arena: &Arena, local: usize, key: u64, offset: usize) -> Result<Self, BadSlot> {
         let sound = offset.is_multiple_of(super::heap::BLOCK_ALIGN)
             && arena.heap_holds(local, offset, MEMBERS);
-        if sound {
-            Ok(Self { offset, local })
-        } else {
-            Err(BadSlot { offset })
+        if !sound {
+            return Err(BadSlot { offset });
         }
+        Ok(Self {
+            base: offset,
+            local,
+            key,
+        })
     }
 
     /// The region that the slot lies in.
@@ -347,79 +308,64 @@ impl PeerSlot {
         self.local
     }
 
-    /// Whether this is still the slot of the group `key`; to be asked after [`PeerSlot::entered`].
+    /// Whether this is still the slot of its group; to be asked after [`PeerSlot::entered`], where that is
+    /// not the entry that was waited for.
     #[must_use]
-    pub fn belongs_to(&self, arena: &Arena, key: u64) -> bool {
+    pub fn belongs(&self, arena: &Arena) -> bool {
         // Relaxed: ordered by the Acquire in `entered` (SLOT-4).
-        arena.word(self.offset + KEY).load(Ordering::Relaxed) == key
+        arena.word(self.base + KEY).load(Ordering::Relaxed) == self.key
     }
 
-    /// Sequence number of the last entry published with the parity of `seq`.
+    /// Sequence number of the last entry published with the parity of `seq`. Any other number once the slot
+    /// no longer belongs to the group.
     #[must_use]
     pub fn entered(&self, arena: &Arena, seq: u64) -> u64 {
         // SYNC: pairs with the Release in `Slot::publish`.
         arena
-            .word(entry_offset(self.offset, seq) + SEQ)
+            .word(entry_offset(self.base, seq) + SEQ)
             .load(Ordering::Acquire)
+            .wrapping_sub(self.key)
     }
 
-    /// Entry `seq`, which has been published (see [`PeerSlot::entered`]), without the places of memory.
+    /// Entry `seq`, which has been published (see [`PeerSlot::entered`]).
     #[must_use]
     pub fn entry(&self, arena: &Arena, seq: u64) -> Entry {
-        let [call, count, splits, len] = self.near(arena, seq);
-        Entry {
-            call,
-            count,
-            splits,
-            payload_len: len & ((1 << MARK_SHIFT) - 1),
-            mark: u32::try_from(len >> MARK_SHIFT & MARK_MASK).unwrap_or(0),
-            ..Entry::default()
-        }
-    }
-
-    /// Completes entry `seq` by the places of memory, which lie in a cache line of their own.
-    pub fn read_places(&self, arena: &Arena, seq: u64, entry: &mut Entry) {
-        if self.near(arena, seq)[NEAR_WORDS - 1] & HAS_FAR != 0 {
-            [entry.staging, entry.send_at, entry.recv_at] = self.words(arena, seq, FAR);
-        }
-    }
-
-    fn near(&self, arena: &Arena, seq: u64) -> [u64; NEAR_WORDS] {
-        self.words(arena, seq, NEAR)
+        let near = self.words(arena, seq, NEAR);
+        Entry::of_words(near, || self.words(arena, seq, FAR))
     }
 
     /// Words of an entry that was seen.
     fn words<const N: usize>(&self, arena: &Arena, seq: u64, from: usize) -> [u64; N] {
-        let base = entry_offset(self.offset, seq) + from;
+        let base = entry_offset(self.base, seq) + from;
         // Relaxed: ordered by the Acquire in `entered`.
         std::array::from_fn(|i| arena.word(base + i * 8).load(Ordering::Relaxed))
     }
 
-    /// The payload of entry `seq`: [`PAYLOAD_MAX`] bytes that must not be read before the entry was
-    /// seen.
+    /// The payload of entry `seq`, which lies in this room: not to be read before the entry was seen.
+    /// [`PAYLOAD_MAX`] bytes from here on are memory of the arena, whatever the entry says.
     #[must_use]
-    pub fn payload(&self, arena: &Arena, seq: u64) -> *const u8 {
-        arena.at(entry_offset(self.offset, seq) + PAYLOAD, PAYLOAD_MAX)
+    pub fn payload(&self, arena: &Arena, seq: u64, room: Room) -> *const u8 {
+        arena.at(payload_offset(self.base, seq, room), PAYLOAD_MAX)
     }
 
     /// The peer's progress.
     #[must_use]
     pub fn reached(&self, arena: &Arena) -> u64 {
         // SYNC: pairs with the Release in `Slot::advance`.
-        arena.word(self.offset + PROGRESS).load(Ordering::Acquire)
+        arena.word(self.base + PROGRESS).load(Ordering::Acquire)
     }
 
     /// The last call that the peer revoked, 0 for none; to be asked after [`Slot::touch`].
     #[must_use]
     pub fn revoked(&self, arena: &Arena) -> u64 {
         // Relaxed: ordered by the fence in `Slot::touch`.
-        arena.word(self.offset + REVOKED).load(Ordering::Relaxed)
+        arena.word(self.base + REVOKED).load(Ordering::Relaxed)
     }
 
     /// What to sleep on until this peer publishes something.
     #[must_use]
     pub fn bell<'a>(&self, arena: &'a Arena) -> Bell<'a> {
-        bell(arena, self.offset)
+        bell(arena, self.base)
     }
 }
 
@@ -434,6 +380,21 @@ fn entry_offset(slot: usize, seq: u64) -> usize {
     slot + ENTRIES + index(seq % 2) * ENTRY_STRIDE
 }
 
+fn payload_offset(slot: usize, seq: u64, room: Room) -> usize {
+    let within = match room {
+        Room::Small => SMALL,
+        Room::Ample => PAYLOAD,
+    };
+    entry_offset(slot, seq) + within
+}
+
+/// How a sequence number stands in shared memory (SLOT-4).
+fn told(seq: u64, key: u64) -> u64 {
+    seq.wrapping_add(key)
+}
+
+#[path = "slot/entry.rs"]
+mod entry;
 #[cfg(test)]
 #[path = "slot/tests.rs"]
 mod tests;

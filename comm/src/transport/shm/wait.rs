@@ -99,6 +99,11 @@ impl Rest<'_> {
         }
     }
 
+    /// Whether the peer that is waited for, ready to run most likely, needs this processor first.
+    fn gives_way(&self, pace: Pace) -> bool {
+        pace.spins == 0 && !matches!(self, Self::Descriptors(_))
+    }
+
     /// Yields before the first sleep.
     fn yields(&self) -> u32 {
         match self {
@@ -147,10 +152,17 @@ fn spin(most: u32, ready: &mut impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The first gear alone: polls for some microseconds, and says whether that was enough. What a wait costs
-/// to begin can be left for after it.
+/// The first gear alone: polls for some microseconds, or gives the processor away once where ranks
+/// share it, and says whether that was enough. What a wait costs to begin can be left for after it.
 pub fn soon(pace: Pace, rest: &Rest<'_>, ready: &mut impl FnMut() -> bool) -> bool {
-    spin(rest.spins(pace), ready)
+    if spin(rest.spins(pace), ready) {
+        return true;
+    }
+    if !rest.gives_way(pace) {
+        return false;
+    }
+    rustix::thread::sched_yield();
+    ready()
 }
 
 /// Waits until `ready` says so.

@@ -1,14 +1,10 @@
 //! What a slot shows its peers, and what a revoked call promises.
 
+#![expect(unsafe_code, reason = "payloads are memory that peers share")]
+
 use super::*;
 use crate::sync::AtomicU64;
 use crate::transport::shm::arena::HEAP_BYTES_MIN;
-
-fn whole(peer: &PeerSlot, arena: &Arena, seq: u64) -> Entry {
-    let mut entry = peer.entry(arena, seq);
-    peer.read_places(arena, seq, &mut entry);
-    entry
-}
 
 #[test]
 fn a_peer_sees_the_entry_that_was_published_and_its_members() {
@@ -28,24 +24,76 @@ fn a_peer_sees_the_entry_that_was_published_and_its_members() {
     };
     slot.publish(1, &entry);
     assert_eq!(peer.entered(&arena, 1), 1);
-    assert_eq!(whole(&peer, &arena, 1), entry);
+    assert_eq!(peer.entry(&arena, 1), entry);
     // The same place again, now without far words: nothing of the former entry shows.
     let near = Entry {
         call: 5,
         payload_len: PAYLOAD_MAX as u64,
+        room: Room::Small,
         mark: 0xab_cdef,
         ..Entry::default()
     };
     slot.publish(3, &near);
-    assert_eq!(whole(&peer, &arena, 3), near);
+    assert_eq!(peer.entry(&arena, 3), near);
     slot.advance(1, DONE);
     assert_eq!(peer.reached(&arena), progress(1, DONE));
     assert!(peer.reached(&arena) < progress(2, 0));
     assert_eq!(PeerSlot::members_by_note(&arena, 1, 5), Some(vec![4, 7, 9]));
-    assert!(peer.belongs_to(&arena, 99));
+    assert!(peer.belongs(&arena));
     drop(slot);
-    assert!(!peer.belongs_to(&arena, 99));
+    assert!(!peer.belongs(&arena));
     assert_eq!(PeerSlot::find(&arena, 1, 99), Ok(None));
+}
+
+/// A payload of any length lies where its owner wrote it, beside what the entry says, and in both entries at
+/// once.
+#[test]
+fn payloads_of_all_lengths_leave_the_entry_and_each_other_alone() {
+    let arena = Arc::new(Arena::create(2, HEAP_BYTES_MIN).unwrap());
+    let heap = Arc::new(Heap::new(Arc::clone(&arena), 1));
+    let slot = Slot::create(&heap, &arena, 1, 99, 5, &[4, 7]).unwrap();
+    let peer = PeerSlot::find(&arena, 1, 99).unwrap().unwrap();
+    let (small, ample) = (Room::Small.bytes(), Room::Ample.bytes());
+    assert_eq!(ample, PAYLOAD_MAX);
+    let mut seq = 0;
+    for (len, has_far) in [
+        (0, false),
+        (1, false),
+        (small, false),
+        (small + 1, false),
+        (1, true),
+        (small, true),
+        (PAYLOAD_MAX, false),
+        (PAYLOAD_MAX, true),
+    ] {
+        let room = Room::for_bytes(len, has_far);
+        assert_eq!(room == Room::Small, len <= small && !has_far, "{len}");
+        let entry = |seq: u64| Entry {
+            call: seq,
+            count: seq,
+            splits: seq,
+            payload_len: len as u64,
+            room,
+            staging: if has_far { seq } else { 0 },
+            ..Entry::default()
+        };
+        let byte = |seq: u64| u8::try_from(seq).unwrap();
+        for _ in 0..2 {
+            seq += 1;
+            // SAFETY: the room has that many bytes, and nobody reads them yet.
+            unsafe { slot.payload(seq, room).write_bytes(byte(seq), len) };
+            slot.publish(seq, &entry(seq));
+        }
+        for seq in [seq - 1, seq] {
+            assert_eq!(peer.entered(&arena, seq), seq);
+            assert_eq!(peer.entry(&arena, seq), entry(seq));
+            let payload = peer.payload(&arena, seq, room);
+            // SAFETY: that many bytes were published, and are not written while this looks.
+            let bytes = unsafe { std::slice::from_raw_parts(payload, len) };
+            assert!(bytes.iter().all(|one| *one == byte(seq)), "{len} {has_far}");
+        }
+    }
+    assert_eq!(PeerSlot::members_by_note(&arena, 1, 5), Some(vec![4, 7]));
 }
 
 #[test]
@@ -56,11 +104,16 @@ fn a_reused_block_shows_nothing_of_its_former_group() {
     slot.publish(1, &Entry::default());
     slot.publish(2, &Entry::default());
     slot.advance(2, DONE);
+    let old = PeerSlot::find(&arena, 0, 1).unwrap().unwrap();
     drop(slot);
-    let _slot = Slot::create(&heap, &arena, 0, 2, 2, &[0]).unwrap();
+    let new = Slot::create(&heap, &arena, 0, 2, 2, &[0]).unwrap();
     let peer = PeerSlot::find(&arena, 0, 2).unwrap().unwrap();
     assert_eq!((peer.entered(&arena, 1), peer.entered(&arena, 2)), (0, 0));
     assert_eq!(peer.reached(&arena), 0);
+    // Nor does who knew the former group take its entries for that group's.
+    new.publish(1, &Entry::default());
+    assert_eq!(peer.entered(&arena, 1), 1);
+    assert!(old.entered(&arena, 1) != 1 && !old.belongs(&arena));
 }
 
 #[test]
