@@ -64,12 +64,7 @@ const FAR: usize = NEAR + NEAR_WORDS * 8;
 const SMALL: usize = FAR;
 const PAYLOAD: usize = FAR + FAR_WORDS * 8;
 const ENTRY_STRIDE: usize = PAYLOAD + PAYLOAD_MAX;
-/// Slots of neighbours begin this much further on in their pages: regions begin at multiples of large powers
-/// of two, so that otherwise the slots of all ranks would contend for one set of a cache.
-const SKEW: usize = 128;
-const SKEWS: usize = 4096 / SKEW;
 
-const _: () = assert!(SKEW.is_multiple_of(super::heap::BLOCK_ALIGN));
 const _: () = assert!(PAYLOAD.is_multiple_of(128) && ENTRY_STRIDE.is_multiple_of(128));
 
 /// Progress as one word that only grows.
@@ -86,9 +81,6 @@ pub struct Slot {
     local: usize,
     place: usize,
     key: u64,
-    /// Where it begins.
-    base: usize,
-    /// The memory that it lies in.
     block: Block,
 }
 
@@ -120,9 +112,8 @@ impl Slot {
         note: u64,
         members: &[u32],
     ) -> Result<Self, SlotError> {
-        let skew = local % SKEWS * SKEW;
-        let block = heap.take(skew + MEMBERS + members.len().div_ceil(2) * 8)?;
-        let base = block.offset() + skew;
+        let block = heap.take(MEMBERS + members.len().div_ceil(2) * 8)?;
+        let base = block.offset();
         // Relaxed throughout: published by the Release in `directory::publish`. All words are
         // written, since the block may have served another group before.
         let put = |at: usize, value: u64| arena.word(at).store(value, Ordering::Relaxed);
@@ -145,7 +136,6 @@ impl Slot {
             local,
             place,
             key,
-            base,
             block,
         })
     }
@@ -159,7 +149,7 @@ impl Slot {
     #[must_use]
     pub fn payload(&self, seq: u64, room: Room) -> *mut u8 {
         self.arena
-            .at(payload_offset(self.base, seq, room), room.bytes())
+            .at(payload_offset(self.block.offset(), seq, room), room.bytes())
     }
 
     /// Publishes entry `seq`, payload included.
@@ -187,7 +177,7 @@ impl Slot {
     pub fn advance(&self, seq: u64, tick: u32) {
         // SYNC: pairs with the Acquire in `PeerSlot::reached`; SLOT-2.
         self.arena
-            .word(self.base + PROGRESS)
+            .word(self.block.offset() + PROGRESS)
             .store(progress(seq, tick), Ordering::Release);
         self.bell().ring();
     }
@@ -206,18 +196,18 @@ impl Slot {
     pub fn revoke(&self, seq: u64) {
         // Relaxed: ordered by the fence.
         self.arena
-            .word(self.base + REVOKED)
+            .word(self.block.offset() + REVOKED)
             .store(seq, Ordering::Relaxed);
         // SYNC: with the fence in `touch`.
         fence(Ordering::SeqCst);
     }
 
     fn bell(&self) -> Bell<'_> {
-        bell(&self.arena, self.base)
+        bell(&self.arena, self.block.offset())
     }
 
     fn entry_offset(&self, seq: u64) -> usize {
-        entry_offset(self.base, seq)
+        entry_offset(self.block.offset(), seq)
     }
 }
 
@@ -228,7 +218,9 @@ impl Drop for Slot {
             return;
         }
         // Dropped only when SLOT-3 allows it. Relaxed: ordered by the fence.
-        self.arena.word(self.base + KEY).store(0, Ordering::Relaxed);
+        self.arena
+            .word(self.block.offset() + KEY)
+            .store(0, Ordering::Relaxed);
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees what is written here next
         // sees that the key is gone (SLOT-4).
         fence(Ordering::Release);
