@@ -6,9 +6,13 @@ use crate::transport::shm::slot::Entry;
 use crate::transport::shm::spaces::{Ordinary, Spaces};
 use crate::types::Collective;
 
-/// Shortest blocks that are read out of ordinary memory: a system call takes as long as copying a few KiB, and
-/// blocks of half this length come faster out of staging.
+/// Shortest blocks that are read out of ordinary memory between two ranks: a system call takes as long as
+/// copying a few KiB.
+const READ_BYTES_MIN_PAIR: usize = 8 << 10;
+/// The same between more ranks, where several share what one has copied into a cache.
 const READ_BYTES_MIN: usize = 32 << 10;
+/// The same where blocks differ, on the average: the longer ones decide.
+const READ_BYTES_MIN_UNEVEN: usize = 12 << 10;
 /// Longest blocks that are read where only one of two ranks reads. The other one of longer ones is better at work
 /// on staging than waiting.
 const READ_ALONE_MAX: usize = 1 << 20;
@@ -74,7 +78,12 @@ fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
         Source::Recv => request.recv_count(n, me),
     };
     let bytes = request.dtype.bytes(count)?;
-    (bytes / blocks >= READ_BYTES_MIN && bytes <= most).then_some(source)
+    let least = match request.collective {
+        _ if is_pair => READ_BYTES_MIN_PAIR,
+        C::AllToAllV => READ_BYTES_MIN_UNEVEN,
+        _ => READ_BYTES_MIN,
+    };
+    (bytes / blocks >= least && bytes <= most).then_some(source)
 }
 
 /// Where a buffer lies.
@@ -166,16 +175,17 @@ mod tests {
         /// Ranks, and the shortest and longest block that is read.
         type Row = (Collective, usize, Option<(usize, usize)>);
         let huge = 1 << 40;
-        let rows: [Row; 11] = [
-            (C::AllGather, 2, Some((32 * KIB, huge))),
+        let rows: [Row; 12] = [
+            (C::AllGather, 2, Some((8 * KIB, huge))),
             (C::AllGather, 3, None),
-            (C::Gather, 2, Some((32 * KIB, MIB))),
+            (C::Gather, 2, Some((8 * KIB, MIB))),
             (C::Gather, 4, None),
-            (C::Broadcast, 2, Some((32 * KIB, MIB))),
+            (C::Broadcast, 2, Some((8 * KIB, MIB))),
             (C::Broadcast, 4, None),
             (C::Scatter, 4, Some((32 * KIB, huge))),
-            (C::AllToAll, 2, Some((32 * KIB, 32 * MIB))),
+            (C::AllToAll, 2, Some((8 * KIB, 32 * MIB))),
             (C::AllToAll, 8, Some((32 * KIB, 2 * MIB))),
+            (C::AllToAllV, 8, Some((12 * KIB, 2 * MIB))),
             (C::AllReduce, 2, None),
             (C::ReduceScatter, 2, None),
         ];
