@@ -154,13 +154,21 @@ mod tests {
     use crate::types::{DType, ReduceOp};
 
     fn is_read(collective: Collective, n: usize, count: usize) -> bool {
+        let splits = vec![count; n];
         let request = Request {
             collective,
             called: collective,
             dtype: DType::U8,
             op: ReduceOp::Sum,
             root: 0,
-            counts: Counts::Uniform(count),
+            counts: if collective == Collective::AllToAllV {
+                Counts::Splits {
+                    send: &splits,
+                    recv: &splits,
+                }
+            } else {
+                Counts::Uniform(count)
+            },
             send: std::ptr::dangling(),
             recv: std::ptr::dangling_mut(),
         };
