@@ -219,9 +219,9 @@ impl Local {
                 (own * size, row_len + largest * size)
             }
         };
+        // Rows of an exchange of splits differ between ranks; they are compared cell by cell.
         let mut splits = 0;
         if request.collective != Collective::AllToAllV {
-            // There rows differ between ranks; they are compared cell by cell.
             splits = request
                 .row()
                 .iter()

@@ -217,14 +217,15 @@ impl Drop for Slot {
             // The rank ends, and members may not have looked for this slot yet.
             return;
         }
-        // Dropped only when SLOT-3 allows it. Relaxed: ordered by the fence.
+        // Dropped only when SLOT-3 allows it.
+        directory::withdraw(&self.arena, self.local, self.place);
+        // Relaxed: ordered by the fence.
         self.arena
             .word(self.block.offset() + KEY)
             .store(0, Ordering::Relaxed);
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees what is written here next
         // sees that the key is gone (SLOT-4).
         fence(Ordering::Release);
-        directory::withdraw(&self.arena, self.local, self.place);
     }
 }
 
