@@ -43,6 +43,7 @@ pub const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 20;
 /// begin to; where a machine was measured, an override says better.
 pub const BUILT_IN: &str = "\
 # collective      conditions                       -> algorithm
+all_reduce        links=direct   n=2  bytes>8KiB   -> direct
 all_reduce        links=direct   bytes<=16KiB      -> direct_small
 all_reduce        links=direct                     -> direct
 all_reduce        hosts>1  hosts<n                 -> hierarchical
@@ -68,6 +69,7 @@ all_to_all                                         -> pairwise
 all_to_all_v      links=direct                     -> direct
 all_to_all_v                                       -> pairwise
 broadcast         links=direct   n=2               -> direct segment=256KiB
+broadcast         links=direct   n>=8 bytes>=64MiB -> direct
 broadcast         links=direct                     -> direct segment=512KiB
 broadcast         hosts>1  hosts<n                 -> hierarchical
 broadcast         n>=8  bytes>=1MiB                -> scatter_ring

@@ -30,7 +30,7 @@ use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::{Block, Heap};
-use crate::types::{Collective, index};
+use crate::types::{Collective, Rank, index};
 
 /// Bytes of one area: what a rank exposes of one buffer in one segment. The chunk that fits the
 /// second-level cache beside its readers.
@@ -98,6 +98,15 @@ impl Staging {
             segments: 0,
             plans: Plans::default(),
         })
+    }
+
+    /// What all ranks say where one has none, and needs it for what others could not reach.
+    pub(crate) fn lacked(rank: Rank) -> ErrorKind {
+        ErrorKind::Resource {
+            what: format!("shared memory of rank {rank}"),
+            need: format!("{STAGING_BYTES} bytes of staging"),
+            have: "a region with less room".to_owned(),
+        }
     }
 
     pub(crate) fn offset(&self) -> u64 {

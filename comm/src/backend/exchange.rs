@@ -178,17 +178,20 @@ impl Exchange {
         self.sent_by(member)[..me].iter().copied().map(index).sum()
     }
 
-    /// Whether every member's contribution rides inline, for exchanges of splits.
-    pub(crate) fn all_inline(&self, dtype: DType) -> bool {
+    /// Whether every member's contribution came in its payload: then nothing is left to fetch.
+    pub(crate) fn all_inline(&self, request: &Request<'_>) -> bool {
         let n = self.entries.len();
         (0..n).all(|member| {
-            let count = self
-                .sent_by(member)
-                .iter()
-                .fold(0_u64, |sum, count| sum.saturating_add(*count));
-            let bytes =
-                (self.data_at as u64).saturating_add(count.saturating_mul(dtype.size() as u64));
-            bytes <= PAYLOAD_MAX as u64
+            let count = match request.counts {
+                Splits { .. } => self
+                    .sent_by(member)
+                    .iter()
+                    .fold(0_u64, |sum, count| sum.saturating_add(*count)),
+                Uniform(_) | Blocks(_) => request.send_count(n, member) as u64,
+            };
+            let bytes = count.saturating_mul(request.dtype.size() as u64);
+            let whole = (self.data_at as u64).saturating_add(bytes);
+            whole <= PAYLOAD_MAX as u64 && self.entries[member].payload_len == whole
         })
     }
 }

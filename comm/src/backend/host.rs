@@ -28,6 +28,10 @@ use crate::world::{Island, Retired};
 /// What a call may copy, some tens of microseconds, before it stands on the board.
 const QUIET_BYTES: usize = 256 << 10;
 
+/// Longest contributions to an `all_reduce` of two ranks that ride in the entry, which reduces all of it twice. Staged,
+/// each reduces half, and its result comes back in cache lines that are at hand.
+const ENTRY_BYTES_MAX_PAIR: u64 = 8 << 10;
+
 /// What a communicator keeps between calls.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
@@ -83,7 +87,8 @@ impl Host {
         }
         let Some(island) = vigil.world.island_of(vigil.group) else {
             vigil.enter();
-            let algorithm = self.choose(vigil, request, algo::Links::Message)?.algorithm;
+            let hosts = self.hosts(vigil);
+            let algorithm = choose(vigil, request, algo::Links::Message, hosts)?.algorithm;
             self.seq += 1;
             self.taken = algorithm.name;
             if request.row().len() > 0 {
@@ -119,14 +124,16 @@ impl Host {
         let Some(local) = &mut self.local else {
             return Ok(());
         };
+        let (n, me) = (vigil.group.len(), vigil.group.me);
         let fits = local.ride(request);
-        let splits = matches!(request.counts, Counts::Splits { .. });
         let chosen = match vigil.table() {
             // The user's table may send even small calls over messages, or through staging.
-            Some(_) => Some(self.choose(vigil, request, algo::Links::Direct)?),
+            Some(_) => Some(choose_direct(vigil, request)?),
             None => None,
         };
-        let (ride, way) = ridden(request, chosen.as_ref(), fits)?;
+        let (ride, way) = ridden(request, n, chosen.as_ref(), fits)?;
+        let splits = matches!(request.counts, Counts::Splits { .. });
+        let may_be_left = way == 0 && reach::may_be_left(request, n, me);
         let by_message =
             chosen.is_some_and(|chosen| chosen.algorithm.links == algo::Links::Message);
         let Some(local) = &mut self.local else {
@@ -146,7 +153,7 @@ impl Host {
             self.links
                 .run(vigil, request, chosen.algorithm, self.seq, true)
                 .map_err(fatal_after_entry)?;
-        } else if ride == Ride::Inline && !splits {
+        } else if ride == Ride::Inline && !splits && !may_be_left {
             self.seq += 1;
             self.taken = ENTRY.name;
             local
@@ -154,22 +161,19 @@ impl Host {
                 .map_err(fatal_unless_judged)?;
             local.exchange.finish(request, vigil.group.me);
         } else {
-            let chosen = match chosen {
-                Some(chosen) => chosen,
-                None => self.choose(vigil, request, algo::Links::Direct)?,
-            };
-            self.run_staged(vigil, request, island, (ride, way), chosen)?;
+            self.run_large(vigil, request, island, (ride, way), chosen)?;
         }
         Ok(())
     }
 
-    fn run_staged(
+    /// Carries out a call of which the entries may not carry all.
+    fn run_large(
         &mut self,
         vigil: &Vigil<'_>,
         request: &Request<'_>,
         island: &Island,
-        (ride, way): (Ride, u8),
-        chosen: Choice,
+        (mut ride, way): (Ride, u8),
+        chosen: Option<Choice>,
     ) -> Result<(), Failure> {
         let (n, me) = (vigil.group.len(), vigil.group.me);
         if request.send_count(n, me) * request.dtype.size() > QUIET_BYTES {
@@ -178,13 +182,23 @@ impl Host {
         let Some(local) = &mut self.local else {
             return Ok(());
         };
-        let staging = match &mut self.staging {
-            Some(staging) => staging,
-            empty => empty.insert(Staging::take(&island.heap)?),
-        };
-        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, !chosen.is_own);
+        if self.staging.is_none() {
+            match Staging::take(&island.heap) {
+                Ok(taken) => self.staging = Some(taken),
+                // What the entry carries does without, if all others' does.
+                Err(_) if ride == Ride::Inline => {}
+                Err(full) => return Err(full.into()),
+            }
+        }
+        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, way == 0);
+        if way == 0
+            && reach::may_be_left(request, n, me)
+            && reach::is_enough(request, me, (send_at, recv_at))
+        {
+            ride = Ride::Staged;
+        }
         let offer = Offer {
-            staging: staging.offset(),
+            staging: self.staging.as_ref().map_or(0, Staging::offset),
             send_at,
             recv_at,
             way,
@@ -199,7 +213,7 @@ impl Host {
             seq: self.seq,
             offer,
         };
-        let result = large.run(local, staging);
+        let result = large.run(local, self.staging.as_mut());
         if let Ok(taken) = result {
             self.taken = taken;
         }
@@ -223,44 +237,6 @@ impl Host {
             self.host_count = hosts.len();
         }
         self.host_count
-    }
-
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "all others have one block a rank"
-    )]
-    fn choose(
-        &mut self,
-        vigil: &Vigil<'_>,
-        request: &Request<'_>,
-        links: algo::Links,
-    ) -> Result<Choice, Failure> {
-        let n = vigil.group.len();
-        let largest = match request.counts {
-            Counts::Uniform(count) => match request.collective {
-                Collective::AllReduce | Collective::Broadcast | Collective::Reduce => count,
-                _ => count.saturating_mul(n),
-            },
-            Counts::Blocks(counts) => counts.iter().sum(),
-            Counts::Splits { .. } => 0,
-        };
-        let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
-        let hosts = match links {
-            algo::Links::Direct => 1,
-            algo::Links::Message => self.hosts(vigil),
-        };
-        let spread = Spread { n, hosts, links };
-        let selected = match vigil.table() {
-            Some(table) => table.choose(request.collective, bytes, spread),
-            None => algo::select::choose(request.collective, bytes, spread),
-        };
-        selected.map_err(|error| {
-            ErrorKind::Unsupported {
-                what: format!("{} of {bytes} bytes on {n} ranks", request.collective),
-                why: error.to_string(),
-            }
-            .into()
-        })
     }
 
     /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.
@@ -291,29 +267,38 @@ struct Large<'a> {
     request: &'a Request<'a>,
     island: &'a Island,
     ride: Ride,
-    chosen: Choice,
+    /// What the user's table says, if there is one.
+    chosen: Option<Choice>,
     seq: u64,
     offer: Offer,
 }
 
 impl Large<'_> {
     /// Runs the call, and says how it went.
-    fn run(&self, local: &mut Local, staging: &mut Staging) -> Result<&'static str, Failure> {
+    fn run(
+        &self,
+        local: &mut Local,
+        mut staging: Option<&mut Staging>,
+    ) -> Result<&'static str, Failure> {
         let (vigil, request, seq) = (self.vigil, self.request, self.seq);
-        let algorithm = self.chosen.algorithm;
         // Of splits only the rows of all ranks tell how much there is to move.
         let splits = matches!(request.counts, Counts::Splits { .. });
         let lent = self.offer.send_at | self.offer.recv_at != 0;
-        if !splits && !lent {
+        if self.ride == Ride::Staged
+            && !splits
+            && !lent
+            && let Some(staging) = &mut staging
+        {
             // Then the entry is the barrier of the first segment.
-            Run::new(vigil, request, &self.chosen, seq, None).expose_first(local, staging)?;
+            let chosen = self.chosen()?;
+            Run::new(vigil, request, &chosen, seq, None).expose_first(local, staging)?;
         }
         local
             .exchange(vigil, request, seq, self.ride, self.offer)
             .map_err(fatal_unless_judged)?;
         // A rule that names an algorithm is obeyed for small parts too, on all ranks alike.
         let by_size = self.offer.way == 0;
-        if splits && by_size && local.exchange.all_inline(request.dtype) {
+        if by_size && local.exchange.all_inline(request) {
             local.exchange.finish(request, vigil.group.me);
             return Ok(ENTRY.name);
         }
@@ -321,10 +306,25 @@ impl Large<'_> {
         if named && let Some(way) = self.reach(local)? {
             return Ok(way);
         }
+        let all = &local.exchange.entries;
+        let without = all.iter().position(|entry| entry.staging == 0);
+        let (None, Some(staging)) = (without, staging) else {
+            // All ranks see it, so all of them stay in step.
+            let rank = vigil.group.members[without.unwrap_or(vigil.group.me)];
+            return Err(Staging::lacked(rank).into());
+        };
         let rows = splits.then_some(&local.exchange);
+        // Where nobody named a place all ranks have exposed.
         let exposed = !splits && !named;
-        Run::new(vigil, request, &self.chosen, seq, rows).finish(local, staging, exposed)?;
-        Ok(algorithm.name)
+        let chosen = self.chosen()?;
+        Run::new(vigil, request, &chosen, seq, rows).finish(local, staging, exposed)?;
+        Ok(chosen.algorithm.name)
+    }
+
+    /// The algorithm for what goes through staging.
+    fn chosen(&self) -> Result<Choice, Failure> {
+        self.chosen
+            .map_or_else(|| choose_direct(self.vigil, self.request), Ok)
     }
 
     /// Moves the data straight between the buffers, if all ranks can reach what is needed; says how.
@@ -349,11 +349,17 @@ impl Large<'_> {
 /// How the contribution travels, and what ranks compare of that: a rule of the user's decides, else its size.
 fn ridden(
     request: &Request<'_>,
+    n: usize,
     chosen: Option<&Choice>,
     fits: Ride,
 ) -> Result<(Ride, u8), Failure> {
     let Some(own) = chosen.filter(|chosen| chosen.is_own) else {
-        return Ok((fits, 0));
+        let is_pair_sum = request.collective == Collective::AllReduce && n == 2;
+        let bytes = request
+            .common_count()
+            .saturating_mul(request.dtype.size() as u64);
+        let fits_better = !is_pair_sum || bytes <= ENTRY_BYTES_MAX_PAIR;
+        return Ok((if fits_better { fits } else { Ride::Staged }, 0));
     };
     let way = own.mark(request.collective);
     let is_entry = std::ptr::eq(own.algorithm, &raw const ENTRY);
@@ -370,6 +376,46 @@ fn ridden(
         .into()),
         (false, _) => Ok((Ride::Staged, way)),
     }
+}
+
+/// The algorithm that the tables give for a call of ranks on `hosts` hosts.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others have one block a rank"
+)]
+fn choose(
+    vigil: &Vigil<'_>,
+    request: &Request<'_>,
+    links: algo::Links,
+    hosts: usize,
+) -> Result<Choice, Failure> {
+    let n = vigil.group.len();
+    let largest = match request.counts {
+        Counts::Uniform(count) => match request.collective {
+            Collective::AllReduce | Collective::Broadcast | Collective::Reduce => count,
+            _ => count.saturating_mul(n),
+        },
+        Counts::Blocks(counts) => counts.iter().sum(),
+        Counts::Splits { .. } => 0,
+    };
+    let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
+    let spread = Spread { n, hosts, links };
+    let selected = match vigil.table() {
+        Some(table) => table.choose(request.collective, bytes, spread),
+        None => algo::select::choose(request.collective, bytes, spread),
+    };
+    selected.map_err(|error| {
+        ErrorKind::Unsupported {
+            what: format!("{} of {bytes} bytes on {n} ranks", request.collective),
+            why: error.to_string(),
+        }
+        .into()
+    })
+}
+
+/// As [`choose`], of ranks that share memory.
+fn choose_direct(vigil: &Vigil<'_>, request: &Request<'_>) -> Result<Choice, Failure> {
+    choose(vigil, request, algo::Links::Direct, 1)
 }
 
 /// A mismatch of calls leaves all ranks in step; anything else that ends an exchange does not. Ranks

@@ -32,7 +32,7 @@
 mod buffer;
 
 use self::buffer::{Buffer, find};
-pub(super) use self::buffer::{is_named, places};
+pub(super) use self::buffer::{is_enough, is_named, may_be_left, places};
 use super::direct::STREAM_FROM;
 use super::exchange::Exchange;
 use super::vigil::Vigil;

@@ -2,13 +2,15 @@
 
 use super::super::Request;
 use super::super::exchange::Exchange;
-use crate::transport::shm::slot::Entry;
+use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
 use crate::transport::shm::spaces::{Ordinary, Spaces};
 use crate::types::Collective;
 
 /// Shortest blocks that are read out of ordinary memory between two ranks: a system call takes as long as
 /// copying a few KiB.
 const READ_BYTES_MIN_PAIR: usize = 8 << 10;
+/// The same where the entry could carry all that a rank gives.
+const READ_BYTES_MIN_FITTING: usize = 12 << 10;
 /// The same between more ranks, where several share what one has copied into a cache.
 const READ_BYTES_MIN: usize = 32 << 10;
 /// The same where blocks differ, on the average: the longer ones decide.
@@ -19,6 +21,51 @@ const READ_ALONE_MAX: usize = 1 << 20;
 /// Most bytes that all ranks of an exchange send where they are read. More do not stay in the last cache with their
 /// results, and staging, which stores around the cache, is faster.
 const READ_EXCHANGE_MAX: usize = 128 << 20;
+
+/// Shortest contributions to a call of two ranks that stay where they are although the entry could carry them:
+/// one copy and a barrier are less than two copies.
+const LEFT_BYTES_MIN_PAIR: usize = 8 << 10;
+/// The same where every rank takes all of every contribution, for each rank: the barrier grows with their number.
+const LEFT_BYTES_MIN_A_RANK: usize = 2 << 10;
+
+/// Whether a contribution of this length is better fetched from where it lies than carried by the entry, if peers
+/// can reach it.
+pub(in crate::backend) fn may_be_left(request: &Request<'_>, n: usize, me: usize) -> bool {
+    use Collective as C;
+    let count = request
+        .largest_contribution(n)
+        .unwrap_or_else(|| request.send_count(n, me));
+    let is_for_all = matches!(
+        request.collective,
+        C::AllReduce | C::AllGather | C::AllGatherV
+    );
+    let least = if is_for_all {
+        LEFT_BYTES_MIN_A_RANK.saturating_mul(n)
+    } else {
+        LEFT_BYTES_MIN_PAIR
+    };
+    (is_for_all || n == 2)
+        && request
+            .dtype
+            .bytes(count)
+            .is_some_and(|bytes| bytes >= least)
+}
+
+/// Whether peers can do with these places of this rank's buffers, so that its entry need not carry anything.
+pub(in crate::backend) fn is_enough(
+    request: &Request<'_>,
+    me: usize,
+    (send_at, recv_at): (u64, u64),
+) -> bool {
+    use Collective as C;
+    let (has_send, has_recv) = (send_at != 0, recv_at != 0);
+    let collective = request.collective;
+    let writes_recv = collective == C::AllReduce || collective == C::Reduce && request.root == me;
+    if collective == C::Broadcast {
+        return has_recv;
+    }
+    has_send && (has_recv || !writes_recv)
+}
 
 /// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
 /// reach them. `may_read` is false where a rule of the user's wants ordinary memory to be staged.
@@ -79,6 +126,7 @@ fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
     };
     let bytes = request.dtype.bytes(count)?;
     let least = match request.collective {
+        _ if is_pair && bytes <= PAYLOAD_MAX => READ_BYTES_MIN_FITTING,
         _ if is_pair => READ_BYTES_MIN_PAIR,
         C::AllToAllV => READ_BYTES_MIN_UNEVEN,
         _ => READ_BYTES_MIN,
@@ -184,14 +232,14 @@ mod tests {
         type Row = (Collective, usize, Option<(usize, usize)>);
         let huge = 1 << 40;
         let rows: [Row; 12] = [
-            (C::AllGather, 2, Some((8 * KIB, huge))),
+            (C::AllGather, 2, Some((12 * KIB, huge))),
             (C::AllGather, 3, None),
-            (C::Gather, 2, Some((8 * KIB, MIB))),
+            (C::Gather, 2, Some((12 * KIB, MIB))),
             (C::Gather, 4, None),
-            (C::Broadcast, 2, Some((8 * KIB, MIB))),
+            (C::Broadcast, 2, Some((12 * KIB, MIB))),
             (C::Broadcast, 4, None),
             (C::Scatter, 4, Some((32 * KIB, huge))),
-            (C::AllToAll, 2, Some((8 * KIB, 32 * MIB))),
+            (C::AllToAll, 2, Some((8 * KIB + 1, 32 * MIB))),
             (C::AllToAll, 8, Some((32 * KIB, 2 * MIB))),
             (C::AllToAllV, 8, Some((12 * KIB, 2 * MIB))),
             (C::AllReduce, 2, None),
