@@ -22,7 +22,8 @@
 //!
 //! Rules of the user stand before the built-in ones. A rule that fits but names an algorithm that
 //! the links cannot carry is an error; nothing is ever replaced in silence. The built-in rules do not name
-//! `entry`: where no rule of the user fits, it is taken for whatever it can carry.
+//! `entry`: where no rule of the user fits, it is taken for what it can carry, save the larger contributions
+//! that are sooner fetched from where they lie.
 
 mod parse;
 

@@ -85,27 +85,21 @@ impl Plans {
 }
 
 impl Staging {
-    pub(crate) fn take(heap: &Arc<Heap>) -> Result<Self, ErrorKind> {
-        let block = heap
-            .take(STAGING_BYTES)
-            .map_err(|full| ErrorKind::Resource {
-                what: "shared memory of this rank".to_owned(),
-                need: format!("{STAGING_BYTES} bytes of staging"),
-                have: full.to_string(),
-            })?;
-        Ok(Self {
-            block,
+    /// `None` where the region has no room for it.
+    pub(crate) fn take(heap: &Arc<Heap>) -> Option<Self> {
+        Some(Self {
+            block: heap.take(STAGING_BYTES).ok()?,
             segments: 0,
             plans: Plans::default(),
         })
     }
 
-    /// What all ranks say where one has none, and needs it for what others could not reach.
+    /// What all ranks say where one has none and the call needs it.
     pub(crate) fn lacked(rank: Rank) -> ErrorKind {
         ErrorKind::Resource {
             what: format!("shared memory of rank {rank}"),
             need: format!("{STAGING_BYTES} bytes of staging"),
-            have: "a region with less room".to_owned(),
+            have: "less room in its region (MUSTER_REGION_BYTES)".to_owned(),
         }
     }
 

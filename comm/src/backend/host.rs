@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | one rank | any | a copy |
 //! | all ranks share memory | small | payloads ride in the entries (`local`) |
-//! | all ranks share memory | large, in buffers that all can reach | straight between them (`reach`) |
+//! | all ranks share memory | large, or not that small, in buffers that all can reach | straight between them (`reach`) |
 //! | all ranks share memory | large | a direct plan over staging (`direct`) |
 //! | else, or where the user's table says so | any | a message plan over streams (`links`, `message`) |
 //!
@@ -183,12 +183,8 @@ impl Host {
             return Ok(());
         };
         if self.staging.is_none() {
-            match Staging::take(&island.heap) {
-                Ok(taken) => self.staging = Some(taken),
-                // What the entry carries does without, if all others' does.
-                Err(_) if ride == Ride::Inline => {}
-                Err(full) => return Err(full.into()),
-            }
+            // Without it the call may still be carried out; whether it can be, all ranks see together.
+            self.staging = Staging::take(&island.heap);
         }
         let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, way == 0);
         if way == 0
@@ -306,10 +302,10 @@ impl Large<'_> {
         if named && let Some(way) = self.reach(local)? {
             return Ok(way);
         }
+        // Once more by what all ranks see, so that all of them stay in step.
         let all = &local.exchange.entries;
         let without = all.iter().position(|entry| entry.staging == 0);
         let (None, Some(staging)) = (without, staging) else {
-            // All ranks see it, so all of them stay in step.
             let rank = vigil.group.members[without.unwrap_or(vigil.group.me)];
             return Err(Staging::lacked(rank).into());
         };

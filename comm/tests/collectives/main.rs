@@ -33,4 +33,5 @@ mod points;
 mod programs;
 mod support;
 mod views;
+mod ways;
 mod works;

@@ -61,6 +61,16 @@ impl Setup {
         }
     }
 
+    /// Ranks as processes have them, that may read each other's memory.
+    pub(crate) fn reading() -> Self {
+        Self {
+            joined: true,
+            transport: Transport::Auto,
+            peer_reads: PeerReads::Always,
+            ..Self::shm()
+        }
+    }
+
     pub(crate) fn deadline_ms(self, deadline: u64) -> Self {
         Self {
             deadline: Duration::from_millis(deadline),
