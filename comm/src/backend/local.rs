@@ -424,7 +424,6 @@ impl Local {
     /// `false` where that could not be made sure of in the time that there is.
     pub(super) fn revoke(&self, vigil: &Vigil<'_>, seq: u64) -> bool {
         self.slot.revoke(seq);
-        let at_work = slot::progress(seq, slot::TOUCH);
         let key = vigil.group.key;
         (0..self.peers.len())
             .filter(|peer| *peer != self.me)
@@ -434,7 +433,7 @@ impl Local {
                     // Whoever makes its slot only now will see the revocation.
                     return true;
                 };
-                let over = || slot.reached(&self.arena) != at_work;
+                let over = || !slot.is_at_work(&self.arena, seq);
                 vigil.settle(peer, &Rest::Bell(slot.bell(&self.arena)), over)
             })
     }

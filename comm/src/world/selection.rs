@@ -40,6 +40,9 @@ impl Selection {
     pub fn of_environment(environment: &Environment) -> Result<Self, SelectionError> {
         match environment.read(&config::ALGO)? {
             None => Ok(Self::built_in()),
+            Some(AlgoSource::Text(text)) if !text.contains("->") && Path::new(&text).is_file() => {
+                Err(SelectionError::NoAt { path: text.into() })
+            }
             Some(AlgoSource::Text(text)) => Self::of_text("MUSTER_ALGO".to_owned(), text),
             Some(AlgoSource::File(path)) => Self::of_file(&path),
         }
@@ -97,6 +100,12 @@ pub enum SelectionError {
     /// A file that no selection table is as long as.
     #[error("{} is longer than {FILE_BYTES_MAX} bytes, which no selection table is", path.display())]
     Long {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The variable holds the name of a file as if it were a rule.
+    #[error("MUSTER_ALGO is the name of a file, want rules or @FILE: MUSTER_ALGO=@{}", path.display())]
+    NoAt {
         /// The file.
         path: PathBuf,
     },
@@ -159,6 +168,13 @@ mod tests {
             .expect_err("not legal")
             .to_string();
         assert!(error.contains("rules: selection table line 1"), "{error}");
+        let error = of(&path.display().to_string())
+            .expect_err("no @")
+            .to_string();
+        assert!(
+            error.ends_with(&format!("MUSTER_ALGO=@{}", path.display())),
+            "{error}"
+        );
         let error = of("@/nowhere/rules").expect_err("no such file").to_string();
         assert!(error.contains("/nowhere/rules cannot be read"), "{error}");
         std::fs::write(&path, "#".repeat(2 << 20)).expect("written");

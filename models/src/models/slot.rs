@@ -7,7 +7,7 @@ use loom::thread;
 
 use crate::arena::Arena;
 use crate::shm::heap::Heap;
-use crate::shm::slot::{DONE, Entry, PeerSlot, Room, Slot, TOUCH, progress};
+use crate::shm::slot::{DONE, Entry, PeerSlot, Room, Slot, progress};
 use crate::sync::{AtomicU64, Ordering};
 
 const KEY: u64 = 9;
@@ -170,7 +170,7 @@ pub fn who_begins_or_who_revokes_notices() {
         })
     };
     revoker.revoke(1);
-    let is_seen = peer(&arena, 0).reached(&arena) == progress(1, TOUCH);
+    let is_seen = peer(&arena, 0).is_at_work(&arena, 1);
     let toucher = thread.join().expect("the rank ends well");
     assert!(is_seen || begun.load(Ordering::Relaxed) == 0);
     drop(toucher);

@@ -15,9 +15,9 @@
 //!   and the key in a slot is cleared before its memory serves anything else. So a member that calls again on a
 //!   group that a peer has destroyed finds that out, and never takes what lies there now for the
 //!   peer's entry.
-//! - SLOT-5: a rank touches a peer's user memory only in call `s`, between progress `(s, TOUCH)` and
-//!   progress `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`.
-//!   A rank that ends call `s` early revokes it first, and then looks who has the progress `(s, TOUCH)`:
+//! - SLOT-5: a rank touches a peer's user memory only in call `s`, between saying so in its slot and progress
+//!   `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`.
+//!   A rank that ends call `s` early revokes it first, and then looks who has said so and not closed:
 //!   whoever has not will see the revocation, so nobody else can be at work on its memory.
 
 use std::sync::Arc;
@@ -39,14 +39,14 @@ const TICK_BITS: u32 = 24;
 pub const DONE: u32 = (1 << TICK_BITS) - 1;
 /// The tick that says that a rank has done with its peers' memory; see SLOT-5.
 pub const CLOSING: u32 = DONE - 1;
-/// The tick in which a rank works on its peers' memory; see SLOT-5.
-pub const TOUCH: u32 = DONE - 2;
 
 // Offsets within a slot.
 const KEY: usize = 0;
 const MEMBER_COUNT: usize = 8;
 /// In a line that peers read in every call and nobody writes.
 const REVOKED: usize = 16;
+/// In a line that peers read only where they revoke a call: to write it, and to wait until it is written, costs little.
+const TOUCHED: usize = 64;
 const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
@@ -182,12 +182,15 @@ impl Slot {
         self.bell().ring();
     }
 
-    /// Publishes that this rank is about to touch its peers' memory in call `seq`. To be followed by a
-    /// look at what they revoked (SLOT-5).
+    /// Publishes that this rank is about to touch its peers' memory in call `seq`, until its progress is
+    /// [`CLOSING`]. To be followed by a look at what they revoked (SLOT-5).
     pub fn touch(&self, seq: u64) {
-        self.advance(seq, TOUCH);
+        // Relaxed: ordered by the fence.
+        self.arena
+            .word(self.block.offset() + TOUCHED)
+            .store(seq, Ordering::Relaxed);
         // SYNC: with the fence in `revoke`: either this rank sees the revocation, or the rank that
-        // revoked sees the progress.
+        // revoked sees the word.
         fence(Ordering::SeqCst);
     }
 
@@ -346,6 +349,15 @@ impl PeerSlot {
     pub fn reached(&self, arena: &Arena) -> u64 {
         // SYNC: pairs with the Release in `Slot::advance`.
         arena.word(self.base + PROGRESS).load(Ordering::Acquire)
+    }
+
+    /// Whether the peer may be at work on its peers' memory in call `seq`; to be asked after
+    /// [`Slot::revoke`] (SLOT-5).
+    #[must_use]
+    pub fn is_at_work(&self, arena: &Arena, seq: u64) -> bool {
+        // Relaxed: ordered by the fence in `Slot::revoke`.
+        let touched = arena.word(self.base + TOUCHED).load(Ordering::Relaxed);
+        touched == seq && self.reached(arena) < progress(seq, CLOSING)
     }
 
     /// The last call that the peer revoked, 0 for none; to be asked after [`Slot::touch`].

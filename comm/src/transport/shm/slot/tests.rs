@@ -35,6 +35,10 @@ fn a_peer_sees_the_entry_that_was_published_and_its_members() {
     };
     slot.publish(3, &near);
     assert_eq!(peer.entry(&arena, 3), near);
+    slot.touch(1);
+    assert!(peer.is_at_work(&arena, 1) && !peer.is_at_work(&arena, 2));
+    slot.advance(1, CLOSING);
+    assert!(!peer.is_at_work(&arena, 1));
     slot.advance(1, DONE);
     assert_eq!(peer.reached(&arena), progress(1, DONE));
     assert!(peer.reached(&arena) < progress(2, 0));
@@ -164,7 +168,7 @@ fn a_call_is_never_begun_behind_the_back_of_who_revoked_it() {
         for call in 1..=CALLS {
             meet(1, 2 * call - 1);
             slots[1].revoke(call);
-            let at_work = peers[0].reached(&arena) == progress(call, TOUCH);
+            let at_work = peers[0].is_at_work(&arena, call);
             meet(1, 2 * call);
             let begun = begun.load(Ordering::Relaxed) == call;
             assert!(at_work || !begun, "call {call}");
