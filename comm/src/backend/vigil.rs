@@ -98,6 +98,9 @@ impl Vigil<'_> {
             return Ok(());
         }
         self.enter();
+        if wait::turn_in_crowd(self.world.pace, rest, &mut ready) {
+            return Ok(());
+        }
         let status = &self.world.status;
         // As long as nothing ever happened nobody needs to look; after that each wait looks once,
         // since the peers it waits for may have gone before it began.

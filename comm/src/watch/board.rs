@@ -7,8 +7,8 @@
 //! - BOARD-1: each line has one writer at a time, the call that holds the communicator. Its version
 //!   is odd while it is written, so a reader knows a torn line (`publish`).
 //! - BOARD-2: a line says what the call is before the call can wait. A call whose peers have all come
-//!   already, or come within the first polls (some microseconds, or one turn of the others where ranks
-//!   share processors), goes into the history when it ends.
+//!   already, or come within the first polls (some microseconds, or one turn of the others where a few
+//!   ranks share a processor), goes into the history when it ends.
 //! - BOARD-3: nothing on the board is an address: what is read from it is numbers and text, checked
 //!   against their bounds.
 

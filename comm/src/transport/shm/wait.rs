@@ -33,10 +33,16 @@ const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// The clock is read once in this many polls.
 const CLOCK_EVERY: u32 = 32;
 
+/// Ranks on a processor that may run before a rank says that it waits. When calls do not match, each of them takes a
+/// turn of a millisecond or more until the last one has said what it called, and nobody is told before.
+const CROWD_MAX: usize = 4;
+
 /// Which gears a process uses, chosen once at bring-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     spins: u32,
+    /// Ranks on each processor.
+    crowd: usize,
 }
 
 impl Pace {
@@ -49,6 +55,7 @@ impl Pace {
             } else {
                 0
             },
+            crowd: local_ranks.div_ceil(processors().max(1)),
         }
     }
 }
@@ -152,12 +159,19 @@ fn spin(most: u32, ready: &mut impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The first gear alone: polls for some microseconds, or gives the processor away once where ranks
-/// share it, and says whether that was enough. What a wait costs to begin can be left for after it.
+/// The first gear alone: polls for some microseconds, or gives the processor away once where a few ranks share
+/// it, and says whether that was enough. What a wait costs to begin can be left for after it.
 pub fn soon(pace: Pace, rest: &Rest<'_>, ready: &mut impl FnMut() -> bool) -> bool {
-    if spin(rest.spins(pace), ready) {
-        return true;
-    }
+    spin(rest.spins(pace), ready) || pace.crowd <= CROWD_MAX && turn(pace, rest, ready)
+}
+
+/// Gives the processor away once where ranks share it, and says whether that was enough: most waits end
+/// there, and need neither clock nor epoch. For waits that have said so, where [`soon`] has not done it.
+pub fn turn_in_crowd(pace: Pace, rest: &Rest<'_>, ready: &mut impl FnMut() -> bool) -> bool {
+    pace.crowd > CROWD_MAX && turn(pace, rest, ready)
+}
+
+fn turn(pace: Pace, rest: &Rest<'_>, ready: &mut impl FnMut() -> bool) -> bool {
     if !rest.gives_way(pace) {
         return false;
     }
@@ -177,7 +191,7 @@ pub fn until(
     rest: &Rest<'_>,
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), Interrupted> {
-    if soon(pace, rest, &mut ready) {
+    if soon(pace, rest, &mut ready) || turn_in_crowd(pace, rest, &mut ready) {
         return Ok(());
     }
     later(deadline, epoch, seen, rest, ready)
@@ -239,7 +253,7 @@ mod tests {
     #[test]
     fn a_wait_for_nothing_ends_at_the_deadline() {
         let epoch = AtomicU64::new(0);
-        let pace = Pace { spins: 0 };
+        let pace = Pace { spins: 0, crowd: 1 };
         let ended = until(pace, quick(), &epoch, 0, &Rest::Pause, || false);
         assert_eq!(ended, Err(Interrupted::Deadline));
     }
@@ -254,7 +268,10 @@ mod tests {
                 epoch.store(1, Ordering::Release);
             });
             let ended = until(
-                Pace { spins: 10 },
+                Pace {
+                    spins: 10,
+                    crowd: 1,
+                },
                 deadline,
                 &epoch,
                 0,
@@ -290,7 +307,14 @@ mod tests {
                 });
                 let ready = || value.load(Ordering::Acquire) == 1;
                 assert_eq!(
-                    until(Pace { spins: 0 }, deadline, &epoch, 0, &bell, ready),
+                    until(
+                        Pace { spins: 0, crowd: 1 },
+                        deadline,
+                        &epoch,
+                        0,
+                        &bell,
+                        ready
+                    ),
                     Ok(())
                 );
             });
