@@ -37,7 +37,9 @@ impl Communicator {
     /// Gives every rank the objects of all ranks, in rank order.
     ///
     /// Objects may be of any size up to the limit and differ from rank to rank. The objects go
-    /// over the host, whatever memory tensors lie in.
+    /// over the host, whatever memory tensors lie in. Long byte strings belong into a type that
+    /// serde takes for bytes (`serde_bytes::ByteBuf`), which is one copy: to serde a `Vec<u8>` is a list of
+    /// numbers, encoded one by one.
     ///
     /// ```
     /// use muster_comm::world::World;

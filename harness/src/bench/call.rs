@@ -12,6 +12,7 @@ use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, ReduceOp};
 use muster_comm::world::{AllocError, RegionBuffer};
+use serde_bytes::ByteBuf;
 
 use crate::bench::data::{self, Data, Stretch};
 use crate::bench::ground::{Form, Ground, There, no_room};
@@ -31,8 +32,8 @@ pub struct Call<'a, T> {
     there: Option<There<T>>,
     send_counts: Vec<usize>,
     recv_counts: Vec<usize>,
-    object: Vec<u8>,
-    objects: Vec<Vec<u8>>,
+    object: ByteBuf,
+    objects: Vec<ByteBuf>,
     data: Data,
 }
 
@@ -170,7 +171,7 @@ impl<'a, T: Element> Call<'a, T> {
             object: if is_object {
                 object_of(me, shape.count)
             } else {
-                Vec::new()
+                ByteBuf::new()
             },
             objects: match collective {
                 Collective::ScatterObject if me == shape.root => {
@@ -357,7 +358,7 @@ impl<'a, T: Element> Call<'a, T> {
     }
 
     /// Makes a call with objects: whose they are and what arrived.
-    fn objects(&self) -> Result<Vec<(usize, Vec<u8>)>, CommError> {
+    fn objects(&self) -> Result<Vec<(usize, ByteBuf)>, CommError> {
         let (comm, root) = (self.comm, self.root);
         Ok(match self.collective {
             Collective::AllGatherObject => {
@@ -376,7 +377,7 @@ impl<'a, T: Element> Call<'a, T> {
     }
 
     /// How many bytes of the objects of a call are wrong or missing.
-    fn objects_wrong(&self, objects: &[(usize, Vec<u8>)]) -> u64 {
+    fn objects_wrong(&self, objects: &[(usize, ByteBuf)]) -> u64 {
         let (n, count) = (self.data.shape.n, self.data.shape.count);
         let wanted = match self.collective {
             Collective::AllGatherObject => n,
@@ -384,11 +385,11 @@ impl<'a, T: Element> Call<'a, T> {
             Collective::GatherObject => n,
             _ => 1,
         };
-        let differing = |(from, object): &(usize, Vec<u8>)| {
+        let differing = |(from, object): &(usize, ByteBuf)| {
             let right = object_of(*from, count);
             let wrong = object
                 .iter()
-                .zip(&right)
+                .zip(right.iter())
                 .filter(|(got, right)| got != right);
             wrong.count() + object.len().abs_diff(count)
         };
@@ -397,9 +398,8 @@ impl<'a, T: Element> Call<'a, T> {
     }
 }
 
-/// The object that a member gives, or that is meant for it.
-fn object_of(member: usize, count: usize) -> Vec<u8> {
-    (0..count)
-        .map(|at| (at * 31 + member * 7).to_le_bytes()[0])
-        .collect()
+/// The object that a member gives, or that is meant for it: bytes, as a pickle is.
+fn object_of(member: usize, count: usize) -> ByteBuf {
+    let bytes = (0..count).map(|at| (at * 31 + member * 7).to_le_bytes()[0]);
+    ByteBuf::from(bytes.collect::<Vec<u8>>())
 }
