@@ -73,7 +73,9 @@ impl Communicator {
         let buffers = Buffers::apart(&bytes, &mut all);
         let counts = Counts::Blocks(&lens);
         self.part(call, buffers, Collective::AllGatherV, DType::U8, counts, 0)?;
-        self.decode_all(call, &all, &lens)
+        let objects = self.decode_all(call, &all, &lens);
+        self.spare([bytes, all]);
+        objects
     }
 
     /// Gives the member with index `root` the objects of all ranks, in rank order; the others get
@@ -100,11 +102,9 @@ impl Communicator {
         let buffers = Buffers::apart(&bytes, &mut all);
         let counts = Counts::Blocks(&lens);
         self.part(call, buffers, Collective::GatherV, DType::U8, counts, root)?;
-        if here {
-            self.decode_all(call, &all, &lens).map(Some)
-        } else {
-            Ok(None)
-        }
+        let objects = here.then(|| self.decode_all(call, &all, &lens)).transpose();
+        self.spare([bytes, all]);
+        objects
     }
 
     /// Gives every rank the object of the member with index `root`. Only the root's `object` is
@@ -126,7 +126,9 @@ impl Communicator {
             (true, None) => (Vec::new(), Some(Fault::Nothing)),
         };
         let lens = self.exchange_lens(call, bytes.len(), fault, root)?;
-        bytes.resize(lens[root], 0);
+        if self.rank() != root {
+            bytes = self.room(call, &lens[root..=root])?;
+        }
         let buffers = Buffers::in_place(&mut bytes, 0, 0);
         let counts = Counts::Uniform(lens[root]);
         self.part(
@@ -137,7 +139,9 @@ impl Communicator {
             counts,
             root,
         )?;
-        self.decode(call, &bytes, root)
+        let object = self.decode(call, &bytes, root);
+        self.spare([bytes]);
+        object
     }
 
     /// Gives the member with index `i` object `i` of the member with index `root`. Only the root's
@@ -162,11 +166,16 @@ impl Communicator {
             if objects.len() != n {
                 fault = Some(Fault::Objects(objects.len()));
             }
+            bytes = self.world().spare.take(HEADER_BYTES);
             for (object, len) in objects.iter().zip(&mut lens) {
-                let (encoded, bad) = self.encode(object);
-                fault = fault.or(bad);
-                *len = encoded.len() as u64;
-                bytes.extend(encoded);
+                let before = bytes.len();
+                let bad;
+                (bytes, bad) = self.append(bytes, object);
+                if bad.is_some() {
+                    fault = fault.or(bad);
+                    break;
+                }
+                *len = (bytes.len() - before) as u64;
             }
         }
         self.exchange_lens(call, 0, fault, root)?;
@@ -189,11 +198,13 @@ impl Communicator {
             let kind = too_large(self.members()[root], *over, self.limit());
             return Err(self.object_error(call, kind));
         }
-        let mut mine = vec![0_u8; lens[self.rank()]];
+        let mut mine = self.room(call, &lens[self.rank()..=self.rank()])?;
         let buffers = Buffers::apart(&bytes, &mut mine);
         let counts = Counts::Blocks(&lens);
         self.part(call, buffers, Collective::ScatterV, DType::U8, counts, root)?;
-        self.decode(call, &mine, root)
+        let object = self.decode(call, &mine, root);
+        self.spare([bytes, mine]);
+        object
     }
 
     fn limit(&self) -> usize {
@@ -203,19 +214,24 @@ impl Communicator {
 
     /// The envelope of an object, or why there is none.
     fn encode<T: Serialize>(&self, object: &T) -> (Vec<u8>, Option<Fault>) {
-        let mut envelope = Vec::with_capacity(HEADER_BYTES + 64);
-        envelope.extend(MARK);
-        envelope.extend([VERSION, CODEC_POSTCARD]);
-        envelope.extend([0; 8]);
-        match postcard::to_extend(object, envelope) {
-            Ok(mut envelope) => {
-                let len = envelope.len() - HEADER_BYTES;
+        self.append(self.world().spare.take(HEADER_BYTES), object)
+    }
+
+    /// These bytes and the envelope of an object behind them; no bytes where there is none.
+    fn append<T: Serialize>(&self, mut bytes: Vec<u8>, object: &T) -> (Vec<u8>, Option<Fault>) {
+        bytes.extend(MARK);
+        bytes.extend([VERSION, CODEC_POSTCARD]);
+        let len_at = bytes.len();
+        bytes.extend([0; 8]);
+        let body_at = bytes.len();
+        match postcard::to_extend(object, bytes) {
+            Ok(mut bytes) => {
+                let len = bytes.len() - body_at;
                 if len > self.limit() {
                     return (Vec::new(), Some(Fault::TooLarge(len)));
                 }
-                envelope[HEADER_BYTES - 8..HEADER_BYTES]
-                    .copy_from_slice(&(len as u64).to_le_bytes());
-                (envelope, None)
+                bytes[len_at..body_at].copy_from_slice(&(len as u64).to_le_bytes());
+                (bytes, None)
             }
             Err(error) => (Vec::new(), Some(Fault::Encode(error.to_string()))),
         }
@@ -301,10 +317,17 @@ impl Communicator {
         self.run(call, &request)
     }
 
-    /// A buffer for all envelopes.
+    /// Leaves buffers to the next call.
+    fn spare<const N: usize>(&self, buffers: [Vec<u8>; N]) {
+        for buffer in buffers {
+            self.world().spare.give(buffer);
+        }
+    }
+
+    /// A buffer for envelopes of these lengths.
     fn room(&self, call: Call, lens: &[usize]) -> Result<Vec<u8>, CommError> {
         let total: usize = lens.iter().sum();
-        let mut all = Vec::new();
+        let mut all = self.world().spare.take(total);
         if all.try_reserve_exact(total).is_err() {
             let kind = ErrorKind::Resource {
                 what: "memory for the objects of all ranks".to_owned(),

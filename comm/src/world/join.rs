@@ -21,7 +21,7 @@ use super::island;
 use super::meet::BringUp;
 use super::status::{CutOff, Gone, Notice, Status};
 use super::testimony::Testimony;
-use super::{DEADLINE_DEFAULT, SharedMemory, World, WorldInner};
+use super::{DEADLINE_DEFAULT, SharedMemory, Spare, World, WorldInner};
 use crate::algo::Table;
 use crate::kernel::Kernels;
 use crate::rendezvous::{Card, Endpoint, Hello, Secret, Session, SessionEvent, build_id};
@@ -262,6 +262,7 @@ impl World {
             table: options.algo_table.clone(),
             checksum: options.checksum,
             call_sites: options.sites(),
+            spare: Spare::default(),
             made: Mutex::default(),
             coordinator: OnceLock::new(),
         };

@@ -14,6 +14,7 @@ mod meet;
 mod net;
 mod retire;
 mod selection;
+mod spare;
 mod status;
 mod testimony;
 mod threads;
@@ -33,6 +34,7 @@ pub(crate) use join::{Word, note};
 pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub use selection::{Selection, SelectionError};
+use spare::Spare;
 pub(crate) use status::{CutOff, Notice, Status};
 pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
@@ -88,6 +90,8 @@ pub(crate) struct WorldInner {
     pub(crate) checksum: bool,
     /// What is made of the places in the program that calls come from.
     pub(crate) call_sites: CallSites,
+    /// Buffers for objects.
+    pub(crate) spare: Spare,
     /// How often each group was made here: part of the key, so that a group that is destroyed and
     /// made again never meets messages of its former life.
     made: Mutex<HashMap<(String, Vec<Rank>), u64>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::control::{Hub, Seat};
 use super::status::Gone;
-use super::{DEADLINE_DEFAULT, Island, SharedMemory, World, WorldInner};
+use super::{DEADLINE_DEFAULT, Island, SharedMemory, Spare, World, WorldInner};
 use crate::algo::Table;
 use crate::kernel::Kernels;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
@@ -175,6 +175,7 @@ impl World {
                 } else {
                     CallSites::Off
                 },
+                spare: Spare::default(),
                 made: Mutex::default(),
                 coordinator: OnceLock::new(),
             };
