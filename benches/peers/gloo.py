@@ -28,6 +28,22 @@ def prepare(what, size, n, me):
         what = "all_reduce"
     if what == "barrier":
         return dist.barrier, lambda: 0
+    if what == "group_create":
+        def call():
+            made = dist.new_group(range(n))
+            dist.barrier(made)
+            dist.destroy_process_group(made)
+        return call, lambda: 0
+    if what == "all_gather_object":
+        mine, all_of_them = bytes([me + 1]) * (size // n), [None] * n
+        right = [bytes([rank + 1]) * (size // n) for rank in range(n)]
+        return lambda: dist.all_gather_object(all_of_them, mine), lambda: int(all_of_them != right)
+    if what == "broadcast_object":
+        right, got = [bytes(size)], [None]
+        def call():
+            got[0] = right[0] if me == 0 else None
+            dist.broadcast_object_list(got, 0)
+        return call, lambda: int(got != right)
     if what == "all_reduce":
         def call():
             recv.copy_(send)

@@ -15,8 +15,8 @@
 #define SAMPLES_MIN 8
 #define SAMPLE_NS 5000.0
 
-enum what { ALL_GATHER, ALL_REDUCE, ALL_REDUCE_BF16, ALL_TO_ALL, ALL_TO_ALL_V, BARRIER, BROADCAST, REDUCE_SCATTER, NONE };
-static const char *const names[] = {"all_gather", "all_reduce", "all_reduce_bf16", "all_to_all", "all_to_all_v", "barrier", "broadcast", "reduce_scatter"};
+enum what { ALL_GATHER, ALL_GATHER_OBJECT, ALL_REDUCE, ALL_REDUCE_BF16, ALL_TO_ALL, ALL_TO_ALL_V, BARRIER, BROADCAST, BROADCAST_OBJECT, GROUP_CREATE, REDUCE_SCATTER, NONE };
+static const char *const names[] = {"all_gather", "all_gather_object", "all_reduce", "all_reduce_bf16", "all_to_all", "all_to_all_v", "barrier", "broadcast", "broadcast_object", "group_create", "reduce_scatter"};
 
 struct cell {
     enum what what;
@@ -76,14 +76,23 @@ static float widened(unsigned short half) {
     return number;
 }
 
-/* Whether this library has the element type of the cell. */
+/* Whether this library has such calls, and their element type. */
 static int has(enum what what) {
+    if (what == ALL_GATHER_OBJECT || what == BROADCAST_OBJECT) return 0;
 #ifdef MPIX_C_BF16
     (void)what;
     return 1;
 #else
     return what != ALL_REDUCE_BF16;
 #endif
+}
+
+/* A group of all ranks, made, used once and destroyed. */
+static void group(void) {
+    MPI_Comm made;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &made);
+    MPI_Barrier(made);
+    MPI_Comm_free(&made);
 }
 
 static void call(struct cell *c) {
@@ -98,6 +107,7 @@ static void call(struct cell *c) {
         MPI_Alltoallv(c->send, c->send_counts, c->send_displs, MPI_FLOAT, c->recv, c->recv_counts, c->recv_displs, MPI_FLOAT, MPI_COMM_WORLD);
         break;
     case BROADCAST: MPI_Bcast(c->recv, c->count, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case GROUP_CREATE: group(); break;
     case REDUCE_SCATTER: MPI_Reduce_scatter_block(c->send, c->recv, c->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
     default: MPI_Barrier(MPI_COMM_WORLD); break;
     }
@@ -111,7 +121,7 @@ static void make(struct cell *c, enum what what, size_t bytes) {
     c->what = what;
     blocks = what == ALL_GATHER || what == ALL_TO_ALL || what == REDUCE_SCATTER ? (size_t)c->n : 1;
     c->count = (int)(elements / blocks);
-    if (c->count == 0 && what != BARRIER) c->count = 1;
+    if (c->count == 0 && what != BARRIER && what != GROUP_CREATE) c->count = 1;
     c->send_counts = calloc(4 * (size_t)c->n, sizeof(int));
     c->send_displs = c->send_counts + c->n;
     c->recv_counts = c->send_displs + c->n;

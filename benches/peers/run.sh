@@ -6,7 +6,9 @@
 #   ROUNDS        how often everything is measured, all programs in turns; 5 if not given
 #   MILLISECONDS  time for each cell in each round; 100 if not given
 #   NAME=PROGRAM  mpi.c compiled elsewhere for openmpi, mpich or intelmpi, where the headers are not installed
-#   CELL          collective:bytes, such as all_reduce:65536; all_reduce_bf16 is all_reduce of another type
+#   CELL          collective:bytes, such as all_reduce:65536; all_reduce_bf16 is all_reduce of another type;
+#                 group_create:0 makes a group, uses it once and destroys it; objects (all_gather_object:4096,
+#                 broadcast_object:4096) are byte strings, and MPI has none
 #
 # Peers: Open MPI (as it comes, and with its shared-memory collectives where each rank has a
 # processor), MPICH, Intel MPI (in I_MPI_ROOT), torch gloo (of PYTHON, python3 if that is not set). A
@@ -99,7 +101,9 @@ of_muster() {
         collective=${name%_bf16}
         dtype=f32
         [ "$name" = "$collective" ] || dtype=bf16
-        [ "$memory" = region ] && [ "$name" = barrier ] && continue
+        case $memory$name in
+        regionbarrier | regiongroup_create | region*_object) continue ;;
+        esac
         "$muster" bench "$collective" -d "$dtype" -g "$n" -b "$bytes" -e "$bytes" --place out --pin --memory "$memory" --time "${time}ms" \
             --confidence 0 --format csv 2>/dev/null |
             awk -F, -v bytes="$bytes" -v name="$name" '
