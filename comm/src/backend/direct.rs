@@ -18,18 +18,22 @@
     reason = "copies between user memory and memory shared with peers"
 )]
 
+mod plans;
+
 use std::sync::Arc;
 
+use self::plans::Plans;
 use super::exchange::Exchange;
 use super::local::Local;
 use super::segment::{Map, Shape};
 use super::vigil::Vigil;
-use super::{Failure, Request};
-use crate::algo::{self, Algorithm, Choice, Plan, Problem, Round, Space, Span, Step};
+use super::{Failure, PerRank, Request};
+use crate::algo::{self, Algorithm, Choice, Plan, Round, Space, Span, Step};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::{Block, Heap};
+use crate::transport::shm::slot::Entry;
 use crate::types::{Collective, Rank, index};
 
 /// Bytes of one area: what a rank exposes of one buffer in one segment. The chunk that fits the
@@ -44,10 +48,6 @@ pub(super) const STREAM_FROM: usize = 6 << 20;
 /// Bytes of the whole block. Only what is written costs memory.
 const STAGING_BYTES: usize = 2 * HALF_BYTES;
 
-/// Plans that a communicator remembers: those of the shapes that a training step has, segments and
-/// their rests.
-const PLANS_MAX: usize = 32;
-
 /// This rank's staging block.
 #[derive(Debug)]
 pub(crate) struct Staging {
@@ -55,33 +55,6 @@ pub(crate) struct Staging {
     /// Segments run so far which peers may still read at their end.
     segments: u64,
     plans: Plans,
-}
-
-/// Plans by what they are for, the last used ones in front.
-#[derive(Debug, Default)]
-struct Plans(Vec<(&'static str, Problem, Arc<Plan>)>);
-
-impl Plans {
-    fn of(
-        &mut self,
-        algorithm: &'static Algorithm,
-        problem: Problem,
-        me: usize,
-    ) -> Result<Arc<Plan>, String> {
-        let known = |(name, known, _): &(&'static str, Problem, Arc<Plan>)| {
-            std::ptr::eq(*name, algorithm.name) && *known == problem
-        };
-        if let Some(place) = self.0.iter().position(known) {
-            self.0[..=place].rotate_right(1);
-        } else {
-            // In place or not, the plan for separate buffers is right: peers read copies.
-            let plan = algorithm.plan(&problem, me, false);
-            let plan = Arc::new(plan.map_err(|error| error.to_string())?);
-            self.0.truncate(PLANS_MAX - 1);
-            self.0.insert(0, (algorithm.name, problem, plan));
-        }
-        Ok(Arc::clone(&self.0[0].2))
-    }
 }
 
 impl Staging {
@@ -106,6 +79,12 @@ impl Staging {
     pub(crate) fn offset(&self) -> u64 {
         self.block.offset() as u64
     }
+
+    /// Where the half of the present segment begins. The count of segments is the same on all ranks, so all
+    /// use the same half.
+    fn half_at(&self) -> usize {
+        index(self.segments % 2) * HALF_BYTES
+    }
 }
 
 /// One call, cut into segments.
@@ -125,6 +104,8 @@ pub(crate) struct Run<'a> {
     stream: bool,
     /// Whether results that peers want go where the next rank's share of them lay (DIRECT-3).
     returns: bool,
+    /// The first segment, where it was exposed before the entry.
+    first: Option<(Arc<Plan>, Spaces)>,
 }
 
 /// Where spans of one segment lie.
@@ -133,8 +114,8 @@ struct Spaces {
     output: Map,
     /// This rank's half of staging.
     half: *mut u8,
-    /// Every member's half.
-    peers: Vec<*const u8>,
+    /// Every member's half, once the entries have told them.
+    peers: PerRank<*const u8>,
 }
 
 impl<'a> Run<'a> {
@@ -166,16 +147,27 @@ impl<'a> Run<'a> {
             stream: results.saturating_mul(n) >= STREAM_FROM && !request.overlaps(n, me),
             returns: request.collective == Collective::AllReduce
                 && chosen.algorithm.name == algo::direct::ALL_REDUCE,
+            first: None,
         }
     }
 
+    /// The algorithm.
+    pub(crate) fn name(&self) -> &'static str {
+        self.algorithm.name
+    }
+
     /// Exposes the first segment, before the entry is published: then the entry is its barrier.
-    pub(crate) fn expose_first(&self, local: &Local, staging: &mut Staging) -> Result<(), Failure> {
-        if self.segment_count == 0 {
-            return Ok(());
+    pub(crate) fn expose_first(
+        &mut self,
+        local: &Local,
+        staging: &mut Staging,
+    ) -> Result<(), Failure> {
+        if self.segment_count > 0 {
+            let plan = self.plan(staging, 0)?;
+            let spaces = self.spaces(local, staging, 0);
+            self.begin(&plan, &spaces);
+            self.first = Some((plan, spaces));
         }
-        let plan = self.plan(staging, 0)?;
-        self.begin(&plan, &self.spaces(local, staging, 0, None)?);
         Ok(())
     }
 
@@ -187,8 +179,14 @@ impl<'a> Run<'a> {
         exposed: bool,
     ) -> Result<(), Failure> {
         for segment in 0..self.segment_count {
-            let plan = self.plan(staging, segment)?;
-            let spaces = self.spaces(local, staging, segment, Some(&local.exchange))?;
+            let (plan, mut spaces) = match self.first.take() {
+                Some(first) => first,
+                None => {
+                    let plan = self.plan(staging, segment)?;
+                    (plan, self.spaces(local, staging, segment))
+                }
+            };
+            spaces.peers = self.halves(local, staging)?;
             let ready = exposed && segment == 0;
             if !ready {
                 self.begin(&plan, &spaces);
@@ -252,38 +250,40 @@ impl<'a> Run<'a> {
         Ok(plan)
     }
 
-    fn spaces(
-        &self,
-        local: &Local,
-        staging: &Staging,
-        segment: usize,
-        exchange: Option<&Exchange>,
-    ) -> Result<Spaces, Failure> {
-        let (n, me) = (self.vigil.group.len(), self.vigil.group.me);
-        let (sends, recvs) = self.shape.buffers(self.request, me);
+    fn spaces(&self, local: &Local, staging: &Staging, segment: usize) -> Spaces {
+        let (sends, recvs) = self.shape.buffers(self.request, self.vigil.group.me);
         let (from, size) = (segment * self.segment_len, self.segment_len);
-        // The count of segments is the same on all ranks, so all use the same half.
-        let half_at = index(staging.segments % 2) * HALF_BYTES;
+        Spaces {
+            input: Map::new(self.request.send.cast_mut(), &sends, from, size),
+            output: Map::new(self.request.recv, &recvs, from, size),
+            half: local
+                .arena
+                .at(index(staging.offset()) + staging.half_at(), HALF_BYTES),
+            peers: PerRank::new(),
+        }
+    }
+
+    /// Every member's half, as its entry names its block.
+    fn halves(&self, local: &Local, staging: &Staging) -> Result<PerRank<*const u8>, Failure> {
         let arena: &Arena = &local.arena;
-        let mut peers = Vec::with_capacity(n);
-        for (member, entry) in exchange
-            .iter()
-            .flat_map(|all| all.entries.iter().enumerate())
-        {
+        let half = |(member, entry): (usize, &Entry)| {
             let offset = index(entry.staging);
             if !arena.heap_holds(local.region(member), offset, STAGING_BYTES) {
                 let what = format!("it names staging at offset {offset}, outside its region");
                 let peer = self.vigil.group.members[member];
                 return Err(ErrorKind::Transport { peer, what }.into());
             }
-            peers.push(arena.at(offset + half_at, HALF_BYTES).cast_const());
-        }
-        Ok(Spaces {
-            input: Map::new(self.request.send.cast_mut(), &sends, from, size),
-            output: Map::new(self.request.recv, &recvs, from, size),
-            half: arena.at(index(staging.offset()) + half_at, HALF_BYTES),
-            peers,
-        })
+            Ok(arena
+                .at(offset + staging.half_at(), HALF_BYTES)
+                .cast_const())
+        };
+        local
+            .exchange
+            .entries
+            .iter()
+            .enumerate()
+            .map(half)
+            .collect()
     }
 
     /// Copies what the round exposes into staging.
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
                 Step::Copy { src, dst } => self.copy(*src, *dst, spaces),
                 Step::Pull { src, dst } => self.pull(src.peer, src.span, *dst, spaces),
                 Step::PullReduce { srcs, dst } => {
-                    let spans: Vec<(usize, Span)> =
+                    let spans: PerRank<(usize, Span)> =
                         srcs.iter().map(|src| (src.peer, src.span)).collect();
                     // Scratch lies in staging already.
                     let wanted = plan.rounds[round]
@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
                         staged(spaces.peers[*peer].cast_mut(), span.space, start, size).cast_const()
                     }
                 };
-                let from: Vec<*const u8> = srcs.iter().map(at).collect();
+                let from: PerRank<*const u8> = srcs.iter().map(at).collect();
                 // SAFETY: `skipped + len` does not exceed the piece of the target.
                 let to = unsafe { to.add(skipped * size) };
                 let at = dst.start + done + skipped;

@@ -280,6 +280,7 @@ impl Large<'_> {
         // Of splits only the rows of all ranks tell how much there is to move.
         let splits = matches!(request.counts, Counts::Splits { .. });
         let lent = self.offer.send_at | self.offer.recv_at != 0;
+        let mut begun = None;
         if self.ride == Ride::Staged
             && !splits
             && !lent
@@ -287,7 +288,9 @@ impl Large<'_> {
         {
             // Then the entry is the barrier of the first segment.
             let chosen = self.chosen()?;
-            Run::new(vigil, request, &chosen, seq, None).expose_first(local, staging)?;
+            let mut run = Run::new(vigil, request, &chosen, seq, None);
+            run.expose_first(local, staging)?;
+            begun = Some(run);
         }
         local
             .exchange(vigil, request, seq, self.ride, self.offer)
@@ -312,9 +315,13 @@ impl Large<'_> {
         let rows = splits.then_some(&local.exchange);
         // Where nobody named a place all ranks have exposed.
         let exposed = !splits && !named;
-        let chosen = self.chosen()?;
-        Run::new(vigil, request, &chosen, seq, rows).finish(local, staging, exposed)?;
-        Ok(chosen.algorithm.name)
+        let run = match begun {
+            Some(run) => run,
+            None => Run::new(vigil, request, &self.chosen()?, seq, rows),
+        };
+        let name = run.name();
+        run.finish(local, staging, exposed)?;
+        Ok(name)
     }
 
     /// The algorithm for what goes through staging.

@@ -21,9 +21,14 @@ mod reach;
 mod segment;
 pub(crate) mod vigil;
 
+use smallvec::SmallVec;
+
 use crate::error::ErrorKind;
 use crate::sabotage::{self, Sabotage};
 use crate::types::{Collective, DType, Rank, ReduceOp};
+
+/// A list with an element for each rank of a group, and one more: without allocation up to eight ranks.
+type PerRank<T> = SmallVec<[T; 9]>;
 
 /// A checked call, with types erased.
 #[derive(Clone, Copy, Debug)]

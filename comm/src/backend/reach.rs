@@ -31,12 +31,14 @@
 
 mod buffer;
 
+use smallvec::smallvec;
+
 use self::buffer::{Buffer, find};
 pub(super) use self::buffer::{is_enough, is_named, may_be_left, places};
 use super::direct::STREAM_FROM;
 use super::exchange::Exchange;
 use super::vigil::Vigil;
-use super::{Counts, Request};
+use super::{Counts, PerRank, Request};
 use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::peer_memory;
@@ -75,11 +77,11 @@ pub(super) struct Reach<'a> {
     me: usize,
     way: Way,
     /// Send buffers of all ranks.
-    sends: Vec<Buffer>,
-    recvs: Vec<Buffer>,
+    sends: PerRank<Buffer>,
+    recvs: PerRank<Buffer>,
     /// Whether some of them are read by system call, on whichever rank.
     reads: bool,
-    extents: Vec<Extent>,
+    extents: PerRank<Extent>,
     /// Whether results go around the cache: there are many, and the call is not in place, so that their
     /// lines are not there.
     stream: bool,
@@ -105,9 +107,9 @@ impl<'a> Reach<'a> {
         spaces: &Spaces,
     ) -> Result<Option<Self>, ErrorKind> {
         let (n, me) = (vigil.group.len(), vigil.group.me);
-        let mut sends = Vec::with_capacity(n);
-        let mut recvs = Vec::with_capacity(n);
-        let mut extents = Vec::with_capacity(n);
+        let mut sends = PerRank::with_capacity(n);
+        let mut recvs = PerRank::with_capacity(n);
+        let mut extents = PerRank::with_capacity(n);
         let mut results = 0_usize;
         for (peer, entry) in exchange.entries.iter().enumerate() {
             let extent = Extent::of(request, exchange, n, me, peer);
@@ -263,13 +265,13 @@ impl<'a> Reach<'a> {
     fn reduce_slice(&self) {
         let (start, len) = self.slice();
         let everywhere = self.request.collective == Collective::AllReduce;
-        let dsts: Vec<*mut u8> = if everywhere {
+        let dsts: PerRank<*mut u8> = if everywhere {
             // Beginning with the own one, so that the ranks do not all write to one place at once.
             (0..self.n)
                 .map(|step| self.at(self.recvs[(self.me + step) % self.n].ptr(), start))
                 .collect()
         } else {
-            vec![self.at(self.recvs[self.request.root].ptr(), start)]
+            smallvec![self.at(self.recvs[self.request.root].ptr(), start)]
         };
         self.reduce(start, len, &dsts);
     }
@@ -284,7 +286,7 @@ impl<'a> Reach<'a> {
             return;
         }
         let request = self.request;
-        let srcs: Vec<*const u8> = self
+        let srcs: PerRank<*const u8> = self
             .sends
             .iter()
             .map(|send| self.at(send.ptr(), start).cast_const())
@@ -309,7 +311,7 @@ impl<'a> Reach<'a> {
             self.at(self.recvs[root].ptr(), start),
             &others
                 .map(|to| self.at(self.recvs[to].ptr(), start))
-                .collect::<Vec<_>>(),
+                .collect::<PerRank<_>>(),
             len,
         );
     }
@@ -318,8 +320,8 @@ impl<'a> Reach<'a> {
     fn store_block(&self) {
         let (start, len) = (self.start_of(self.me), self.len_of(self.me));
         let request = self.request;
-        let targets: Vec<*mut u8> = if request.collective.is_rooted() {
-            vec![self.at(self.recvs[request.root].ptr(), start)]
+        let targets: PerRank<*mut u8> = if request.collective.is_rooted() {
+            smallvec![self.at(self.recvs[request.root].ptr(), start)]
         } else {
             (0..self.n)
                 .map(|step| self.at(self.recvs[(self.me + step) % self.n].ptr(), start))
@@ -391,7 +393,7 @@ impl<'a> Reach<'a> {
     }
 }
 
-fn starts(n: usize, len: impl Fn(usize) -> usize) -> Vec<usize> {
+fn starts(n: usize, len: impl Fn(usize) -> usize) -> PerRank<usize> {
     let mut at = 0;
     (0..n)
         .map(|peer| {

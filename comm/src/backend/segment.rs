@@ -1,8 +1,10 @@
 //! How a call is cut into segments: the shape of the whole, the smaller problem that each segment is,
 //! and where a segment's elements lie in the call's buffers.
 
+use smallvec::smallvec;
+
 use super::exchange::Exchange;
-use super::{Counts, Request};
+use super::{Counts, PerRank, Request};
 use crate::algo::{Matrix, Problem, ProblemError};
 use crate::types::{Collective, index};
 
@@ -11,16 +13,17 @@ use crate::types::{Collective, index};
 pub(super) struct Map {
     pub(super) base: *mut u8,
     /// First element of each block in the segment's buffer, then its end.
-    segment: Vec<usize>,
+    segment: PerRank<usize>,
     /// First element of each block's part in the call's buffer.
-    real: Vec<usize>,
+    real: PerRank<usize>,
 }
 
 impl Map {
     /// Blocks of `lens` elements, of which the segment takes `size` from `from` on.
     pub(super) fn new(base: *mut u8, lens: &[usize], from: usize, size: usize) -> Self {
-        let mut segment = vec![0];
-        let mut real = Vec::with_capacity(lens.len());
+        let mut segment = PerRank::with_capacity(lens.len() + 1);
+        segment.push(0);
+        let mut real = PerRank::with_capacity(lens.len());
         let (mut at, mut start) = (0, 0);
         for len in lens {
             at += cut(*len, from, size);
@@ -148,24 +151,29 @@ impl Shape {
     }
 
     /// Lengths of the blocks of a rank's send buffer and receive buffer.
-    pub(super) fn buffers(&self, request: &Request<'_>, me: usize) -> (Vec<usize>, Vec<usize>) {
-        let rooted = |lens: Vec<usize>| if me == request.root { lens } else { Vec::new() };
+    pub(super) fn buffers(
+        &self,
+        request: &Request<'_>,
+        me: usize,
+    ) -> (PerRank<usize>, PerRank<usize>) {
+        let rooted =
+            |lens: &[usize]| PerRank::from_slice(if me == request.root { lens } else { &[] });
         match (self, request.collective) {
-            (Self::Whole(count), Collective::Broadcast) => (Vec::new(), vec![*count]),
-            (Self::Whole(count), Collective::Reduce) => (vec![*count], rooted(vec![*count])),
-            (Self::Whole(count), _) => (vec![*count], vec![*count]),
+            (Self::Whole(count), Collective::Broadcast) => (PerRank::new(), smallvec![*count]),
+            (Self::Whole(count), Collective::Reduce) => (smallvec![*count], rooted(&[*count])),
+            (Self::Whole(count), _) => (smallvec![*count], smallvec![*count]),
             (Self::Blocks(lens), Collective::AllGather | Collective::AllGatherV) => {
-                (vec![lens[me]], lens.clone())
+                (smallvec![lens[me]], PerRank::from_slice(lens))
             }
             (Self::Blocks(lens), Collective::Gather | Collective::GatherV) => {
-                (vec![lens[me]], rooted(lens.clone()))
+                (smallvec![lens[me]], rooted(lens))
             }
             (Self::Blocks(lens), Collective::Scatter | Collective::ScatterV) => {
-                (rooted(lens.clone()), vec![lens[me]])
+                (rooted(lens), smallvec![lens[me]])
             }
-            (Self::Blocks(lens), _) => (lens.clone(), vec![lens[me]]),
+            (Self::Blocks(lens), _) => (PerRank::from_slice(lens), smallvec![lens[me]]),
             (Self::Matrix { n, cells }, _) => {
-                let row = cells[me * n..][..*n].to_vec();
+                let row = PerRank::from_slice(&cells[me * n..][..*n]);
                 let column = (0..*n).map(|from| cells[from * n + me]).collect();
                 (row, column)
             }
