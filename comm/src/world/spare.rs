@@ -20,14 +20,14 @@ impl Spare {
         place.map_or_else(Vec::new, |place| kept.remove(place))
     }
 
-    /// Keeps a buffer if there is room for it, else frees it.
+    /// Keeps a buffer, if need be in place of smaller ones; frees one that is too large or has no memory.
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |kept: &[Vec<u8>]| kept.iter().map(Vec::capacity).sum::<usize>();
-        if buffer.capacity() > KEPT_BYTES_MAX {
+        if !(1..=KEPT_BYTES_MAX).contains(&buffer.capacity()) {
             return;
         }
         buffer.clear();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = |kept: &[Vec<u8>]| kept.iter().map(Vec::capacity).sum::<usize>();
         let place = kept.partition_point(|other| other.capacity() < buffer.capacity());
         kept.insert(place, buffer);
         // The smaller ones are sooner made anew.
@@ -63,6 +63,8 @@ mod tests {
     #[test]
     fn what_is_kept_has_a_bound_in_number_and_in_bytes() {
         let spare = Spare::default();
+        spare.give(Vec::new());
+        assert!(kept(&spare).is_empty());
         for capacity in 1..=2 * KEPT_MAX {
             spare.give(Vec::with_capacity(capacity));
         }
