@@ -80,10 +80,10 @@ impl Staging {
         self.block.offset() as u64
     }
 
-    /// Where the half of the present segment begins. The count of segments is the same on all ranks, so all
-    /// use the same half.
-    fn half_at(&self) -> usize {
-        index(self.segments % 2) * HALF_BYTES
+    /// The half of a rank's block that the present segment uses. The count of segments is the same on all ranks, so
+    /// all use the same half.
+    fn half_of(&self, block: *mut u8) -> *mut u8 {
+        block.wrapping_add(index(self.segments % 2) * HALF_BYTES)
     }
 }
 
@@ -178,6 +178,7 @@ impl<'a> Run<'a> {
         staging: &mut Staging,
         exposed: bool,
     ) -> Result<(), Failure> {
+        let blocks = self.blocks(local)?;
         for segment in 0..self.segment_count {
             let (plan, mut spaces) = match self.first.take() {
                 Some(first) => first,
@@ -186,7 +187,8 @@ impl<'a> Run<'a> {
                     (plan, self.spaces(local, staging, segment))
                 }
             };
-            spaces.peers = self.halves(local, staging)?;
+            let half = |block: &*mut u8| staging.half_of(*block).cast_const();
+            spaces.peers = blocks.iter().map(half).collect();
             let ready = exposed && segment == 0;
             if !ready {
                 self.begin(&plan, &spaces);
@@ -237,12 +239,12 @@ impl<'a> Run<'a> {
     }
 
     fn plan(&self, staging: &mut Staging, segment: usize) -> Result<Arc<Plan>, Failure> {
-        let (n, me) = (self.vigil.group.len(), self.vigil.group.me);
+        let me = self.vigil.group.me;
         let from = segment * self.segment_len;
-        let problem = self.shape.problem(self.request, n, from, self.segment_len);
-        let plan = problem
+        let part = self.shape.part(self.request, from, self.segment_len);
+        let plan = part
             .map_err(|error| error.to_string())
-            .and_then(|problem| staging.plans.of(self.algorithm, problem, me))
+            .and_then(|part| staging.plans.of(self.algorithm, part, me))
             .map_err(|why| ErrorKind::Unsupported {
                 what: format!("{} by {}", self.request.collective, self.algorithm.name),
                 why,
@@ -256,34 +258,25 @@ impl<'a> Run<'a> {
         Spaces {
             input: Map::new(self.request.send.cast_mut(), &sends, from, size),
             output: Map::new(self.request.recv, &recvs, from, size),
-            half: local
-                .arena
-                .at(index(staging.offset()) + staging.half_at(), HALF_BYTES),
+            half: staging.half_of(local.arena.at(index(staging.offset()), STAGING_BYTES)),
             peers: PerRank::new(),
         }
     }
 
-    /// Every member's half, as its entry names its block.
-    fn halves(&self, local: &Local, staging: &Staging) -> Result<PerRank<*const u8>, Failure> {
+    /// Every member's block, as its entry names it.
+    fn blocks(&self, local: &Local) -> Result<PerRank<*mut u8>, Failure> {
         let arena: &Arena = &local.arena;
-        let half = |(member, entry): (usize, &Entry)| {
+        let block = |(member, entry): (usize, &Entry)| {
             let offset = index(entry.staging);
             if !arena.heap_holds(local.region(member), offset, STAGING_BYTES) {
                 let what = format!("it names staging at offset {offset}, outside its region");
                 let peer = self.vigil.group.members[member];
                 return Err(ErrorKind::Transport { peer, what }.into());
             }
-            Ok(arena
-                .at(offset + staging.half_at(), HALF_BYTES)
-                .cast_const())
+            Ok(arena.at(offset, STAGING_BYTES))
         };
-        local
-            .exchange
-            .entries
-            .iter()
-            .enumerate()
-            .map(half)
-            .collect()
+        let entries = local.exchange.entries.iter();
+        entries.enumerate().map(block).collect()
     }
 
     /// Copies what the round exposes into staging.

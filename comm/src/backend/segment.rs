@@ -56,8 +56,8 @@ pub(super) fn cut(len: usize, from: usize, size: usize) -> usize {
 /// The lengths of all blocks of a call.
 #[derive(Debug)]
 pub(super) enum Shape {
-    /// One vector.
-    Whole(usize),
+    /// One vector, or blocks of one length.
+    Even { n: usize, count: usize },
     /// One block a rank.
     Blocks(Vec<usize>),
     /// Row by row, what each rank sends to each.
@@ -66,18 +66,10 @@ pub(super) enum Shape {
 
 impl Shape {
     pub(super) fn of(request: &Request<'_>, n: usize, exchange: Option<&Exchange>) -> Self {
-        match (request.collective, request.counts) {
-            (
-                Collective::AllReduce | Collective::Broadcast | Collective::Reduce,
-                Counts::Uniform(count),
-            ) => Self::Whole(count),
-            (Collective::AllToAll, Counts::Uniform(count)) => Self::Matrix {
-                n,
-                cells: vec![count; n * n],
-            },
-            (_, Counts::Uniform(count)) => Self::Blocks(vec![count; n]),
-            (_, Counts::Blocks(counts)) => Self::Blocks(counts.to_vec()),
-            (_, Counts::Splits { .. }) => {
+        match request.counts {
+            Counts::Uniform(count) => Self::Even { n, count },
+            Counts::Blocks(counts) => Self::Blocks(counts.to_vec()),
+            Counts::Splits { .. } => {
                 let all =
                     exchange.unwrap_or_else(|| unreachable!("splits come with everybody's rows"));
                 let sent = (0..n).flat_map(|member| all.sent_by(member));
@@ -89,7 +81,7 @@ impl Shape {
 
     pub(super) fn longest(&self) -> usize {
         match self {
-            Self::Whole(count) => *count,
+            Self::Even { count, .. } => *count,
             Self::Blocks(lens) | Self::Matrix { cells: lens, .. } => {
                 lens.iter().copied().max().unwrap_or(0)
             }
@@ -98,79 +90,76 @@ impl Shape {
 
     /// Most blocks that one rank exposes at once.
     pub(super) fn blocks_exposed(&self, collective: Collective) -> usize {
-        match (self, collective) {
-            (Self::Whole(_), _)
-            | (
-                Self::Blocks(_),
-                Collective::AllGather
-                | Collective::AllGatherV
-                | Collective::Gather
-                | Collective::GatherV,
-            ) => 1,
-            (Self::Blocks(lens), _) => lens.len(),
-            (Self::Matrix { n, .. }, _) => *n,
+        use Collective as C;
+        let gathers = matches!(
+            collective,
+            C::AllGather | C::AllGatherV | C::Gather | C::GatherV
+        );
+        let is_whole = matches!(collective, C::AllReduce | C::Broadcast | C::Reduce);
+        match self {
+            _ if gathers || is_whole => 1,
+            Self::Blocks(lens) => lens.len(),
+            Self::Even { n, .. } | Self::Matrix { n, .. } => *n,
         }
     }
 
-    /// The problem of the segment of `size` elements a block from element `from` on.
+    /// The segment of `size` elements a block from element `from` on.
+    pub(super) fn part(
+        &self,
+        request: &Request<'_>,
+        from: usize,
+        size: usize,
+    ) -> Result<Part, ProblemError> {
+        let root = request.root;
+        let cut_all = |lens: &[usize]| lens.iter().map(|len| cut(*len, from, size)).collect();
+        Ok(match self {
+            Self::Even { n, count } => Part::Even {
+                collective: request.collective,
+                n: *n,
+                root,
+                count: cut(*count, from, size),
+            },
+            Self::Blocks(lens) => {
+                let lens: Vec<usize> = cut_all(lens);
+                Part::Uneven(uneven(request.collective, &lens, root)?)
+            }
+            Self::Matrix { n, cells } => {
+                Part::Uneven(Problem::all_to_all_v(Matrix::full(*n, cut_all(cells))?))
+            }
+        })
+    }
+
+    /// Lengths of the blocks of a rank's send buffer and receive buffer.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the shape leaves one collective each"
     )]
-    pub(super) fn problem(
-        &self,
-        request: &Request<'_>,
-        n: usize,
-        from: usize,
-        size: usize,
-    ) -> Result<Problem, ProblemError> {
-        let root = request.root;
-        let cut_all = |lens: &[usize]| lens.iter().map(|len| cut(*len, from, size)).collect();
-        match self {
-            Self::Whole(count) => {
-                let count = cut(*count, from, size);
-                match request.collective {
-                    Collective::Broadcast => Problem::broadcast(n, count, root),
-                    Collective::Reduce => Problem::reduce(n, count, root),
-                    _ => Problem::all_reduce(n, count),
-                }
-            }
-            Self::Blocks(lens) => {
-                let lens: Vec<usize> = cut_all(lens);
-                match request.collective {
-                    Collective::AllGather | Collective::AllGatherV => Problem::all_gather_v(&lens),
-                    Collective::Gather | Collective::GatherV => Problem::gather_v(&lens, root),
-                    Collective::Scatter | Collective::ScatterV => Problem::scatter_v(&lens, root),
-                    _ => Problem::reduce_scatter_v(&lens),
-                }
-            }
-            Self::Matrix { n, cells } => {
-                Ok(Problem::all_to_all_v(Matrix::full(*n, cut_all(cells))?))
-            }
-        }
-    }
-
-    /// Lengths of the blocks of a rank's send buffer and receive buffer.
     pub(super) fn buffers(
         &self,
         request: &Request<'_>,
         me: usize,
     ) -> (PerRank<usize>, PerRank<usize>) {
-        let rooted =
-            |lens: &[usize]| PerRank::from_slice(if me == request.root { lens } else { &[] });
+        use Collective as C;
+        let is_root = me == request.root;
+        let rooted = |lens: &[usize]| PerRank::from_slice(if is_root { lens } else { &[] });
         match (self, request.collective) {
-            (Self::Whole(count), Collective::Broadcast) => (PerRank::new(), smallvec![*count]),
-            (Self::Whole(count), Collective::Reduce) => (smallvec![*count], rooted(&[*count])),
-            (Self::Whole(count), _) => (smallvec![*count], smallvec![*count]),
-            (Self::Blocks(lens), Collective::AllGather | Collective::AllGatherV) => {
-                (smallvec![lens[me]], PerRank::from_slice(lens))
+            (Self::Even { n, count }, collective) => {
+                let (one, all) = (smallvec![*count], smallvec![*count; *n]);
+                let none = PerRank::new();
+                match collective {
+                    C::Broadcast => (none, one),
+                    C::Reduce => (one.clone(), if is_root { one } else { none }),
+                    C::AllGather => (one, all),
+                    C::Gather => (one, if is_root { all } else { none }),
+                    C::ReduceScatter => (all, one),
+                    C::Scatter => (if is_root { all } else { none }, one),
+                    C::AllToAll => (all.clone(), all),
+                    _ => (one.clone(), one),
+                }
             }
-            (Self::Blocks(lens), Collective::Gather | Collective::GatherV) => {
-                (smallvec![lens[me]], rooted(lens))
-            }
-            (Self::Blocks(lens), Collective::Scatter | Collective::ScatterV) => {
-                (rooted(lens), smallvec![lens[me]])
-            }
+            (Self::Blocks(lens), C::AllGatherV) => (smallvec![lens[me]], PerRank::from_slice(lens)),
+            (Self::Blocks(lens), C::GatherV) => (smallvec![lens[me]], rooted(lens)),
+            (Self::Blocks(lens), C::ScatterV) => (rooted(lens), smallvec![lens[me]]),
             (Self::Blocks(lens), _) => (PerRank::from_slice(lens), smallvec![lens[me]]),
             (Self::Matrix { n, cells }, _) => {
                 let row = PerRank::from_slice(&cells[me * n..][..*n]);
@@ -178,5 +167,63 @@ impl Shape {
                 (row, column)
             }
         }
+    }
+}
+
+/// A segment of a call: what its plan depends on. Few numbers where all blocks are of one length, so that a plan
+/// that is known is found without making the problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// One vector, or blocks of one length.
+    Even {
+        collective: Collective,
+        n: usize,
+        root: usize,
+        count: usize,
+    },
+    Uneven(Problem),
+}
+
+impl Part {
+    /// The problem that the segment is.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the others have blocks of different lengths, or no elements"
+    )]
+    pub(super) fn problem(&self) -> Result<Problem, ProblemError> {
+        use Collective as C;
+        let (collective, n, root, count) = match self {
+            Self::Uneven(problem) => return Ok(problem.clone()),
+            Self::Even {
+                collective,
+                n,
+                root,
+                count,
+            } => (*collective, *n, *root, *count),
+        };
+        match collective {
+            C::AllGather => Problem::all_gather(n, count),
+            C::AllToAll => Problem::all_to_all(n, count),
+            C::Broadcast => Problem::broadcast(n, count, root),
+            C::Gather => Problem::gather(n, count, root),
+            C::Reduce => Problem::reduce(n, count, root),
+            C::ReduceScatter => Problem::reduce_scatter(n, count),
+            C::Scatter => Problem::scatter(n, count, root),
+            _ => Problem::all_reduce(n, count),
+        }
+    }
+}
+
+/// The problem of blocks of these lengths.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the others have no such blocks"
+)]
+fn uneven(collective: Collective, lens: &[usize], root: usize) -> Result<Problem, ProblemError> {
+    match collective {
+        Collective::AllGatherV => Problem::all_gather_v(lens),
+        Collective::GatherV => Problem::gather_v(lens, root),
+        Collective::ScatterV => Problem::scatter_v(lens, root),
+        _ => Problem::reduce_scatter_v(lens),
     }
 }
