@@ -367,7 +367,7 @@ fn a_frame_that_was_changed_on_the_way_is_never_believed() {
 }
 
 #[test]
-fn a_connection_that_ends_inside_a_frame_is_called_that() {
+fn a_connection_that_ends_inside_a_frame_is_that_of_a_rank_which_ended_as_it_wrote() {
     let coordinator = start(options(2));
     let (endpoint, tap) = proxy(&coordinator);
     let joining = [
@@ -380,15 +380,8 @@ fn a_connection_that_ends_inside_a_frame_is_called_that() {
         tap.close_after = Some(tap.seen.len() + 100);
     }
     members[1].session.report(vec![7; 4000]).unwrap();
-    let what = "its connection ended in the middle of a frame".to_owned();
-    let reason = DownReason::ProtocolBroken { what };
-    assert_eq!(
-        members[0].event(),
-        SessionEvent::Down {
-            rank: Rank(1),
-            reason
-        }
-    );
+    let (rank, reason) = (Rank(1), DownReason::HungUp);
+    assert_eq!(members[0].event(), SessionEvent::Down { rank, reason });
     members[0].session.leave();
 }
 

@@ -115,11 +115,6 @@ impl Conn {
         }
     }
 
-    /// Whether bytes beyond the frames taken so far are there.
-    pub(super) fn has_pending(&self) -> bool {
-        !self.inbox.pending().is_empty()
-    }
-
     /// Queues a frame of the handshake.
     pub(super) fn queue_plain(&mut self, frame: Vec<u8>) {
         self.outbox.push([0; HEAD_BYTES], 0, frame.into());
