@@ -239,12 +239,12 @@ impl<'a> Run<'a> {
     }
 
     fn plan(&self, staging: &mut Staging, segment: usize) -> Result<Arc<Plan>, Failure> {
-        let me = self.vigil.group.me;
+        let (n, me) = (self.vigil.group.len(), self.vigil.group.me);
         let from = segment * self.segment_len;
-        let part = self.shape.part(self.request, from, self.segment_len);
+        let part = self.shape.part(self.request, me, from, self.segment_len);
         let plan = part
             .map_err(|error| error.to_string())
-            .and_then(|part| staging.plans.of(self.algorithm, part, me))
+            .and_then(|part| staging.plans.of(self.algorithm, part, n, me))
             .map_err(|why| ErrorKind::Unsupported {
                 what: format!("{} by {}", self.request.collective, self.algorithm.name),
                 why,

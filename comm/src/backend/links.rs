@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::message::{
     Buffers, Heed, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
 };
+use super::problem::problem;
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Plan, Step};
@@ -30,13 +31,11 @@ use crate::watch::{Mark, Slip};
 mod open;
 mod patience;
 mod point;
-mod shape;
 
 use open::Awaited;
 pub(crate) use open::RingBlock;
 use patience::{by_blame, linger, rest_on, way_to_rest};
 pub(crate) use point::Message;
-use shape::problem;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
@@ -162,7 +161,8 @@ impl Links {
         if let Some(plan) = key.and_then(|key| self.plans.get(&key)) {
             return Ok(Arc::clone(plan));
         }
-        let problem = problem(request, n, me).map_err(|error| error.to_string())?;
+        let problem = problem(request.collective, request.counts, request.root, n, me)
+            .map_err(|error| error.to_string())?;
         let problem = problem.with_hosts(self.hosts(vigil));
         let plan = algorithm
             .plan(&problem, me, in_place)

@@ -17,6 +17,7 @@ pub(crate) mod matching;
 pub mod message;
 pub(crate) mod onset;
 pub(crate) mod outlook;
+mod problem;
 mod reach;
 mod segment;
 pub(crate) mod vigil;

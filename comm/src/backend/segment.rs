@@ -4,6 +4,7 @@
 use smallvec::smallvec;
 
 use super::exchange::Exchange;
+use super::problem::problem;
 use super::{Counts, PerRank, Request};
 use crate::algo::{Matrix, Problem, ProblemError};
 use crate::types::{Collective, index};
@@ -107,21 +108,22 @@ impl Shape {
     pub(super) fn part(
         &self,
         request: &Request<'_>,
+        me: usize,
         from: usize,
         size: usize,
     ) -> Result<Part, ProblemError> {
         let root = request.root;
         let cut_all = |lens: &[usize]| lens.iter().map(|len| cut(*len, from, size)).collect();
         Ok(match self {
-            Self::Even { n, count } => Part::Even {
+            Self::Even { count, .. } => Part::Even {
                 collective: request.collective,
-                n: *n,
                 root,
                 count: cut(*count, from, size),
             },
             Self::Blocks(lens) => {
                 let lens: Vec<usize> = cut_all(lens);
-                Part::Uneven(uneven(request.collective, &lens, root)?)
+                let counts = Counts::Blocks(&lens);
+                Part::Uneven(problem(request.collective, counts, root, lens.len(), me)?)
             }
             Self::Matrix { n, cells } => {
                 Part::Uneven(Problem::all_to_all_v(Matrix::full(*n, cut_all(cells))?))
@@ -130,32 +132,22 @@ impl Shape {
     }
 
     /// Lengths of the blocks of a rank's send buffer and receive buffer.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the shape leaves one collective each"
-    )]
     pub(super) fn buffers(
         &self,
         request: &Request<'_>,
         me: usize,
     ) -> (PerRank<usize>, PerRank<usize>) {
         use Collective as C;
-        let is_root = me == request.root;
-        let rooted = |lens: &[usize]| PerRank::from_slice(if is_root { lens } else { &[] });
+        let rooted =
+            |lens: &[usize]| PerRank::from_slice(if me == request.root { lens } else { &[] });
         match (self, request.collective) {
-            (Self::Even { n, count }, collective) => {
-                let (one, all) = (smallvec![*count], smallvec![*count; *n]);
-                let none = PerRank::new();
-                match collective {
-                    C::Broadcast => (none, one),
-                    C::Reduce => (one.clone(), if is_root { one } else { none }),
-                    C::AllGather => (one, all),
-                    C::Gather => (one, if is_root { all } else { none }),
-                    C::ReduceScatter => (all, one),
-                    C::Scatter => (if is_root { all } else { none }, one),
-                    C::AllToAll => (all.clone(), all),
-                    _ => (one.clone(), one),
-                }
+            (Self::Even { n, count }, _) => {
+                let blocks =
+                    |total: usize| smallvec![*count; total.checked_div(*count).unwrap_or(0)];
+                (
+                    blocks(request.send_count(*n, me)),
+                    blocks(request.recv_count(*n, me)),
+                )
             }
             (Self::Blocks(lens), C::AllGatherV) => (smallvec![lens[me]], PerRank::from_slice(lens)),
             (Self::Blocks(lens), C::GatherV) => (smallvec![lens[me]], rooted(lens)),
@@ -177,7 +169,6 @@ pub(super) enum Part {
     /// One vector, or blocks of one length.
     Even {
         collective: Collective,
-        n: usize,
         root: usize,
         count: usize,
     },
@@ -185,45 +176,15 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The problem that the segment is.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the others have blocks of different lengths, or no elements"
-    )]
-    pub(super) fn problem(&self) -> Result<Problem, ProblemError> {
-        use Collective as C;
-        let (collective, n, root, count) = match self {
-            Self::Uneven(problem) => return Ok(problem.clone()),
+    /// The problem that the segment is, on `n` ranks, to rank `me`.
+    pub(super) fn problem(&self, n: usize, me: usize) -> Result<Problem, ProblemError> {
+        match self {
             Self::Even {
                 collective,
-                n,
                 root,
                 count,
-            } => (*collective, *n, *root, *count),
-        };
-        match collective {
-            C::AllGather => Problem::all_gather(n, count),
-            C::AllToAll => Problem::all_to_all(n, count),
-            C::Broadcast => Problem::broadcast(n, count, root),
-            C::Gather => Problem::gather(n, count, root),
-            C::Reduce => Problem::reduce(n, count, root),
-            C::ReduceScatter => Problem::reduce_scatter(n, count),
-            C::Scatter => Problem::scatter(n, count, root),
-            _ => Problem::all_reduce(n, count),
+            } => problem(*collective, Counts::Uniform(*count), *root, n, me),
+            Self::Uneven(problem) => Ok(problem.clone()),
         }
-    }
-}
-
-/// The problem of blocks of these lengths.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the others have no such blocks"
-)]
-fn uneven(collective: Collective, lens: &[usize], root: usize) -> Result<Problem, ProblemError> {
-    match collective {
-        Collective::AllGatherV => Problem::all_gather_v(lens),
-        Collective::GatherV => Problem::gather_v(lens, root),
-        Collective::ScatterV => Problem::scatter_v(lens, root),
-        _ => Problem::reduce_scatter_v(lens),
     }
 }

@@ -19,6 +19,7 @@ impl Plans {
         &mut self,
         algorithm: &'static Algorithm,
         part: Part,
+        n: usize,
         me: usize,
     ) -> Result<Arc<Plan>, String> {
         let known = |(name, known, _): &(&'static str, Part, Arc<Plan>)| {
@@ -28,7 +29,7 @@ impl Plans {
             self.0[..=place].rotate_right(1);
         } else {
             // In place or not, the plan for separate buffers is right: peers read copies.
-            let problem = part.problem().map_err(|error| error.to_string())?;
+            let problem = part.problem(n, me).map_err(|error| error.to_string())?;
             let plan = algorithm.plan(&problem, me, false);
             let plan = Arc::new(plan.map_err(|error| error.to_string())?);
             self.0.truncate(PLANS_MAX - 1);

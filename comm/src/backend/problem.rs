@@ -1,13 +1,18 @@
-//! What a call asks of algorithms.
+//! What a call, or a segment of one, asks of algorithms.
 
+use super::Counts;
 use crate::algo::{Matrix, Problem, ProblemError};
-use crate::backend::{Counts, Request};
 use crate::types::Collective;
 
-/// The problem that this rank's part of the call is.
-pub(super) fn problem(request: &Request<'_>, n: usize, me: usize) -> Result<Problem, ProblemError> {
-    let root = request.root;
-    match (request.collective, request.counts) {
+/// The problem of a collective over `n` ranks; of an exchange of splits, what rank `me` knows of it.
+pub(super) fn problem(
+    collective: Collective,
+    counts: Counts<'_>,
+    root: usize,
+    n: usize,
+    me: usize,
+) -> Result<Problem, ProblemError> {
+    match (collective, counts) {
         (Collective::AllReduce, Counts::Uniform(count)) => Problem::all_reduce(n, count),
         (Collective::Reduce, Counts::Uniform(count)) => Problem::reduce(n, count, root),
         (Collective::Broadcast, Counts::Uniform(count)) => Problem::broadcast(n, count, root),
