@@ -7,6 +7,7 @@
 //! A backend sees addresses, counts and element types. It does not know the public interface: the
 //! collective layer checks arguments before, and adds the context to errors after.
 
+pub(crate) mod call_wait;
 pub(crate) mod direct;
 mod exchange;
 pub(crate) mod hccl;

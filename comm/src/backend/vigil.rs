@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::call_wait::{CallWait, Turn};
 use super::onset::Onset;
 use super::outlook::Outlook;
 use crate::algo::Table;
@@ -51,8 +52,6 @@ pub(crate) struct Vigil<'a> {
     pub(crate) lost: Duration,
 }
 
-/// By how much a slice may end late, by the length of sleeps.
-const SLACK: Duration = Duration::from_millis(10);
 /// How long a call that has failed waits for the verdict: a round of questions with ranks that do not
 /// answer takes 100 ms, there are up to four, and on a busy machine the arbiter may be late.
 const VERDICT_WAIT: Duration = Duration::from_secs(1);
@@ -61,8 +60,6 @@ const VERDICT_STEP: Duration = Duration::from_micros(500);
 /// After this long without a word of the arbiter, which answers complaints within 100 ms, the rank that
 /// serves it is looked at: the time after which a silent rank counts as frozen if it does not run.
 const SERVER_QUIET: Duration = Duration::from_secs(1);
-/// A slice of a wait that lasted this much longer than it should did not run meanwhile.
-const STOPPED: Duration = Duration::from_millis(400);
 
 impl<'a> Vigil<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
@@ -105,32 +102,25 @@ impl Vigil<'_> {
         // As long as nothing ever happened nobody needs to look; after that each wait looks once,
         // since the peers it waits for may have gone before it began.
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
-        // Measured from the beginning of the call, so that a short wait reads no clock for it.
-        let mut slice = self.deadline().at_most(FIRST_LOOK);
+        let call = self.deadline();
+        let mut slices = CallWait::new(call.budget());
         let begun_ns = Clock::coarse_ns();
-        let mut looks: u32 = 0;
-        let mut is_within = false;
         loop {
             let word = status.epoch_word();
-            let waited = wait::later(slice, word, seen, rest, &mut ready);
-            match waited {
+            let slice = call.extended(self.lost()).at_most(slices.slice_end());
+            match wait::later(slice, word, seen, rest, &mut ready) {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => {
-                    self.look_back(slice, begun_ns);
-                    let left = self.left();
-                    if left.is_zero() {
-                        return Err(self.stalled(&missing()));
+                    let now = call.elapsed();
+                    let waited_ns = Clock::coarse_ns().saturating_sub(begun_ns);
+                    if let Some(lost) = slices.overrun(now, Duration::from_nanos(waited_ns)) {
+                        self.world.watch.lose(lost);
                     }
-                    // A wait that begins late in its call has only just begun. Later slices began in it, and
-                    // end late only where the processors are busy.
-                    let is_due = is_within || slice.elapsed() < FIRST_LOOK + SLACK;
-                    is_within = true;
-                    if is_due {
-                        self.tell(&missing(), looks);
-                        looks = looks.saturating_add(1);
+                    match slices.turn(now, call.budget() + self.lost()) {
+                        Turn::Complain(number) => self.complain(&missing(), number),
+                        Turn::GiveUp => return Err(self.stalled(&missing())),
+                        Turn::Rest => {}
                     }
-                    let next = if is_due { NEXT_LOOK } else { FIRST_LOOK };
-                    slice = Deadline::after(next.min(left));
                 }
                 Err(Interrupted::Epoch) => {
                     seen = status.epoch();
@@ -143,37 +133,32 @@ impl Vigil<'_> {
         }
     }
 
+    /// Time in which this process did not run while the call lasted.
+    fn lost(&self) -> Duration {
+        self.world.watch.lost().saturating_sub(self.lost)
+    }
+
     /// Time left, without that in which this process did not run.
     pub(crate) fn left(&self) -> Duration {
-        let lost = self.world.watch.lost().saturating_sub(self.lost);
-        self.deadline().extended(lost).left()
+        self.deadline().extended(self.lost()).left()
     }
 
-    /// Notes it where the slice that has just ended lasted far longer than it should: this process, or
-    /// the machine, was stopped, and no peer is to blame for that time.
-    fn look_back(&self, slice: Deadline, begun_ns: u64) {
-        let waited_ns = Clock::coarse_ns().saturating_sub(begun_ns);
-        if let Some(lost) = lost(slice.elapsed(), slice.budget(), waited_ns) {
-            self.world.watch.lose(lost);
-        }
-    }
-
-    /// Puts the wait onto the board, and lets the arbiter know.
-    fn tell(&self, missing: &[usize], looks: u32) {
+    /// Puts the wait onto the board, and complains to the arbiter for the n-th time.
+    fn complain(&self, missing: &[usize], number: u32) {
         if !self.world.watch.is_on() {
             return;
         }
-        let waited = if looks == 0 { FIRST_LOOK } else { NEXT_LOOK };
+        let waited = if number == 0 { FIRST_LOOK } else { NEXT_LOOK };
         let now = Clock::now();
         let since = now.checked_sub(waited).unwrap_or(now);
-        self.place.waits(since, missing, looks == 0);
+        self.place.waits(since, missing, number == 0);
         let complaint = FromRank::Complaint {
             call: self.call(),
             cause: Cause::Waits,
         };
         // A control plane that is gone is noticed by the status.
         let _ = self.world.control.complain(&complaint);
-        self.look_at_server(NEXT_LOOK * looks);
+        self.look_at_server(NEXT_LOOK * number);
     }
 
     /// Where a rank serves the arbiter and nothing is heard of that, though this call has complained for
@@ -360,36 +345,5 @@ impl Vigil<'_> {
                 .collect(),
             waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
         }
-    }
-}
-
-/// How long a thread did not run whose slice of a wait was to last `budget` and ended after `elapsed`. Of a slice
-/// that began before the wait, `waited_ns` ago, only the time since then counts: before it the call was at work.
-fn lost(elapsed: Duration, budget: Duration, waited_ns: u64) -> Option<Duration> {
-    let over = elapsed.saturating_sub(budget);
-    let over = over.min(Duration::from_nanos(waited_ns));
-    (over > STOPPED).then_some(over)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_in_which_a_thread_was_stopped_is_told_from_time_in_which_it_was_at_work() {
-        let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
-        let lost = |elapsed: f64, waited: f64| {
-            let waited_ns = u64::try_from(seconds(waited).as_nanos()).unwrap();
-            lost(seconds(elapsed), seconds(0.25), waited_ns)
-        };
-        // As it should be, and on a busy machine.
-        assert_eq!(lost(0.25, 0.25), None);
-        assert_eq!(lost(0.6, 0.6), None);
-        // Stopped in the first slice, and in a later one.
-        assert_eq!(lost(3.25, 3.2), Some(seconds(3.0)));
-        assert_eq!(lost(3.25, 60.0), Some(seconds(3.0)));
-        // The call copied for three seconds, and then began to wait.
-        assert_eq!(lost(3.0, 0.01), None);
-        assert_eq!(lost(6.0, 3.0), Some(seconds(3.0)));
     }
 }

@@ -2,28 +2,32 @@
 //! own), and how they end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::net::Event;
 use super::plan::Fault;
-use super::rank::{FIRST_LOOK_US, Failed, Life, Linger, Pressed, circle};
+use super::rank::{Call, Failed, Life, Linger, Pressed, circle};
 use super::stage::Stage;
+use crate::backend::call_wait::Turn;
 use crate::backend::matching;
 use crate::error::ErrorKind;
 use crate::rendezvous::ToCoordinator;
 use crate::transport::shm::slot::Entry;
 use crate::types::Rank;
 use crate::watch::wire::{self, Cause, FromRank};
+use crate::watch::{FIRST_LOOK, NEXT_LOOK};
 use crate::world::{Notice, Word};
 
-// As in `backend::vigil`.
-const NEXT_LOOK_US: u64 = 250_000;
-const SLACK_US: u64 = 10_000;
-const STOPPED_US: u64 = 400_000;
 const LINGER_US: u64 = 500_000;
 // In `backend::links`, a longer pause is one in which nothing ran.
 const LINGER_STEP_US: u64 = 50_000;
 const NEWS_TIMEOUT_US: u64 = 500_000;
 const VERDICT_WAIT_US: u64 = 1_000_000;
+
+/// A duration as the stage counts time.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 impl Stage<'_> {
     /// A rank goes on, as far as it can.
@@ -112,7 +116,7 @@ impl Stage<'_> {
                 self.at(at_us, event);
             }
         }
-        self.at(now_us + FIRST_LOOK_US, Event::Go(rank));
+        self.at(now_us + micros(FIRST_LOOK), Event::Go(rank));
         self.press();
         true
     }
@@ -138,38 +142,33 @@ impl Stage<'_> {
         let Some(call) = &mut player.call else {
             return false;
         };
-        let (begun_us, end_us) = call.slice_us;
-        if now_us < end_us {
+        let started_us = call.started_us;
+        let since = |us: u64| Duration::from_micros(us - started_us);
+        let (now, deadline) = (since(now_us), Duration::from_micros(plan.deadline_us));
+        let slice_end_us = |call: &Call| started_us + micros(call.slices.slice_end());
+        if now_us < slice_end_us(call) {
             return false;
         }
-        if now_us - end_us > STOPPED_US {
-            // The process did not run meanwhile, and no peer is to blame for that.
-            call.until_us += now_us - end_us;
+        if let Some(lost) = call.slices.overrun(now, now) {
+            call.lost += lost;
         }
-        if now_us >= call.until_us {
-            let waiting_for = missing.iter().map(|rank| Rank::from_index(*rank)).collect();
-            let waited_ms = (now_us - call.started_us) / 1000;
-            let kind = ErrorKind::Stalled {
-                waiting_for,
-                waited_ms,
-            };
-            return self.fail(rank, kind, false);
-        }
-        let is_within = begun_us > call.started_us;
-        let is_due = is_within || now_us - begun_us < FIRST_LOOK_US + SLACK_US;
-        let is_first = call.looks == 0;
-        let next_us = if is_due { NEXT_LOOK_US } else { FIRST_LOOK_US };
-        call.slice_us = (now_us, call.until_us.min(now_us + next_us));
-        let again_us = call.slice_us.1;
-        if is_due {
-            call.looks += 1;
-            let waited_us = if is_first {
-                FIRST_LOOK_US
-            } else {
-                NEXT_LOOK_US
-            };
-            player.waits(now_us.saturating_sub(waited_us), &missing, is_first);
-            self.complain(rank, Cause::Waits);
+        let turn = call.slices.turn(now, deadline + call.lost);
+        let again_us = slice_end_us(call);
+        match turn {
+            Turn::GiveUp => {
+                let waiting_for = missing.iter().map(|rank| Rank::from_index(*rank)).collect();
+                let kind = ErrorKind::Stalled {
+                    waiting_for,
+                    waited_ms: micros(now) / 1000,
+                };
+                return self.fail(rank, kind, false);
+            }
+            Turn::Complain(number) => {
+                let waited = if number == 0 { FIRST_LOOK } else { NEXT_LOOK };
+                player.waits(now_us.saturating_sub(micros(waited)), &missing, number == 0);
+                self.complain(rank, Cause::Waits);
+            }
+            Turn::Rest => {}
         }
         self.at(again_us, Event::Go(rank));
         false

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::plan::Plan;
+use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
 use crate::error::ErrorKind;
 use crate::types::Rank;
@@ -42,11 +44,9 @@ pub(super) struct Call {
     pub(super) seq: u64,
     pub(super) word: u64,
     pub(super) started_us: u64,
-    /// When its time is up.
-    pub(super) until_us: u64,
-    /// When the slice of its wait began and ends.
-    pub(super) slice_us: (u64, u64),
-    pub(super) looks: u32,
+    pub(super) slices: CallWait,
+    /// Time in which its process did not run.
+    pub(super) lost: Duration,
     pub(super) wait: Option<Wait>,
     /// Since when it waits, for the report.
     pub(super) waits_since_us: u64,
@@ -160,9 +160,8 @@ impl Player {
             seq,
             word,
             started_us: now_us,
-            until_us: now_us + plan.deadline_us,
-            slice_us: (now_us, now_us + FIRST_LOOK_US),
-            looks: 0,
+            slices: CallWait::new(Duration::from_micros(plan.deadline_us)),
+            lost: Duration::ZERO,
             wait: None,
             waits_since_us: 0,
             linger: None,
@@ -317,9 +316,6 @@ impl Player {
         })
     }
 }
-
-/// As in `backend::vigil`.
-pub(super) const FIRST_LOOK_US: u64 = 30_000;
 
 pub(super) fn key(group: usize) -> u64 {
     100 + group as u64

@@ -10,6 +10,7 @@
 pub mod arbiter;
 mod board;
 pub(crate) mod bring_up;
+pub mod cpu_time;
 pub mod dump;
 mod failure;
 pub mod judge;
@@ -93,8 +94,16 @@ pub(crate) struct Watch {
     heard_ns: AtomicU64,
     /// The counts of calls under way, by group: with the number of the call.
     rows: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
-    /// Nanoseconds in which waiting threads did not run: the process, or the machine, was stopped.
-    lost_ns: AtomicU64,
+    /// When waiting threads did not run: the process or the machine was stopped, or starved.
+    lost: Mutex<Lost>,
+}
+
+/// Time in which waiting threads did not run.
+#[derive(Debug, Default)]
+struct Lost {
+    total_ns: u64,
+    /// The end of the last such time, by the monotonic clock.
+    until_ns: u64,
 }
 
 /// How a world is watched.
@@ -145,7 +154,7 @@ impl Watch {
             world,
             prints: mode == Mode::Process,
             rows: Mutex::default(),
-            lost_ns: AtomicU64::new(0),
+            lost: Mutex::default(),
         });
         if watch.keeper.is_some() {
             keep::listen(&watch);
@@ -208,17 +217,21 @@ impl Watch {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time in which this process did not run, so far: no wait is charged with it.
+    /// Time in which waiting threads of this process did not run, so far: no wait is charged with it.
     pub(crate) fn lost(&self) -> Duration {
-        // Relaxed: a sum that only grows and orders nothing.
-        Duration::from_nanos(self.lost_ns.load(Ordering::Relaxed))
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        Duration::from_nanos(lost.total_ns)
     }
 
-    /// A waiting thread found that it had not run for this long.
+    /// A waiting thread found that it had not run for this long until now.
     pub(crate) fn lose(&self, time: Duration) {
+        let now_ns = Clock::nanos();
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        // Relaxed: see `lost`.
-        self.lost_ns.fetch_add(ns, Ordering::Relaxed);
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        // Several threads may have lost the same time: it counts once.
+        let since_ns = now_ns.saturating_sub(ns).max(lost.until_ns);
+        lost.total_ns += now_ns.saturating_sub(since_ns);
+        lost.until_ns = now_ns;
     }
 
     /// Takes what the arbiter says; gives the answer, if it wants one. For `learn` see [`Watch::take`].

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cpu_time::CpuTime;
+
+/// Bit of a task's flags: it is on its way out of the kernel for good.
+const EXITING: u64 = 0x4;
+
 /// A process, seen from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFacts {
@@ -14,6 +19,12 @@ pub struct ProcessFacts {
     pub syscall: String,
     /// The process that debugs it.
     pub tracer: Option<u32>,
+    /// Whether it is ending: its program runs no more.
+    #[serde(default)]
+    pub is_exiting: bool,
+    /// Processor time of its threads.
+    #[serde(default)]
+    pub cpu_time: CpuTime,
 }
 
 impl ProcessFacts {
@@ -34,9 +45,14 @@ impl ProcessFacts {
         }
     }
 
-    /// Whether it has ended, though its parent has not taken note of that.
+    /// Whether its program runs no more, though its parent has not taken note of that.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
+        self.is_exiting || matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether it cannot run until somebody else continues it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state != 'D' && self.frozen().is_some()
     }
 
     fn within(&self) -> String {
@@ -64,7 +80,12 @@ pub fn look(pid: u32) -> Option<ProcessFacts> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
     let stat = read("stat").ok()?;
     // The name may hold blanks and brackets; the state follows the last one.
-    let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let flags: u64 = fields
+        .nth(5)
+        .and_then(|flags| flags.parse().ok())
+        .unwrap_or(0);
     let status = read("status").unwrap_or_default();
     let tracer = status
         .lines()
@@ -77,6 +98,8 @@ pub fn look(pid: u32) -> Option<ProcessFacts> {
         wchan: first_word(read("wchan").unwrap_or_default()),
         syscall: first_word(read("syscall").unwrap_or_default()),
         tracer,
+        is_exiting: flags & EXITING != 0,
+        cpu_time: CpuTime::of_process(pid),
     })
 }
 

@@ -3,7 +3,9 @@
 //! A node is a call that waits on some rank. From it edges lead to the calls in which the ranks that
 //! it waits for are held up themselves; where such a rank waits for nobody, the edge ends in a *leaf*.
 
-use std::collections::BTreeSet;
+mod components;
+
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
@@ -85,6 +87,8 @@ pub(super) struct Graph<'a> {
     /// The time of a call is up, so there must be an answer.
     is_overdue: bool,
     pub(super) waiters: Vec<Waiter<'a>>,
+    /// Where each waiter stands, by rank and key of the group.
+    places: HashMap<(u32, u64), usize>,
     edges: Vec<Vec<Edge>>,
     leaves: Vec<Leaf<'a>>,
 }
@@ -106,10 +110,12 @@ impl<'a> Graph<'a> {
                 }
             }
         }
+        let place = |(at, waiter): (usize, &Waiter<'_>)| ((waiter.rank, waiter.group.key), at);
         let mut graph = Self {
             scene,
             is_overdue,
             edges: vec![Vec::new(); waiters.len()],
+            places: waiters.iter().enumerate().map(place).collect(),
             waiters,
             leaves: Vec::new(),
         };
@@ -182,38 +188,31 @@ impl<'a> Graph<'a> {
     }
 
     fn link(&mut self, from: usize, rank: u32, key: u64, elsewhere: bool) {
-        let to = self
-            .waiters
-            .iter()
-            .position(|waiter| waiter.rank == rank && waiter.group.key == key);
-        if let Some(to) = to {
-            self.edges[from].push(Edge { to, elsewhere });
+        if let Some(to) = self.places.get(&(rank, key)) {
+            self.edges[from].push(Edge { to: *to, elsewhere });
         }
     }
 
     /// The waiter that is this call of this rank.
     pub(super) fn position(&self, rank: u32, call: CallId) -> Option<usize> {
-        self.waiters
-            .iter()
-            .position(|waiter| waiter.rank == rank && waiter.id() == call)
+        let at = self.places.get(&(rank, call.key)).copied();
+        at.filter(|at| self.waiters[*at].id() == call)
     }
 
     /// All waiters that this one waits for, itself included.
     pub(super) fn reachable(&self, start: usize) -> Vec<usize> {
-        let mut seen = BTreeSet::from([start]);
-        let mut open = vec![start];
-        while let Some(from) = open.pop() {
-            for edge in &self.edges[from] {
-                if seen.insert(edge.to) {
-                    open.push(edge.to);
-                }
-            }
-        }
-        seen.into_iter().collect()
+        components::reachable(&self.successors(), &[start])
+    }
+
+    /// The waiters that each one waits for.
+    fn successors(&self) -> Vec<Vec<usize>> {
+        let ends = |edges: &Vec<Edge>| edges.iter().map(|edge| edge.to).collect();
+        self.edges.iter().map(ends).collect()
     }
 
     /// Where the chains from these waiters end.
     pub(super) fn leaves(&self, from: &[usize]) -> Vec<Leaf<'a>> {
+        let from: BTreeSet<usize> = from.iter().copied().collect();
         self.leaves
             .iter()
             .filter(|leaf| from.contains(&leaf.missed_by))
@@ -250,35 +249,33 @@ impl<'a> Graph<'a> {
 
     /// All waiters whose chains come to one of `targets`.
     pub(super) fn held_up_by(&self, targets: &[usize]) -> Vec<usize> {
-        let hits: BTreeSet<usize> = targets.iter().copied().collect();
-        (0..self.waiters.len())
-            .filter(|start| self.reachable(*start).iter().any(|one| hits.contains(one)))
-            .collect()
-    }
-
-    /// Sets of waiters that wait for each other in a circle which no single call explains.
-    pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
-        let reach: Vec<Vec<usize>> = (0..self.waiters.len())
-            .map(|at| self.reachable(at))
-            .collect();
-        let mut cycles: Vec<Vec<usize>> = Vec::new();
+        let mut predecessors = vec![Vec::new(); self.waiters.len()];
         for (from, edges) in self.edges.iter().enumerate() {
-            for edge in edges.iter().filter(|edge| edge.elsewhere) {
-                if !reach[edge.to].contains(&from) {
-                    continue;
-                }
-                // All that lie on a circle with this edge.
-                let cycle: Vec<usize> = reach[edge.to]
-                    .iter()
-                    .copied()
-                    .filter(|one| reach[*one].contains(&from))
-                    .collect();
-                if !cycles.contains(&cycle) {
-                    cycles.push(cycle);
-                }
+            for edge in edges {
+                predecessors[edge.to].push(from);
             }
         }
-        cycles
+        components::reachable(&predecessors, targets)
+    }
+
+    /// Sets of waiters that wait for each other in a circle which no single call explains: the strongly connected
+    /// components with an edge to another call.
+    pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
+        let components = components::strongly_connected(&self.successors());
+        let mut component_of = vec![0; self.waiters.len()];
+        for (number, component) in components.iter().enumerate() {
+            for at in component {
+                component_of[*at] = number;
+            }
+        }
+        let leads_elsewhere = |at: &usize| {
+            let mut edges = self.edges[*at].iter();
+            edges.any(|edge| edge.elsewhere && component_of[edge.to] == component_of[*at])
+        };
+        components
+            .into_iter()
+            .filter(|component| component.iter().any(leads_elsewhere))
+            .collect()
     }
 
     /// How many milliseconds a cycle lacks to the age from which it counts.
