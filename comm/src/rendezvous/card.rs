@@ -12,11 +12,26 @@ use super::error::RendezvousError;
 use super::limits;
 use super::phrase::Plain;
 
+/// Which process: told apart from every other one, of any host and any container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The boot of its kernel, as a number; 0 where unknown.
+    pub boot: u64,
+    /// The inode of its PID namespace; 0 where unknown.
+    pub namespace: u64,
+    /// Its number in that namespace.
+    pub pid: u32,
+    /// When it started, in hundredths of a second since the boot; 0 where unknown.
+    pub started_ticks: u64,
+}
+
 /// What peers need to know in order to reach a rank. The roster holds one a rank, in rank order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
-    /// Process id, as the rank's own host numbers it.
-    pub pid: u32,
+    /// The rank's process.
+    pub process: ProcessId,
+    /// The container that it runs in, for messages. Empty where there is none, or it is unknown.
+    pub container: String,
     /// Host name, for messages.
     pub host: String,
     /// Opaque identity of the host: equal exactly where two ranks may share memory (boot id and
@@ -41,6 +56,11 @@ impl Card {
     /// [`RendezvousError::TooLarge`] naming the field that is too long.
     pub fn check(&self) -> Result<(), RendezvousError> {
         within("host name", self.host.len(), limits::NAME_BYTES_MAX)?;
+        within(
+            "container name",
+            self.container.len(),
+            limits::NAME_BYTES_MAX,
+        )?;
         within(
             "host identity",
             self.host_identity.len(),

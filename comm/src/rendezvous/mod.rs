@@ -19,7 +19,7 @@
 //! ```
 //! use std::time::Duration;
 //! use muster_comm::rendezvous::{
-//!     Card, Coordinator, CoordinatorOptions, Hello, Secret, Session, build_id,
+//!     Card, Coordinator, CoordinatorOptions, Hello, ProcessId, Secret, Session, build_id,
 //! };
 //! use muster_comm::sync::Deadline;
 //!
@@ -32,7 +32,10 @@
 //!     world_size: 1,
 //!     source: "an example".to_owned(),
 //!     build: build_id(),
-//!     card: Card { pid: std::process::id(), ..Card::default() },
+//!     card: Card {
+//!         process: ProcessId { pid: std::process::id(), ..ProcessId::default() },
+//!         ..Card::default()
+//!     },
 //! };
 //! let deadline = Deadline::after(Duration::from_secs(10));
 //! let endpoint = coordinator.address().into();
@@ -56,7 +59,7 @@ mod session;
 mod wire;
 
 pub use arbiter::{Act, Arbiter};
-pub use card::{Card, Claimant, DownReason, Hello};
+pub use card::{Card, Claimant, DownReason, Hello, ProcessId};
 pub(crate) use coordinator::desk::{Desk, Rules, Task};
 pub use coordinator::{
     Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal, Refusals,

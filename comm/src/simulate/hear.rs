@@ -78,10 +78,11 @@ impl Stage<'_> {
             Some(ToRank::Ask { ask, look }) => {
                 let looks = look.into_iter().map(|(who, _)| {
                     let other = &self.players[super::plan::index(u64::from(who))];
-                    let report = other.facts().map(|_| Box::new(other.report(plan, now_us)));
+                    let sight = other.sight();
+                    let report = sight.facts().map(|_| Box::new(other.report(plan, now_us)));
                     Look {
                         rank: who,
-                        process: other.facts(),
+                        sight,
                         report,
                     }
                 });

@@ -8,8 +8,9 @@ use super::plan::Plan;
 use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
 use crate::error::ErrorKind;
+use crate::rendezvous::ProcessId;
 use crate::types::Rank;
-use crate::watch::process::ProcessFacts;
+use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
     Wait,
@@ -308,8 +309,11 @@ impl Player {
     }
 
     /// What the kernel says of its process.
-    pub(super) fn facts(&self) -> Option<ProcessFacts> {
-        (self.life != Life::Dead).then(|| ProcessFacts {
+    pub(super) fn sight(&self) -> Sight {
+        if self.life == Life::Dead {
+            return Sight::Ended;
+        }
+        Sight::Seen(ProcessFacts {
             state: if self.is_stopped { 'T' } else { 'S' },
             wchan: "futex_wait_queue".to_owned(),
             ..ProcessFacts::default()
@@ -323,6 +327,16 @@ pub(super) fn key(group: usize) -> u64 {
 
 fn name(group: usize) -> String {
     format!("g{group}")
+}
+
+/// The process of a player, on one of the hosts.
+pub(super) fn process(at: usize, host: u64) -> ProcessId {
+    ProcessId {
+        boot: 1 + host,
+        namespace: 1,
+        pid: pid(at),
+        started_ticks: 1,
+    }
 }
 
 pub(super) fn pid(rank: usize) -> u32 {

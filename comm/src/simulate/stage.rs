@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::net::{Event, Future, Pipe};
 use super::plan::{ARRIVAL_MS, Fault, Plan};
-use super::rank::{Life, Player, Pressed, narrow, pid};
+use super::rank::{Life, Player, Pressed, narrow, pid, process};
 use crate::rendezvous::{
     Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, Rules, Task,
     ToCoordinator, encode_introduction,
 };
 use crate::transport::sim::draw::{Draw, Trace};
 use crate::types::Rank;
-use crate::watch::arbiter::arbiter;
+use crate::watch::arbiter::Arbiter;
 use crate::watch::verdict::Verdict;
 use crate::watch::wire::ToOwner;
 
@@ -64,7 +64,7 @@ impl<'a> Stage<'a> {
     pub(super) fn new(plan: &'a Plan, seed: u64, logs: bool) -> Self {
         let rules = Rules {
             owner_knows_exits: plan.is_launched,
-            arbiter: Some(arbiter()),
+            arbiter: Some(Box::<Arbiter>::default()),
             closes_door: false,
             arrival_ms: ARRIVAL_MS,
             epoch_unix_ms: 0,
@@ -261,7 +261,7 @@ impl<'a> Stage<'a> {
             pid: pid(at),
         };
         let card = Card {
-            pid: pid(at),
+            process: process(at, self.plan.hosts[rank]),
             host_identity: host.clone(),
             host,
             ..Card::default()

@@ -8,12 +8,14 @@
 //! - ARBITER-2: nobody is asked unless somebody complains; a healthy world costs nothing.
 //! - ARBITER-3: time in which the arbiter itself did not run counts against nobody.
 
+mod eyes;
 mod held;
 mod looks;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::eyes::Eyes;
 use self::held::Held;
 use self::told::Told;
 
@@ -23,7 +25,7 @@ use super::verdict::{CallId, Verdict};
 use super::wire::{Cause, FromRank, Look, ToOwner, ToRank, decode, encode};
 use super::{bring_up, failure, mismatch, suspect};
 use crate::error::ErrorKind;
-use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, RendezvousError};
+use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, ProcessId, RendezvousError};
 use crate::types::Rank;
 
 /// Time that ranks get to answer. A rank that is only busy answers within a millisecond or two: its
@@ -49,8 +51,10 @@ const LOOK_PAUSE_MS: u64 = 40;
 #[derive(Debug, Default)]
 pub struct Arbiter {
     scene: Scene,
-    /// Which ranks may look at which: equal where they share a host.
-    hosts: Vec<String>,
+    /// The processes of the ranks, by rank.
+    processes: Vec<ProcessId>,
+    /// How the process of the arbiter looks at others itself; `None` under a simulator.
+    eyes: Option<Eyes>,
     round: Option<Round>,
     asks: u64,
     /// When the next round is due, and for what.
@@ -84,7 +88,10 @@ struct Round {
 /// A new arbiter, for [`crate::rendezvous::CoordinatorOptions::arbiter`].
 #[must_use]
 pub fn arbiter() -> Box<dyn Referee> {
-    Box::<Arbiter>::default()
+    Box::new(Arbiter {
+        eyes: Some(Eyes::own()),
+        ..Arbiter::default()
+    })
 }
 
 impl Referee for Arbiter {
@@ -93,14 +100,12 @@ impl Referee for Arbiter {
             .iter()
             .map(|card| Member {
                 host: card.host.clone(),
-                pid: card.pid,
+                pid: card.process.pid,
+                inside: self.eyes.as_ref().and_then(|eyes| eyes.inside(card)),
                 ..Member::default()
             })
             .collect();
-        self.hosts = roster
-            .iter()
-            .map(|card| card.host_identity.clone())
-            .collect();
+        self.processes = roster.iter().map(|card| card.process).collect();
     }
 
     fn failed(&mut self, error: &RendezvousError, at_unix_ms: u64) -> Vec<Act> {
@@ -280,11 +285,7 @@ impl Arbiter {
             if let Some(other) = self.scene.members.get_mut(look.rank as usize)
                 && self.silent_since.contains_key(&look.rank)
             {
-                other.process = look.process;
-                other.report = look
-                    .report
-                    .map(|report| *report)
-                    .or_else(|| other.report.take());
+                other.take_look(look);
             }
         }
         if self.is_complete() {
@@ -311,6 +312,7 @@ impl Arbiter {
         self.closed_ms = now_ms;
         let known_silent = self.silent_since.len();
         self.count_silence(&round);
+        self.look_at_silent();
         // Somebody should have looked at those who do not answer before anything is said of them. A rank
         // that has just complained runs: where it has not answered it gets more time.
         let is_new = self.silent_since.len() > known_silent;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::judge::{FROZEN_AFTER_MS, Finding, Member, Question, Scene, judge};
+use super::process::Sight;
 use super::report::{CallOutcome, CallRecord, GroupState, Report};
 use super::verdict::{CallId, Confidence, Verdict};
 use super::{failure, mismatch};
@@ -190,7 +191,7 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
                 .as_ref()
                 .is_some_and(|process| process.frozen().is_some());
             member.silent_ms = if is_frozen { FROZEN_AFTER_MS } else { 0 };
-            member.process.clone_from(&report.process);
+            member.process = report.process.clone().map(Sight::Seen);
             member.report = Some(report.clone());
             member.before = Some(before(report.clone()));
         }

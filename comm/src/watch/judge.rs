@@ -18,7 +18,7 @@ mod words;
 
 use self::graph::{Graph, Leaf, Why};
 pub(super) use self::words::{fate, last_act, who};
-use super::process::ProcessFacts;
+use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
 use super::verdict::{CallId, Confidence, Verdict};
 
@@ -44,8 +44,10 @@ pub struct Scene {
 pub struct Member {
     /// Its host, for messages.
     pub host: String,
-    /// Its process id there.
+    /// Its process id, as its own PID namespace numbers it.
     pub pid: u32,
+    /// How it is seen from outside, where it runs in another PID namespace than the observer.
+    pub inside: Option<Inside>,
     /// What it said last of itself, or what stands on its board.
     pub report: Option<Report>,
     /// What it said before that.
@@ -55,7 +57,7 @@ pub struct Member {
     /// How long it has not answered, in milliseconds; 0 for a rank that does.
     pub silent_ms: u64,
     /// Its process, where somebody has looked.
-    pub process: Option<ProcessFacts>,
+    pub process: Option<Sight>,
 }
 
 /// How a rank went.
@@ -287,7 +289,7 @@ impl Member {
             return None;
         }
         match &self.process {
-            Some(process) => process.frozen().map(|why| (why, Confidence::Certain)),
+            Some(sight) => sight.frozen().map(|why| (why, Confidence::Certain)),
             None if self.silent_ms >= LOST_AFTER_MS => Some((
                 "no answer, and nobody can look at its process".to_owned(),
                 Confidence::Likely,

@@ -40,6 +40,7 @@ pub use self::board::{BoardError, of_process};
 use self::keep::Keeper;
 pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
+use self::process::Place as Whereabouts;
 use self::report::{CallCode, Report};
 pub(crate) use self::server::{Mate, Server};
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
@@ -48,6 +49,7 @@ pub(crate) use self::trail::{Mark, Trail};
 use self::verdict::Verdict;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, Look, ToRank};
+use crate::rendezvous::ProcessId;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
@@ -243,7 +245,8 @@ impl Watch {
             ToRank::Ask { ask, look } => {
                 let mut report = Box::new(self.report(CALLS_TOLD)?);
                 report.process = process::look(std::process::id());
-                let looks = look.into_iter().map(look_at).collect();
+                let looks = look.iter().map(|(rank, process)| look_at(*rank, process));
+                let looks = looks.collect();
                 Some(wire::encode(&FromRank::Answer { ask, report, looks }))
             }
             ToRank::Stack { key } => {
@@ -346,13 +349,19 @@ impl Watch {
     }
 }
 
-/// Looks at a neighbour that does not answer.
-fn look_at((rank, pid): (u32, u32)) -> Look {
-    let reports = of_process(pid).unwrap_or_default();
-    let report = reports.into_iter().find(|report| report.rank == rank);
+/// Looks at a rank that does not answer: its process, and its board.
+fn look_at(rank: u32, process: &ProcessId) -> Look {
+    let reports = match process::find(process) {
+        Whereabouts::At(pid) => of_process(pid).unwrap_or_default(),
+        Whereabouts::Ended | Whereabouts::Hidden(_) => Vec::new(),
+    };
+    let sight = process::look_at(process);
+    let report = reports
+        .into_iter()
+        .find(|report| report.rank == rank && sight.facts().is_some());
     Look {
         rank,
-        process: process::look(pid),
+        sight,
         report: report.map(|mut report| {
             let surplus = report.calls.len().saturating_sub(CALLS_TOLD);
             report.calls.drain(..surplus);

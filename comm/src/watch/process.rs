@@ -1,8 +1,16 @@
 //! What the kernel says of a process: whether it runs, and where it is if it does not.
 
+mod container;
+mod find;
+
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::container::inside;
+pub use self::container::{Inside, container};
+pub use self::find::own;
+pub(super) use self::find::{Place, find};
 use super::cpu_time::CpuTime;
+use crate::rendezvous::ProcessId;
 
 /// Bit of a task's flags: it is on its way out of the kernel for good.
 const EXITING: u64 = 0x4;
@@ -25,6 +33,44 @@ pub struct ProcessFacts {
     /// Processor time of its threads.
     #[serde(default)]
     pub cpu_time: CpuTime,
+}
+
+/// What a look at a process shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sight {
+    /// It is there.
+    Seen(ProcessFacts),
+    /// It has ended.
+    Ended,
+    /// It cannot be looked at from here, and why. Nothing follows from that.
+    Hidden(String),
+}
+
+impl Sight {
+    /// What the kernel says of it, where it is there.
+    #[must_use]
+    pub fn facts(&self) -> Option<&ProcessFacts> {
+        match self {
+            Self::Seen(facts) => Some(facts),
+            Self::Ended | Self::Hidden(_) => None,
+        }
+    }
+
+    /// What keeps it from running, in words; `None` where it runs or could, or nothing is known.
+    #[must_use]
+    pub fn frozen(&self) -> Option<String> {
+        self.facts()?.frozen()
+    }
+
+    /// One line of evidence.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Seen(facts) => facts.describe(),
+            Self::Ended => "its process has ended".to_owned(),
+            Self::Hidden(why) => format!("its process cannot be looked at from here: {why}"),
+        }
+    }
 }
 
 impl ProcessFacts {
@@ -74,11 +120,41 @@ impl ProcessFacts {
     }
 }
 
-/// Looks at a process of this host; `None` where there is none.
+/// Looks at a process, wherever it runs.
+#[must_use]
+pub fn look_at(process: &ProcessId) -> Sight {
+    match find(process) {
+        Place::At(pid) => match read(pid) {
+            Some((facts, stat)) if find::is_it(process, &stat) && !facts.has_ended() => {
+                Sight::Seen(facts)
+            }
+            _ => Sight::Ended,
+        },
+        Place::Ended => Sight::Ended,
+        Place::Hidden(why) => Sight::Hidden(why),
+    }
+}
+
+/// Looks at the process that /proc shows under this number; `None` where there is none.
 #[must_use]
 pub fn look(pid: u32) -> Option<ProcessFacts> {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
-    let stat = read("stat").ok()?;
+    read(pid).map(|(facts, _)| facts)
+}
+
+/// What /proc shows under a number, and the text of `stat`. That is read last: where it is about the process that is
+/// looked for, so is all the rest.
+fn read(pid: u32) -> Option<(ProcessFacts, String)> {
+    let text = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let first_word = |text: String| text.split_whitespace().next().unwrap_or("").to_owned();
+    let wchan = first_word(text("wchan").unwrap_or_default());
+    let syscall = first_word(text("syscall").unwrap_or_default());
+    let status = text("status").unwrap_or_default();
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .and_then(|pid| pid.trim().parse().ok())
+        .filter(|pid| *pid != 0);
+    let stat = text("stat").ok()?;
     // The name may hold blanks and brackets; the state follows the last one.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -86,21 +162,15 @@ pub fn look(pid: u32) -> Option<ProcessFacts> {
         .nth(5)
         .and_then(|flags| flags.parse().ok())
         .unwrap_or(0);
-    let status = read("status").unwrap_or_default();
-    let tracer = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"))
-        .and_then(|pid| pid.trim().parse().ok())
-        .filter(|pid| *pid != 0);
-    let first_word = |text: String| text.split_whitespace().next().unwrap_or("").to_owned();
-    Some(ProcessFacts {
+    let facts = ProcessFacts {
         state,
-        wchan: first_word(read("wchan").unwrap_or_default()),
-        syscall: first_word(read("syscall").unwrap_or_default()),
+        wchan,
+        syscall,
         tracer,
         is_exiting: flags & EXITING != 0,
         cpu_time: CpuTime::of_process(pid),
-    })
+    };
+    Some((facts, stat))
 }
 
 #[cfg(test)]

@@ -17,22 +17,48 @@ use std::time::Duration;
 use super::board;
 use super::failure;
 use super::judge::{Fate, Finding, LOST_AFTER_MS, Member, Question, Scene, judge};
-use super::process;
+use super::process::{self, Inside, Place, Sight};
 use super::verdict::{CallId, Class, Confidence, Verdict};
 use super::wire;
+use crate::rendezvous::{Card, ProcessId};
 use crate::sync::{Clock, Deadline};
 
 /// How long it is tried to pass a verdict on to ranks whose boards are being read.
 const PASS_ON: Duration = Duration::from_millis(50);
 const PASS_ON_STEP: Duration = Duration::from_micros(100);
 
-/// A rank, as somebody on this host can look at it.
+/// A rank, as this process can look at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mate {
-    pub(crate) pid: u32,
-    pub(crate) host: String,
-    /// On this host.
-    pub(crate) is_near: bool,
+    id: ProcessId,
+    host: String,
+    inside: Option<Inside>,
+    /// Its process can be looked at.
+    is_near: bool,
+}
+
+impl Mate {
+    /// From what the rank says of itself, while it lives.
+    pub(crate) fn of(card: &Card) -> Self {
+        Self {
+            id: card.process,
+            host: card.host.clone(),
+            inside: process::inside(card),
+            is_near: !matches!(process::find(&card.process), Place::Hidden(_)),
+        }
+    }
+
+    /// Its number in /proc, while it lives.
+    fn pid(&self) -> Option<u32> {
+        match process::find(&self.id) {
+            Place::At(pid) => Some(pid),
+            Place::Ended | Place::Hidden(_) => None,
+        }
+    }
+
+    fn look(&self) -> Sight {
+        process::look_at(&self.id)
+    }
 }
 
 /// The rank that serves the rendezvous, and all others.
@@ -52,9 +78,9 @@ impl Server {
                 .then(|| self.judge(quiet_ms))
                 .flatten();
         }
-        process::look(server.pid)?.frozen()?;
+        server.look().frozen()?;
         let own = self.judge(quiet_ms)?;
-        match share(server.pid, self.rank, &own) {
+        match share(server.pid()?, self.rank, &own) {
             Ok(told) => told,
             // Somebody else is at it: it will be there at the next look.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -69,8 +95,8 @@ impl Server {
         if !server.is_near {
             return None;
         }
-        process::look(server.pid)?.frozen()?;
-        told_to(server.pid, self.rank)
+        server.look().frozen()?;
+        told_to(server.pid()?, self.rank)
     }
 
     /// What is to be said of the server, which is gone, by a rank whose call has ended because of it.
@@ -103,12 +129,14 @@ impl Server {
 
     /// The ranks of this host that live beside the server, and their processes.
     fn left(&self) -> Vec<(u32, u32)> {
-        let lives = |(rank, mate): &(u32, &Mate)| {
-            let runs = || process::look(mate.pid).is_some_and(|seen| !seen.has_ended());
-            mate.is_near && *rank != self.rank && runs()
-        };
-        let left = (0..).zip(&self.mates).filter(lives);
-        left.map(|(rank, mate)| (rank, mate.pid)).collect()
+        let others = (0..)
+            .zip(&self.mates)
+            .filter(|(rank, _)| *rank != self.rank);
+        let runs = |mate: &Mate| mate.look().facts().is_some();
+        others
+            .filter(|(_, mate)| runs(mate))
+            .filter_map(|(rank, mate)| Some((rank, mate.pid()?)))
+            .collect()
     }
 
     fn judge_gone(&self, me: u32, call: CallId) -> Verdict {
@@ -117,11 +145,7 @@ impl Server {
         let member = server.and_then(|server| scene.members.get_mut(server));
         let mut confidence = Confidence::Likely;
         if let Some(member) = member {
-            let has_ended = match &member.process {
-                Some(seen) => seen.has_ended(),
-                None => server.is_some_and(|server| self.mates[server].is_near),
-            };
-            let how = if has_ended {
+            let how = if member.process == Some(Sight::Ended) {
                 confidence = Confidence::Certain;
                 "ended, and nobody saw how: it served the rendezvous"
             } else {
@@ -164,19 +188,17 @@ impl Server {
     fn scene(&self, quiet_ms: u64) -> Scene {
         let member = |(rank, mate): (u32, &Mate)| {
             let is_server = rank == self.rank;
-            let boards = if mate.is_near {
-                board::of_process(mate.pid).unwrap_or_default()
-            } else {
-                Vec::new()
+            let boards = match mate.pid() {
+                Some(pid) => board::of_process(pid).unwrap_or_default(),
+                None => Vec::new(),
             };
             Member {
                 host: mate.host.clone(),
-                pid: mate.pid,
+                pid: mate.id.pid,
+                inside: mate.inside.clone(),
                 report: boards.into_iter().find(|report| report.rank == rank),
                 silent_ms: if is_server { quiet_ms } else { 0 },
-                process: (is_server && mate.is_near)
-                    .then(|| process::look(mate.pid))
-                    .flatten(),
+                process: (is_server && mate.is_near).then(|| mate.look()),
                 ..Member::default()
             }
         };

@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::process::ProcessFacts;
+use super::process::Sight;
 use super::report::Report;
 use super::verdict::{CallId, Verdict};
 use crate::error::ErrorKind;
+use crate::rendezvous::ProcessId;
 use crate::types::Rank;
 
 /// From a rank.
@@ -45,7 +46,7 @@ pub(crate) enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Look {
     pub(crate) rank: u32,
-    pub(crate) process: Option<ProcessFacts>,
+    pub(crate) sight: Sight,
     /// Its board, read from outside.
     pub(crate) report: Option<Box<Report>>,
 }
@@ -54,7 +55,10 @@ pub(crate) struct Look {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToRank {
     /// What does your board show, and what do these neighbours (rank, process) do?
-    Ask { ask: u64, look: Vec<(u32, u32)> },
+    Ask {
+        ask: u64,
+        look: Vec<(u32, ProcessId)>,
+    },
     /// Where is the thread that uses the group with this key?
     Stack { key: u64 },
     /// One line to print: who is waited for, before anything has failed.

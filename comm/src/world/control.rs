@@ -14,7 +14,7 @@ use crate::rendezvous::{Act, Arbiter, Card, DownReason};
 use crate::sync::Clock;
 use crate::types::Rank;
 use crate::watch::wire::{self, FromRank};
-use crate::watch::{Mode, Watch, arbiter};
+use crate::watch::{Mode, Watch, arbiter, process};
 
 /// What a communicator asks of the control plane. None of these calls waits for another rank.
 pub(crate) trait Control: Debug + Send + Sync {
@@ -45,7 +45,7 @@ impl Hub {
         let watch = |rank| Watch::new(Rank::from_index(rank), world_size, 0, mode, None);
         let mut arbiter = arbiter::arbiter();
         let card = Card {
-            pid: std::process::id(),
+            process: process::own(),
             ..Card::default()
         };
         arbiter.ready(&vec![card; world_size]);

@@ -33,7 +33,7 @@ use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::wire::{self, FromRank};
-use crate::watch::{CallSites, Mate, Mode, Server, Watch};
+use crate::watch::{CallSites, Mate, Mode, Server, Watch, process};
 
 /// How long the ranks may take to find each other unless said otherwise.
 pub const BRING_UP_DEFAULT: Duration = Duration::from_secs(30);
@@ -277,15 +277,9 @@ fn server_of(session: &Session, served_by: ServedBy) -> Option<Server> {
     let ServedBy::Rank(rank) = served_by else {
         return None;
     };
-    let near = island::host_identity();
-    let mate = |card: &Card| Mate {
-        pid: card.pid,
-        host: card.host.clone(),
-        is_near: !near.is_empty() && card.host_identity == near,
-    };
     (rank != session.rank()).then(|| Server {
         rank: rank.0,
-        mates: session.roster().iter().map(mate).collect(),
+        mates: session.roster().iter().map(Mate::of).collect(),
     })
 }
 
@@ -308,7 +302,8 @@ fn join_session(
         .to_string_lossy()
         .into_owned();
     let card = Card {
-        pid: std::process::id(),
+        process: process::own(),
+        container: process::container(),
         host,
         host_identity: island::host_identity(),
         local_rank: options.local_rank,

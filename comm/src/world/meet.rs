@@ -147,7 +147,9 @@ impl BringUp<'_> {
         let island = arena.map(|arena| {
             let mut island = island_of(arena, memories, me, &group, &all, size);
             if Reads::agreed(group.iter().map(|rank| all[*rank].reads)) {
-                let pids = group.iter().map(|rank| self.session.roster()[*rank].pid);
+                let pids = group
+                    .iter()
+                    .map(|rank| self.session.roster()[*rank].process.pid);
                 island.spaces.let_all_read(pids.collect());
             }
             island
@@ -290,7 +292,7 @@ impl BringUp<'_> {
         let is_seen = |rank: &usize| {
             let card = &roster[*rank];
             let beacon = postcard::from_bytes::<Beacon>(&card.payload);
-            beacon.is_ok_and(|beacon| beacon.is_seen_in(card.pid))
+            beacon.is_ok_and(|beacon| beacon.is_seen_in(card.process.pid))
         };
         let can_read = || group.len() > 1 && group.iter().all(is_seen);
         match self.options.peer_reads {

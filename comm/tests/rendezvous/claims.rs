@@ -15,7 +15,7 @@ fn claimant(rank: i64) -> Claimant {
     Claimant {
         rank,
         host: hello.card.host,
-        pid: hello.card.pid,
+        pid: hello.card.process.pid,
         source: hello.source,
     }
 }
@@ -31,7 +31,7 @@ fn a_rank_claimed_twice_ends_bring_up_with_both_claimants_named_to_everybody() {
     let first = [0, 2].map(|rank| join(&endpoint, hello(rank, 4)));
     await_joined(&coordinator, 2);
     let mut second = hello(2, 4);
-    second.card.pid = 77;
+    second.card.process.pid = 77;
     second.card.host = "n2".to_owned();
     let began = Clock::now();
     let second = join(&endpoint, second);

@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    Card, Coordinator, CoordinatorEvent, CoordinatorOptions, Endpoint, Hello, RendezvousError,
-    Secret, Session, SessionEvent, build_id,
+    Card, Coordinator, CoordinatorEvent, CoordinatorOptions, Endpoint, Hello, ProcessId,
+    RendezvousError, Secret, Session, SessionEvent, build_id,
 };
 use muster_comm::sync::Deadline;
 
@@ -68,7 +68,10 @@ pub(crate) fn hello(rank: i64, world_size: i64) -> Hello {
         source: "test contract".to_owned(),
         build: build_id(),
         card: Card {
-            pid: u32::try_from(1000 + rank.rem_euclid(100_000)).unwrap(),
+            process: ProcessId {
+                pid: u32::try_from(1000 + rank.rem_euclid(100_000)).unwrap(),
+                ..ProcessId::default()
+            },
             host: "n1".to_owned(),
             host_identity: "boot-1".to_owned(),
             payload: format!("payload of {rank}").into_bytes(),

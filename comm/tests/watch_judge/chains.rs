@@ -1,7 +1,7 @@
 //! Whatever the chains of waits are like, blame ends at a rank that waits for nobody.
 
 use muster_comm::watch::judge::{Finding, Question, judge};
-use muster_comm::watch::process::ProcessFacts;
+use muster_comm::watch::process::{ProcessFacts, Sight};
 use muster_comm::watch::verdict::{CallId, Class};
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ proptest! {
             _ => {
                 let member = &mut plant.scene.members[culprit as usize];
                 member.silent_ms = 2000;
-                member.process = Some(ProcessFacts { state: 'T', ..ProcessFacts::default() });
+                member.process = Some(Sight::Seen(ProcessFacts { state: 'T', ..ProcessFacts::default() }));
                 Class::PeerFrozen
             }
         };

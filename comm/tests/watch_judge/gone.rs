@@ -1,9 +1,9 @@
 //! Ranks that died, froze, left, or are out of reach.
 
 use muster_comm::watch::judge::{Finding, Question, judge};
-use muster_comm::watch::process::ProcessFacts;
+use muster_comm::watch::process::{ProcessFacts, Sight};
 use muster_comm::watch::report::Destroyed;
-use muster_comm::watch::verdict::{CallId, Class};
+use muster_comm::watch::verdict::{CallId, Class, Confidence};
 
 use crate::plant::{Plant, RECV, verdict};
 
@@ -36,10 +36,10 @@ fn a_stopped_process_is_frozen_after_a_second_and_a_stall_is_nothing() {
     plant.waits(1, 1, &[2]);
     let member = &mut plant.scene.members[2];
     member.silent_ms = 800;
-    member.process = Some(ProcessFacts {
+    member.process = Some(Sight::Seen(ProcessFacts {
         state: 'T',
         ..ProcessFacts::default()
-    });
+    }));
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
     plant.scene.members[2].silent_ms = 1100;
     let found = verdict(judge(&plant.scene, Question::Waiting));
@@ -49,10 +49,10 @@ fn a_stopped_process_is_frozen_after_a_second_and_a_stall_is_nothing() {
     );
     assert!(found.place.contains("state T"), "{found}");
     // One that runs and does not answer is no frozen one.
-    plant.scene.members[2].process = Some(ProcessFacts {
+    plant.scene.members[2].process = Some(Sight::Seen(ProcessFacts {
         state: 'R',
         ..ProcessFacts::default()
-    });
+    }));
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
 }
 
@@ -73,6 +73,28 @@ fn a_rank_at_whose_process_nobody_can_look_is_out_of_reach_after_a_while() {
 }
 
 #[test]
+fn a_rank_whose_process_is_hidden_is_named_at_the_end_of_the_time_only_and_with_the_reason() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "world", &[0, 1, 2], 9);
+    plant.waits(0, 1, &[2]);
+    plant.waits(1, 1, &[2]);
+    let member = &mut plant.scene.members[2];
+    member.silent_ms = 60_000;
+    member.process = Some(Sight::Hidden("it runs in another PID namespace".to_owned()));
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let call = CallId { key: 1, seq: 10 };
+    let found = verdict(judge(&plant.scene, Question::Overdue { rank: 0, call }));
+    assert_eq!(found.blamed, [2]);
+    assert_eq!(found.confidence, Confidence::Likely);
+    let evidence = found.evidence.join("; ");
+    assert!(
+        evidence.contains("cannot be looked at from here"),
+        "{evidence}"
+    );
+    assert!(evidence.contains("another PID namespace"), "{evidence}");
+}
+
+#[test]
 fn nobody_is_frozen_where_nobody_who_answers_waits_for_it() {
     let mut plant = Plant::new(3);
     plant.group(1, "world", &[0, 1, 2], 9);
@@ -80,10 +102,10 @@ fn nobody_is_frozen_where_nobody_who_answers_waits_for_it() {
         plant.waits(rank, 1, &[(rank + 1) % 3]);
         let member = &mut plant.scene.members[rank as usize];
         member.silent_ms = 5000;
-        member.process = Some(ProcessFacts {
+        member.process = Some(Sight::Seen(ProcessFacts {
             state: 'T',
             ..ProcessFacts::default()
-        });
+        }));
     }
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
 }

@@ -61,7 +61,7 @@ pub(super) fn join(
         world_size: hello.world_size,
         source: hello.source.clone(),
         host: hello.card.host.clone(),
-        pid: hello.card.pid,
+        pid: hello.card.process.pid,
     };
     let mut wait = Wait {
         endpoint,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{AGAIN_PAUSE_MS, Arbiter, ROUND_MS, Round};
+use crate::rendezvous::ProcessId;
 use crate::watch::judge::FROZEN_AFTER_MS;
 
 /// Rounds that are held again because the board of a rank that has complained could not be read.
 const BLANKS_MAX: u32 = 10;
-/// Neighbours that look at a silent rank.
+/// Neighbours of one PID namespace that look at a silent rank.
 const LOOKERS: usize = 2;
 
 impl Arbiter {
@@ -51,33 +52,41 @@ impl Arbiter {
     }
 
     /// Who is to look at whom: neighbours that answer at those that do not.
-    pub(super) fn looks(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
-        let mut looks: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    pub(super) fn looks(&self) -> BTreeMap<u32, Vec<(u32, ProcessId)>> {
+        let mut looks: BTreeMap<u32, Vec<(u32, ProcessId)>> = BTreeMap::new();
         for silent in self.silent_since.keys() {
-            let Some(member) = self.scene.member(*silent) else {
-                continue;
-            };
-            let host = &self.hosts[*silent as usize];
-            let near = (0_u32..).zip(&self.hosts).filter(|(rank, other)| {
-                *other == host && !host.is_empty() && !self.silent_since.contains_key(rank)
-            });
-            let alive = near.filter(|(rank, _)| {
-                self.scene
-                    .member(*rank)
-                    .is_some_and(|member| member.fate.is_none())
-            });
-            for (looker, _) in alive.take(LOOKERS) {
-                looks.entry(looker).or_default().push((*silent, member.pid));
+            let process = self.processes[*silent as usize];
+            for looker in self.lookers(&process) {
+                looks.entry(looker).or_default().push((*silent, process));
             }
         }
         looks
+    }
+
+    /// Who may look at this process: ranks of its PID namespace; else those of every other one of its host, for one of
+    /// them may be an ancestor of it.
+    fn lookers(&self, process: &ProcessId) -> Vec<u32> {
+        let mut lookers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for (rank, other) in (0_u32..).zip(&self.processes) {
+            let member = self.scene.member(rank);
+            let answers = member.is_some_and(|member| member.fate.is_none())
+                && !self.silent_since.contains_key(&rank);
+            let known = lookers.entry(other.namespace).or_default();
+            if answers && other.boot == process.boot && process.boot != 0 && known.len() < LOOKERS {
+                known.push(rank);
+            }
+        }
+        match lookers.remove(&process.namespace) {
+            Some(same) if !same.is_empty() => same,
+            _ => lookers.into_values().flatten().collect(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Arbiter;
-    use crate::rendezvous::{Act, Arbiter as Referee, Card};
+    use crate::rendezvous::{Act, Arbiter as Referee, Card, ProcessId};
     use crate::types::Rank;
     use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
     use crate::watch::verdict::{CallId, Class, Verdict};
@@ -142,6 +151,42 @@ mod tests {
             };
             Some(*verdict)
         })
+    }
+
+    #[test]
+    fn a_silent_rank_is_looked_at_from_its_own_pid_namespace_or_else_from_all_others_of_its_host() {
+        let process = |boot, namespace| ProcessId {
+            boot,
+            namespace,
+            pid: 1,
+            started_ticks: 5,
+        };
+        let lookers = |processes: &[ProcessId], silent: u32| {
+            let card = |process: &ProcessId| Card {
+                process: *process,
+                ..Card::default()
+            };
+            let mut arbiter = Arbiter::default();
+            arbiter.ready(&processes.iter().map(card).collect::<Vec<_>>());
+            arbiter.silent_since.insert(silent, 1);
+            let looks = arbiter.looks();
+            let all: Vec<u32> = looks.keys().copied().collect();
+            assert!(
+                looks
+                    .values()
+                    .flatten()
+                    .all(|(rank, id)| *rank == silent && *id == processes[silent as usize])
+            );
+            all
+        };
+        let host = process(1, 10);
+        let shared = [host, host, host, host, process(2, 10)];
+        assert_eq!(lookers(&shared, 1), [0, 2]);
+        assert_eq!(lookers(&shared, 4), [0; 0]);
+        let apart = [host, process(1, 11), process(1, 12), process(2, 11)];
+        assert_eq!(lookers(&apart, 1), [0, 2]);
+        // Nothing is known of these processes.
+        assert_eq!(lookers(&[ProcessId::default(); 3], 1), [0; 0]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
 use crate::error::ErrorKind;
 use crate::types::Rank;
+use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 
@@ -229,7 +230,8 @@ pub(super) fn not_joined(
                 .report
                 .as_ref()
                 .and_then(|report| report.process.as_ref());
-            member.process.as_ref().or(said)
+            let looked = member.process.as_ref().and_then(Sight::facts);
+            looked.or(said)
         });
         if let Some(process) = seen {
             verdict
@@ -265,7 +267,7 @@ pub(super) fn silent(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdic
         if let Some(member) = scene.member(*rank) {
             let process = member.process.as_ref().map_or_else(
                 || "nobody looked at its process".to_owned(),
-                |process| process.describe(),
+                Sight::describe,
             );
             verdict.evidence.push(format!(
                 "rank {rank} has not answered for {}, {process}",

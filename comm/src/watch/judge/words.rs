@@ -32,7 +32,11 @@ pub(in crate::watch) fn who(scene: &Scene, blamed: &[u32]) -> String {
         } else {
             format!("; {}", groups.join(" "))
         };
-        format!("rank {rank} ({host}, pid {}{groups})", member.pid)
+        let process = match &member.inside {
+            Some(inside) => inside.describe(member.pid),
+            None => format!("pid {}", member.pid),
+        };
+        format!("rank {rank} ({host}, {process}{groups})")
     };
     if blamed.len() > DESCRIBED_MAX {
         return ranks(blamed);
