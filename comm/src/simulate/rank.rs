@@ -215,7 +215,7 @@ impl Player {
         call.wait = Some(Wait {
             missing,
             checks: 1,
-            age_ms: 0,
+            ..Wait::default()
         });
     }
 

@@ -21,7 +21,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -34,6 +34,7 @@ use self::memory::Memory;
 pub(super) use self::read::bulletin;
 pub use self::read::{BoardError, of_process};
 use super::report::{CallCode, Report};
+use super::runs;
 use super::site::Sites;
 use crate::sync::{AtomicU64, Clock, Ordering};
 
@@ -83,7 +84,12 @@ pub(super) struct Board {
     epoch: Instant,
     sites: Sites,
     free: Mutex<Free>,
+    lists: Mutex<Lists>,
 }
+
+/// The members of groups for which their lines have no room, by the place of the line: known to this
+/// process only.
+type Lists = HashMap<usize, Vec<u32>>;
 
 /// Lines that no communicator has.
 #[derive(Debug)]
@@ -125,6 +131,7 @@ impl Board {
                 unused: 0,
                 left: VecDeque::new(),
             }),
+            lists: Mutex::default(),
         };
         let header = [
             (Head::Rank, u64::from(rank)),
@@ -172,9 +179,14 @@ impl Board {
             return None;
         };
         let berth = Berth(place);
+        let runs = runs::runs_of(members);
+        let packed_runs: Vec<u64> = runs.iter().map_while(|run| run.packed()).collect();
+        if packed_runs.len() < runs.len() || runs.len() > line::MEMBERS_WORDS {
+            self.lock_lists().insert(place, members.to_vec());
+        }
         self.write(berth, |words| {
             let put = |at: usize, value: u64| words[at].store(value, Ordering::Relaxed);
-            for word in (line::STATE..line::KEY).chain(line::TOOK..LINE_WORDS) {
+            for word in (line::STATE..line::KEY).chain(line::MEMBERS..LINE_WORDS) {
                 put(word, 0);
             }
             put(line::SITE, u64::from(thread) << 32);
@@ -185,12 +197,8 @@ impl Board {
             for (at, word) in packed(name.as_bytes()).enumerate() {
                 put(line::NAME + at, word);
             }
-            for (at, pair) in members.chunks(2).take(line::MEMBERS_WORDS).enumerate() {
-                let second = pair.get(1).copied().unwrap_or(0);
-                put(
-                    line::MEMBERS + at,
-                    u64::from(pair[0]) | u64::from(second) << 32,
-                );
+            for (at, run) in packed_runs.iter().take(line::MEMBERS_WORDS).enumerate() {
+                put(line::MEMBERS + at, *run);
             }
             put(line::STATE, IDLE);
         });
@@ -213,11 +221,17 @@ impl Board {
             words[line::STARTED].store(now_ns, Ordering::Relaxed);
             words[line::STATE].store(FREE, Ordering::Relaxed);
         });
+        // Before anybody can take the line: a list is never that of another group.
+        self.lock_lists().remove(&berth.0);
         self.lock_free().left.push_back(berth.0);
     }
 
     fn lock_free(&self) -> std::sync::MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_lists(&self) -> std::sync::MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new thread makes calls; its number, from 1.
@@ -308,18 +322,17 @@ impl Board {
     /// is when the wait began, `missing` are indices of the members that it is for.
     pub(super) fn waits(&self, berth: Berth, since: Instant, missing: &[usize], is_first: bool) {
         let since_ns = self.since_epoch(since);
-        let mut bits = [0_u64; line::MISSING_WORDS];
-        for member in missing {
-            if let Some(word) = bits.get_mut(member / 64) {
-                *word |= 1 << (member % 64);
-            }
-        }
         let words = self.words(berth);
+        // Relaxed: written when the line was taken.
+        let size = crate::types::index(words[line::SIZE].load(Ordering::Relaxed));
+        let told = missing_words(size, missing);
+        let count = missing.len() as u64;
         let checks = &words[line::CHECKS];
         let same = !is_first
+            && words[line::MISSING_COUNT].load(Ordering::Relaxed) == count
             && words[line::MISSING..]
                 .iter()
-                .zip(bits)
+                .zip(told)
                 .all(|(word, value)| word.load(Ordering::Relaxed) == value);
         if same {
             // Relaxed: that the thread lives; nothing else changed, so the version stays.
@@ -329,7 +342,8 @@ impl Board {
         self.write(berth, |words| {
             words[line::CHECKS].store(1, Ordering::Relaxed);
             words[line::WAIT_SINCE].store(since_ns, Ordering::Relaxed);
-            for (word, value) in words[line::MISSING..].iter().zip(bits) {
+            words[line::MISSING_COUNT].store(count, Ordering::Relaxed);
+            for (word, value) in words[line::MISSING..].iter().zip(told) {
                 word.store(value, Ordering::Relaxed);
             }
         });
@@ -376,8 +390,33 @@ impl Board {
             take(SITES, WORDS);
             words
         };
-        read::decode(&copy(), &copy(), calls)
+        // Held from before the first copy on, so that lists and lines belong together.
+        let lists = self.lock_lists();
+        read::decode(&copy(), &copy(), &lists, calls)
     }
+}
+
+/// Which members of a group of this size are missing, as a line tells it.
+fn missing_words(size: usize, missing: &[usize]) -> [u64; line::MISSING_WORDS] {
+    let mut words = [0; line::MISSING_WORDS];
+    if size <= line::BITS_MAX {
+        for member in missing {
+            if let Some(word) = words.get_mut(member / 64) {
+                *word |= 1 << (member % 64);
+            }
+        }
+        return words;
+    }
+    let indices: Vec<u32> = missing
+        .iter()
+        .filter_map(|member| u32::try_from(*member).ok())
+        .collect();
+    let runs = runs::runs_of(&indices);
+    let packed = runs.iter().map_while(|run| run.packed());
+    for (word, run) in words.iter_mut().zip(packed) {
+        *word = run;
+    }
+    words
 }
 
 fn class_of(took_ns: u64) -> usize {

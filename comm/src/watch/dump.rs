@@ -256,6 +256,7 @@ mod tests {
                 missing: vec![missing],
                 checks: 9,
                 age_ms: 4900,
+                ..Wait::default()
             }),
         });
         Report {

@@ -199,6 +199,9 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     if !silent.is_empty() {
         return found(tell::silent(scene, graph, &silent));
     }
+    if !graph.knows_all_missing(start) {
+        return found(tell::unknown(scene, graph, start));
+    }
     if graph.is_held_up_elsewhere(start) {
         // The chain may end at ranks that are in one call and do not hear of each other.
         return found(match graph.standstill(start, LOST_AFTER_MS) {
@@ -239,7 +242,8 @@ impl Scene {
     pub(super) fn members_of(&self, call: Option<CallId>) -> Vec<u32> {
         let group = |member: &Member| {
             let report = member.report.as_ref()?;
-            Some(report.group(call?.key)?.members.clone())
+            let group = report.group(call?.key).filter(|group| group.names_all())?;
+            Some(group.members.clone())
         };
         self.members.iter().find_map(group).unwrap_or_default()
     }

@@ -136,7 +136,7 @@ fn is_stuck(scene: &Scene, call: CallId) -> bool {
         return false;
     };
     let made = made(scene, call);
-    crate::types::index(u64::from(group.size)) == group.members.len()
+    group.names_all()
         && made.iter().all(|made| made.stands)
         && group
             .members

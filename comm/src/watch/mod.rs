@@ -18,6 +18,7 @@ mod keep;
 mod mismatch;
 pub mod process;
 pub mod report;
+mod runs;
 mod server;
 mod site;
 mod speak;

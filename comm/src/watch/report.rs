@@ -6,7 +6,7 @@ use super::process::ProcessFacts;
 use crate::types::{Collective, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// By how much the end of a call may be told too early or too late against those of others: the ticks of the
 /// coarse clock, 10 ms at most.
@@ -64,7 +64,8 @@ pub struct GroupState {
     pub key: u64,
     /// Name of the group.
     pub name: String,
-    /// World ranks in order; shorter than `size` where the board had no room for all.
+    /// World ranks in order; shorter than `size` where not all are known (see [`GroupState::names_all`]).
+    #[serde(with = "super::runs")]
     pub members: Vec<u32>,
     /// Number of members.
     pub size: u32,
@@ -110,7 +111,11 @@ pub struct InFlight {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// World ranks that it is for.
+    #[serde(with = "super::runs")]
     pub missing: Vec<u32>,
+    /// How many ranks it is for besides, which are not known: who reads this must not take `missing` for all.
+    #[serde(default)]
+    pub missing_more: u32,
     /// How often the waiting thread has looked, in vain, since it began: it is alive where this
     /// grows.
     pub checks: u64,
@@ -168,6 +173,21 @@ pub struct CallCode {
     pub word: u64,
     /// Elements, as the collective counts them.
     pub count: u64,
+}
+
+impl GroupState {
+    /// Whether `members` has all members. A board that was read from outside has no room for a list of
+    /// many ranks without order.
+    #[must_use]
+    pub fn names_all(&self) -> bool {
+        crate::types::index(u64::from(self.size)) == self.members.len()
+    }
+
+    /// Whether this group plainly has other members.
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        self.size != other.size
+            || (self.names_all() && other.names_all() && self.members != other.members)
+    }
 }
 
 impl CallCode {

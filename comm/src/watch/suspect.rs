@@ -105,6 +105,7 @@ mod tests {
                 missing: vec![missing],
                 checks: 1,
                 age_ms,
+                ..Wait::default()
             }),
             ..InFlight::default()
         };

@@ -171,3 +171,65 @@ fn ranks_that_are_all_in_the_call_point_at_the_link() {
         (Class::Link, [0, 1].as_slice())
     );
 }
+
+#[test]
+fn a_rank_beyond_the_64th_that_never_came_is_named() {
+    for size in [65, 128, 256] {
+        let mut plant = Plant::new(size);
+        let members: Vec<u32> = (0..size).collect();
+        plant.group(7, "world", &members, 3);
+        let absent = if size > 70 { 70 } else { 64 };
+        for rank in members.into_iter().filter(|rank| *rank != absent) {
+            plant.waits(rank, 7, &[absent]);
+        }
+        let verdict = plant.overdue(1, 7);
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Class::NotJoined, [absent].as_slice())
+        );
+    }
+}
+
+#[test]
+fn where_not_all_missing_ranks_are_known_nobody_is_blamed_for_what_was_not_seen() {
+    let more = |plant: &mut Plant, rank: u32, count: u32| {
+        let call = plant.report(rank).groups[0].call.as_mut();
+        let wait = call.and_then(|call| call.wait.as_mut());
+        wait.expect("planted").missing_more = count;
+    };
+    let mut plant = Plant::new(4);
+    plant.group(7, "world", &[0, 1, 2, 3], 3);
+    for (rank, missing) in [(0, vec![]), (1, vec![0]), (2, vec![]), (3, vec![])] {
+        plant.waits(rank, 7, &missing);
+    }
+    more(&mut plant, 0, 1);
+    for rank in [0, 1] {
+        let verdict = plant.overdue(rank, 7);
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (Class::Internal, [].as_slice())
+        );
+        assert!(
+            verdict.line().contains("since=00:01:38.000Z (+2.0 s)"),
+            "{verdict}"
+        );
+        assert!(verdict.line().contains("1 that it does not"), "{verdict}");
+    }
+    // Who waits for nobody that it could name is not to blame either.
+    let verdict = plant.overdue(2, 7);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::Internal, [].as_slice())
+    );
+    // Who is seen not to have come is named all the same.
+    plant.report(3).groups[0].call = None;
+    plant.report(3).groups[0].entered = 3;
+    plant.report(0).groups[0].entered = 3;
+    plant.waits(0, 7, &[3]);
+    more(&mut plant, 0, 1);
+    let verdict = plant.overdue(0, 7);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [3].as_slice())
+    );
+}

@@ -79,6 +79,7 @@ impl Plant {
                 missing: missing.to_vec(),
                 checks: 5,
                 age_ms: 1990,
+                ..Wait::default()
             }),
             ..InFlight::default()
         });

@@ -105,6 +105,7 @@ mod tests {
                 missing: vec![1],
                 checks: 5,
                 age_ms: 1990,
+                ..Wait::default()
             }),
             ..InFlight::default()
         };

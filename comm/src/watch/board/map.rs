@@ -5,7 +5,7 @@
 use crate::watch::site::SITES_MAX;
 
 /// First word of every board.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"musterB1");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"musterB2");
 /// Words of the header.
 pub(super) const HEADER: usize = 64;
 /// Communicators of one rank that have a line; those beyond are counted and not watched. All kinds

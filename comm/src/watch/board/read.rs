@@ -18,15 +18,15 @@ use super::map::{
     TOOK_BOUNDS_MS, TOOK_SHIFT, WORDS,
 };
 use super::memory::FILE_NAME;
-use super::{line, publish};
+use super::{Lists, line, publish};
 use crate::sync::Clock;
 use crate::types::index;
-use crate::watch::process;
 use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
     Wait,
 };
 use crate::watch::site::SITES_MAX;
+use crate::watch::{process, runs};
 
 /// Why the board of a process cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
         let (first, second) = (copy(&file).map_err(failed)?, copy(&file).map_err(failed)?);
         let is_new = seen.insert((first[Head::Job as usize], first[Head::Rank as usize]));
         if second[Head::Magic as usize] == MAGIC && is_new {
-            let mut report = decode(&first, &second, RECORDS);
+            let mut report = decode(&first, &second, &Lists::new(), RECORDS);
             report.process = process::look(pid);
             reports.push(report);
         }
@@ -140,13 +140,15 @@ fn copy(file: &File) -> io::Result<Vec<u64>> {
     Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
-/// The report of a board, from two copies of it, with this many of the last calls.
-pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
+/// The report of a board, from two copies of it and the lists that it has no room for, with this many of
+/// the last calls.
+pub(super) fn decode(first: &[u64], second: &[u64], lists: &Lists, calls: usize) -> Report {
     let head = |word: Head| second[word as usize];
     let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
     let reader = Reader {
         first,
         second,
+        lists,
         now_ns: Clock::nanos().saturating_sub(head(Head::EpochNs)),
         epoch_ns: head(Head::EpochNs),
     };
@@ -176,6 +178,7 @@ pub(super) fn decode(first: &[u64], second: &[u64], calls: usize) -> Report {
 struct Reader<'a> {
     first: &'a [u64],
     second: &'a [u64],
+    lists: &'a Lists,
     /// Now, since the board was made.
     now_ns: u64,
     epoch_ns: u64,
@@ -228,9 +231,10 @@ impl Reader<'_> {
             return None;
         }
         let size = index(word(line::SIZE));
-        let members: Vec<u32> = (0..size.min(line::MEMBERS_WORDS * 2))
-            .map(|member| (word(line::MEMBERS + member / 2) >> (member % 2 * 32)) as u32)
-            .collect();
+        let listed = self.lists.get(&((at - HEADER) / LINE_WORDS));
+        let members = listed
+            .cloned()
+            .unwrap_or_else(|| runs::unpack(&words[line::MEMBERS..][..line::MEMBERS_WORDS], size));
         let site = word(line::SITE);
         let is_busy = is_whole && word(line::STATE) == IN_FLIGHT;
         let call = is_busy.then(|| InFlight {
@@ -243,7 +247,7 @@ impl Reader<'_> {
             is_async: site & IS_ASYNC != 0,
             age_ms: self.age_ms(word(line::STARTED)),
             row: Vec::new(),
-            wait: self.wait(words, &members),
+            wait: self.wait(words, size, &members),
         });
         Some(GroupState {
             key: word(line::KEY),
@@ -272,20 +276,30 @@ impl Reader<'_> {
         })
     }
 
-    fn wait(&self, words: &[u64], members: &[u32]) -> Option<Wait> {
-        let word = |offset: usize| words[offset];
-        let is_missing = |member: &usize| {
-            member / 64 < line::MISSING_WORDS
-                && word(line::MISSING + member / 64) >> (member % 64) & 1 == 1
+    /// Whom the call of a line waits for. Of members whose ranks are not known only the number is told.
+    fn wait(&self, words: &[u64], size: usize, members: &[u32]) -> Option<Wait> {
+        let checks = words[line::CHECKS];
+        if checks == 0 {
+            return None;
+        }
+        let told = &words[line::MISSING..][..line::MISSING_WORDS];
+        let missing: Vec<u32> = if size <= line::BITS_MAX {
+            let is_missing = |member: &usize| told[member / 64] >> (member % 64) & 1 == 1;
+            let known = (0..members.len().min(size)).filter(is_missing);
+            known.map(|member| members[member]).collect()
+        } else {
+            let known = runs::unpack(told, size).into_iter();
+            known
+                .filter_map(|member| members.get(index(member.into())).copied())
+                .collect()
         };
-        let checks = word(line::CHECKS);
-        (checks > 0).then(|| Wait {
-            missing: (0..members.len())
-                .filter(is_missing)
-                .map(|member| members[member])
-                .collect(),
+        let count = index(words[line::MISSING_COUNT]).min(size);
+        let missing_more = count.saturating_sub(missing.len());
+        Some(Wait {
+            missing,
+            missing_more: u32::try_from(missing_more).unwrap_or(u32::MAX),
             checks,
-            age_ms: self.age_ms(word(line::WAIT_SINCE)),
+            age_ms: self.age_ms(words[line::WAIT_SINCE]),
         })
     }
 

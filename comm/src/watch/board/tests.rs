@@ -3,7 +3,7 @@
 use super::map::RECORDS;
 use super::*;
 use crate::types::Collective;
-use crate::watch::report::CallOutcome;
+use crate::watch::report::{CallOutcome, GroupState};
 
 fn opening(seq: u64, site: &'static Location<'static>) -> Opening {
     let call = CallCode {
@@ -93,6 +93,85 @@ fn a_call_stands_on_the_board_from_its_beginning_to_its_end() {
     assert_eq!(record.started_ns - record.enqueued_ns, 3_000_000);
     board.release(berth);
     assert_eq!(board.report(10).group(42), None);
+}
+
+/// What a board tells of a group whose first call waits for the members at these indices.
+fn told(board: &Board, members: &[u32], missing: &[usize]) -> GroupState {
+    let berth = board.berth(42, "tp-0", members, 1).unwrap();
+    board.begin(berth, &opening(1, Location::caller()));
+    board.waits(berth, Clock::now(), missing, true);
+    let group = board.report(0).group(42).unwrap().clone();
+    board.release(berth);
+    group
+}
+
+#[test]
+fn a_board_tells_all_members_of_a_large_group_and_all_that_are_missing() {
+    let board = Board::create(0, 16_384, 1, false).unwrap();
+    for size in [64_usize, 65, 128, 256, 1024, 2048, 16_384] {
+        let count = u32::try_from(size).unwrap();
+        let in_order: Vec<u32> = (0..count).collect();
+        let strided: Vec<u32> = (0..count).map(|rank| rank * 8 + 5).collect();
+        // 7919 is prime: no order that a run has.
+        let mixed: Vec<u32> = (0..count).map(|rank| rank * 7919 % 16_381).collect();
+        for members in [in_order, strided, mixed] {
+            for missing in [vec![size - 1], (0..size).collect(), vec![3, 40, size - 1]] {
+                let group = told(&board, &members, &missing);
+                assert_eq!(
+                    (group.members.as_slice(), group.names_all()),
+                    (members.as_slice(), true)
+                );
+                let wait = group.call.unwrap().wait.unwrap();
+                let ranks: Vec<u32> = missing.iter().map(|at| members[*at]).collect();
+                assert_eq!((wait.missing, wait.missing_more), (ranks, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_board_has_no_room_for_is_told_as_a_number() {
+    // Squares: each missing index is a run of its own or half of one.
+    let members: Vec<u32> = (0..4096).collect();
+    let missing: Vec<usize> = (0..64).map(|root| root * root).collect();
+    let board = Board::create(0, 4096, 1, true).unwrap();
+    let wait = told(&board, &members, &missing).call.unwrap().wait.unwrap();
+    assert_eq!(wait.missing.len() + wait.missing_more as usize, 64);
+    assert!(wait.missing_more > 0);
+    assert!(
+        wait.missing
+            .iter()
+            .all(|rank| missing.contains(&(*rank as usize)))
+    );
+    // A reader from outside knows that it does not see all members of a group without order.
+    let mixed: Vec<u32> = (0..128).map(|rank| rank * rank).collect();
+    let berth = board.berth(43, "mixed", &mixed, 1).unwrap();
+    board.begin(berth, &opening(1, Location::caller()));
+    board.waits(berth, Clock::now(), &[1, 100], true);
+    assert_eq!(board.report(0).group(43).unwrap().members, mixed);
+    let reports = of_process(std::process::id()).unwrap();
+    let seen = reports.iter().find_map(|report| report.group(43)).unwrap();
+    assert_eq!((seen.names_all(), seen.size), (false, 128));
+    assert!(mixed.starts_with(&seen.members));
+    let wait = seen.call.as_ref().unwrap().wait.as_ref().unwrap();
+    assert_eq!(
+        (wait.missing.as_slice(), wait.missing_more),
+        ([1].as_slice(), 1)
+    );
+}
+
+#[test]
+fn a_report_of_large_groups_is_short() {
+    let board = Board::create(0, 256, 1, false).unwrap();
+    let members: Vec<u32> = (0..256).collect();
+    for key in 1..=10 {
+        let berth = board.berth(key, "tp-0", &members, 1).unwrap();
+        board.begin(berth, &opening(1, Location::caller()));
+        let missing: Vec<usize> = (1..256).collect();
+        board.waits(berth, Clock::now(), &missing, true);
+    }
+    let bytes = postcard::to_allocvec(&board.report(0)).unwrap();
+    assert!(bytes.len() < 2048, "{} bytes", bytes.len());
 }
 
 #[test]

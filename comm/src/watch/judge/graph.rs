@@ -284,6 +284,14 @@ impl<'a> Graph<'a> {
         CYCLE_AFTER_MS.saturating_sub(youngest.unwrap_or(0))
     }
 
+    /// Whether this waiter waits for somebody, and all ranks are known that it and the calls ahead of it wait
+    /// for.
+    pub(super) fn knows_all_missing(&self, start: usize) -> bool {
+        let ahead = self.reachable(start);
+        let is_known = |at: &usize| self.waiters[*at].wait.missing_more == 0;
+        !self.waiters[start].wait.missing.is_empty() && ahead.iter().all(is_known)
+    }
+
     /// Whether a rank that this waiter misses is held up in another call.
     pub(super) fn is_held_up_elsewhere(&self, start: usize) -> bool {
         self.edges[start].iter().any(|edge| edge.elsewhere)

@@ -40,7 +40,7 @@ pub(super) fn namesakes<'g>(
             let groups = &report(rank)?.groups;
             let other = groups
                 .iter()
-                .find(|group| group.name == one.group.name && group.members != one.group.members);
+                .find(|group| group.name == one.group.name && group.differs(one.group));
             Some((rank, other?))
         };
         Some(((one.rank, one.group), odd.filter_map(made).next()?))

@@ -346,6 +346,40 @@ pub(super) fn held_up(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict
     verdict
 }
 
+/// The time of a call is up, and nobody has told all ranks that it waits for: any of them may be to blame.
+pub(super) fn unknown(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict {
+    let waiter = &graph.waiters[start];
+    let mut verdict = draft(scene, graph, Class::Internal, &[], &[start], stalled(&[]));
+    verdict.confidence = Confidence::Likely;
+    "unknown".clone_into(&mut verdict.who);
+    verdict.what = full_call_of(waiter);
+    verdict.elapsed_ms = waiter.call.age_ms;
+    let report = scene
+        .member(waiter.rank)
+        .and_then(|one| one.report.as_ref());
+    let wall_ms = report.map_or(0, |report| report.wall_ms);
+    verdict.since_unix_ms = wall_ms.saturating_sub(waiter.call.age_ms);
+    verdict.place = "its time is up, and not all ranks that it waits for are known".to_owned();
+    let unknown: Vec<String> = graph
+        .reachable(start)
+        .into_iter()
+        .map(|at| &graph.waiters[at])
+        .map(|waiter| {
+            let (known, more) = (waiter.wait.missing.len(), waiter.wait.missing_more);
+            format!(
+                "rank {} waits in {} for {known} ranks that it names and {more} that it does not",
+                waiter.rank,
+                call_of(waiter)
+            )
+        })
+        .take(DESCRIBED_MAX)
+        .collect();
+    verdict.evidence = unknown;
+    "read the output of each rank, or write dumps of all ranks (`--dumps`) and compare them"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
 /// A call whose time is up and that nobody sees any more.
 pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Verdict {
     let mut verdict = draft(scene, graph, Class::Internal, &[rank], &[], stalled(&[]));
