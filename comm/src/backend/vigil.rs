@@ -13,6 +13,8 @@ use crate::group::Identity;
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
+use crate::watch::judge::Fate;
+use crate::watch::peers::{self, ArbiterState};
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
@@ -20,7 +22,7 @@ use crate::world::WorldInner;
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
-pub(super) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const NEWS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a call that ended early waits for peers that are at work on its buffers. They copy and
 /// wait for nobody, so only one that is stopped takes longer.
@@ -52,14 +54,15 @@ pub(crate) struct Vigil<'a> {
     pub(crate) lost: Duration,
 }
 
-/// How long a call that has failed waits for the verdict: a round of questions with ranks that do not
-/// answer takes 100 ms, there are up to four, and on a busy machine the arbiter may be late.
-const VERDICT_WAIT: Duration = Duration::from_secs(1);
+/// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
+/// where it knows all ranks; it waits for news of ranks whose state it does not know, and on a busy machine it may be late.
+pub(crate) const VERDICT_WAIT: Duration = Duration::from_secs(10);
+/// How long it waits for one that another rank has asked for: it comes before the news that the group is given up.
+pub(crate) const NOTICE_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks.
 const VERDICT_STEP: Duration = Duration::from_micros(500);
-/// After this long without a word of the arbiter, which answers complaints within 100 ms, the rank that
-/// serves it is looked at: the time after which a silent rank counts as frozen if it does not run.
-const SERVER_QUIET: Duration = Duration::from_secs(1);
+/// After this long without a word of the arbiter, whose process is seen stopped, ranks judge by themselves.
+const ARBITER_QUIET: Duration = Duration::from_secs(1);
 
 impl<'a> Vigil<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
@@ -155,30 +158,42 @@ impl Vigil<'_> {
         let complaint = FromRank::Complaint {
             call: self.call(),
             cause: Cause::Waits,
+            report: None,
         };
         // A control plane that is gone is noticed by the status.
         let _ = self.world.control.complain(&complaint);
-        self.look_at_server(NEXT_LOOK * number);
+        self.look_past_arbiter(NEXT_LOOK * number);
     }
 
-    /// Where a rank serves the arbiter and nothing is heard of that, though this call has complained for
-    /// `since`, looks whether that rank stands still.
-    fn look_at_server(&self, since: Duration) {
-        if since < SERVER_QUIET {
-            return;
-        }
-        let world = self.world;
-        let Some(server) = &world.server else {
+    /// Where nothing is heard of the arbiter though this call has complained for `since`: looks whether its process is stopped,
+    /// and judges what it sees of the others where it is.
+    fn look_past_arbiter(&self, since: Duration) {
+        let Some(peers) = &self.world.peers else {
             return;
         };
-        let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        let quiet_ms = world.watch.quiet_ms().min(since_ms);
-        if Duration::from_millis(quiet_ms) < SERVER_QUIET {
+        let quiet = Duration::from_millis(self.world.watch.quiet_ms());
+        if quiet.min(since) < NEXT_LOOK || peers.arbiter_state() != ArbiterState::Stopped {
             return;
         }
-        if let Some(verdict) = server.look(quiet_ms) {
-            self.take(verdict);
+        // The first looks begin to count for how long others are stopped.
+        let verdict = peers.judge_early(self.call(), &|rank| self.fate_of(rank));
+        if let Some(verdict) = verdict.filter(|_| quiet.min(since) >= ARBITER_QUIET) {
+            self.tell(verdict);
         }
+    }
+
+    /// How a rank went, as far as this one was told.
+    fn fate_of(&self, rank: u32) -> Option<Fate> {
+        let gone = self.world.status.gone(Rank(rank))?;
+        Some(peers::fate_of(&gone.how, gone.orderly))
+    }
+
+    /// Makes a verdict that this rank has come to known to all its calls, and to the arbiter for when it runs again.
+    fn tell(&self, verdict: Verdict) {
+        let judged = FromRank::Judged(Box::new(verdict.clone()));
+        self.take(verdict);
+        // Where the control plane is gone nobody needs it.
+        let _ = self.world.control.complain(&judged);
     }
 
     /// Makes a verdict that this rank has come to, or was told, known to all its calls.
@@ -247,41 +262,81 @@ impl Vigil<'_> {
         if status.cut_off().is_some() {
             return self.without_arbiter();
         }
-        if let Some(cause) = cause
-            && !self
-                .world
-                .control
-                .complain(&FromRank::Complaint { call, cause })
-        {
-            return None;
+        let is_asked = cause.is_some();
+        if let Some(cause) = cause {
+            let report = self.world.watch.report_with_process().map(Box::new);
+            let complaint = FromRank::Complaint {
+                call,
+                cause,
+                report,
+            };
+            if !self.world.control.complain(&complaint) {
+                return None;
+            }
         }
-        let patience = Deadline::after(VERDICT_WAIT);
+        self.hear_verdict(if is_asked { VERDICT_WAIT } else { NOTICE_WAIT })
+    }
+
+    /// Waits for the verdict on this call.
+    fn hear_verdict(&self, patience: Duration) -> Option<Arc<Verdict>> {
+        let status = &self.world.status;
+        let asked = Deadline::after(patience);
+        let mut looked = Duration::ZERO;
         loop {
-            if let Some(verdict) = known() {
+            if let Some(verdict) = status.verdict(self.call()) {
                 return Some(verdict);
             }
             if status.cut_off().is_some() {
                 return self.without_arbiter();
             }
-            if patience.passed() {
-                self.take(self.world.server.as_ref()?.told()?);
-                return known();
+            let waited = asked.elapsed();
+            if waited >= looked + NEXT_LOOK {
+                // A longer pause is one in which this thread did not run.
+                let over = waited.saturating_sub(looked + NEXT_LOOK);
+                if over > NEXT_LOOK {
+                    self.world.watch.lose(over);
+                }
+                looked = waited;
+                self.judge_past_arbiter(waited);
+            }
+            if waited >= patience + self.lost() {
+                return None;
             }
             Clock::pause(VERDICT_STEP);
         }
     }
 
-    /// The verdict on the rank that served the arbiter and is gone with it.
+    /// Judges this call, which has ended, where the process of the arbiter is stopped.
+    fn judge_past_arbiter(&self, waited: Duration) {
+        let Some(peers) = &self.world.peers else {
+            return;
+        };
+        if waited < ARBITER_QUIET || peers.arbiter_state() != ArbiterState::Stopped {
+            return;
+        }
+        let at_once = waited >= 2 * ARBITER_QUIET;
+        let fate_of = |rank| self.fate_of(rank);
+        if let Some(verdict) = peers.judge_overdue(self.call(), &fate_of, at_once) {
+            self.tell(verdict);
+        }
+    }
+
+    /// The verdict on a call that nobody judges any more: who served the arbiter is gone, or cannot be reached.
     fn without_arbiter(&self) -> Option<Arc<Verdict>> {
-        let (world, status) = (self.world, &self.world.status);
-        let server = world.server.as_ref()?;
-        let patience = Deadline::after(VERDICT_WAIT);
+        let (peers, status) = (self.world.peers.as_ref()?, &self.world.status);
+        // Whoever served it may have ended because of a verdict that all have.
+        if let Some(first) = status.first_cause_of(self.call()) {
+            return Some(first);
+        }
+        let patience = Deadline::after(ARBITER_QUIET);
+        let fate_of = |rank| self.fate_of(rank);
         loop {
-            if let Some(verdict) = server.gone(world.rank.0, self.call(), patience.passed()) {
+            let at_once = patience.passed();
+            if let Some(verdict) = peers.judge_gone(self.call(), &fate_of, at_once) {
                 self.take(verdict);
                 return status.verdict(self.call());
             }
-            if patience.passed() {
+            if at_once {
                 return None;
             }
             Clock::pause(VERDICT_STEP);

@@ -4,13 +4,19 @@
 
 use std::fmt::Debug;
 
-use super::card::{Card, DownReason};
+use super::card::{Card, DownReason, ProcessId};
 use super::error::RendezvousError;
 use crate::types::Rank;
 
 /// Something that an arbiter wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// The process of this rank was seen to have ended.
+    Ended(Rank),
+    /// Look at the processes of these ranks, and say what is seen ([`Arbiter::looked`]).
+    Look(Vec<Rank>),
+    /// Write this onto the board of a rank, whose process this is: no message reaches it.
+    Post(ProcessId, Rank, Vec<u8>),
     /// Say this to the owner of the coordinator.
     Report(Vec<u8>),
     /// Say this to one rank.
@@ -18,6 +24,35 @@ pub enum Act {
     /// Say this to every rank that is there.
     TellAll(Vec<u8>),
 }
+
+/// What a look at the process of a rank showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whether it is there.
+    pub liveness: Liveness,
+    /// All that was seen, for the arbiter.
+    pub bytes: Vec<u8>,
+}
+
+/// Whether a process is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It has ended, or is ending.
+    Ended,
+    /// It cannot be looked at from here: nothing follows.
+    Hidden,
+    /// It is there, and runs this program.
+    Lives {
+        /// The name of the program.
+        program: String,
+    },
+}
+
+/// Looks at the process of a rank. It reads what the system shows and waits for nobody.
+pub type Looker = fn(Rank, &Card) -> Seen;
+
+/// Writes something onto the board of a rank. It waits for nobody.
+pub type Poster = fn(&ProcessId, Rank, &[u8]);
 
 /// Called on the coordinator's thread: nothing here may block. Times are milliseconds of one clock.
 pub trait Arbiter: Debug + Send {
@@ -29,6 +64,22 @@ pub trait Arbiter: Debug + Send {
     }
     /// A rank said something.
     fn heard(&mut self, rank: Rank, bytes: &[u8], now_ms: u64) -> Vec<Act>;
+    /// The coordinator looked at the process of a rank.
+    fn looked(&mut self, _rank: Rank, _seen: &Seen, _now_ms: u64) -> Vec<Act> {
+        Vec::new()
+    }
+    /// How the coordinator looks at processes; `None` where nobody can.
+    fn looker(&self) -> Option<Looker> {
+        None
+    }
+    /// How the coordinator writes onto the boards of ranks; `None` where nobody can.
+    fn poster(&self) -> Option<Poster> {
+        None
+    }
+    /// The process that it runs in, as other processes find it.
+    fn process(&self) -> ProcessId {
+        ProcessId::default()
+    }
     /// A rank went without a goodbye. The others are told by the coordinator.
     fn down(&mut self, rank: Rank, reason: &DownReason);
     /// A rank said goodbye.

@@ -163,12 +163,24 @@ impl fmt::Display for Claimant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum DownReason {
+    /// Its connection was closed without a goodbye, and its process goes on.
+    Deserted {
+        /// The program that the process runs.
+        program: String,
+    },
+    /// Its connection was reset, and its process lives: it was not the rank that ended it.
+    Disconnected {
+        /// What the system said.
+        why: String,
+    },
+    /// Its process has ended, and nobody saw how.
+    Ended,
     /// Its process ended with this code and without saying goodbye; zero is no success either.
     Exited {
         /// The exit code.
         code: i32,
     },
-    /// Its connection was closed without a goodbye: its process ended, nobody knows yet how.
+    /// Its connection was closed without a goodbye, and nobody knows more.
     HungUp,
     /// A signal ended its process.
     Killed {
@@ -205,6 +217,17 @@ pub enum DownReason {
 impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Deserted { program } => write!(
+                f,
+                "left the world without a goodbye, and its process goes on (it runs {})",
+                Plain(program)
+            ),
+            Self::Disconnected { why } => write!(
+                f,
+                "lost its connection to the rendezvous ({}), and its process lives",
+                Plain(why)
+            ),
+            Self::Ended => f.write_str("ended, and nobody saw how"),
             Self::Exited { code } => write!(f, "exited with code {code}"),
             Self::HungUp => f.write_str("closed its connection without a goodbye"),
             Self::Killed { signal } => write!(f, "was killed by signal {signal}"),

@@ -65,6 +65,9 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long the coordinator waits for its owner to say why a rank went down.
 pub const OWNER_WAIT: Duration = Duration::from_millis(50);
 
+/// How long it waits at most where the process is seen to have ended: its parent may be kept from running.
+pub const OWNER_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// How long a closing connection may take to drain what it was told.
 pub const DRAIN_MAX: Duration = Duration::from_millis(250);
 

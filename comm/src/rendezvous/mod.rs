@@ -58,7 +58,7 @@ mod secret;
 mod session;
 mod wire;
 
-pub use arbiter::{Act, Arbiter};
+pub use arbiter::{Act, Arbiter, Liveness, Looker, Poster, Seen};
 pub use card::{Card, Claimant, DownReason, Hello, ProcessId};
 pub(crate) use coordinator::desk::{Desk, Rules, Task};
 pub use coordinator::{

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::frame::Body;
 pub(super) use self::frame::{HEAD_BYTES, Inbox, plain_frame};
-use super::card::{Card, DownReason};
+use super::card::{Card, DownReason, ProcessId};
 use super::error::RendezvousError;
 use super::limits::JOB_ID_BYTES_MAX;
 use super::secret::{NONCE_BYTES, PROOF_BYTES};
@@ -247,7 +247,11 @@ pub(crate) enum ToSession {
         missing_more: u32,
     },
     /// The world is complete: one card a rank, in rank order.
-    Roster { cards: Vec<Card> },
+    Roster {
+        cards: Vec<Card>,
+        /// The process that serves the rendezvous; unknown where nobody judges there.
+        server: ProcessId,
+    },
     /// A round is complete: one part a rank, in rank order.
     Round { round: String, parts: Vec<Part> },
     /// A round cannot be completed.

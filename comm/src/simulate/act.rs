@@ -10,19 +10,18 @@ use super::rank::{Call, Failed, Life, Linger, Pressed, circle};
 use super::stage::Stage;
 use crate::backend::call_wait::Turn;
 use crate::backend::matching;
+use crate::backend::vigil::{NEWS_TIMEOUT, NOTICE_WAIT, VERDICT_WAIT};
 use crate::error::ErrorKind;
 use crate::rendezvous::ToCoordinator;
 use crate::transport::shm::slot::Entry;
 use crate::types::Rank;
+use crate::watch::report::Report;
 use crate::watch::wire::{self, Cause, FromRank};
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
 use crate::world::{Notice, Word};
 
-const LINGER_US: u64 = 500_000;
-// In `backend::links`, a longer pause is one in which nothing ran.
+/// How often a lingering call looks, and what a longer pause counts for.
 const LINGER_STEP_US: u64 = 50_000;
-const NEWS_TIMEOUT_US: u64 = 500_000;
-const VERDICT_WAIT_US: u64 = 1_000_000;
 
 /// A duration as the stage counts time.
 fn micros(time: Duration) -> u64 {
@@ -201,7 +200,7 @@ impl Stage<'_> {
         });
         linger.waited_us += (now_us - linger.looked_us).min(LINGER_STEP_US);
         linger.looked_us = now_us;
-        let goes_on = linger.waited_us < LINGER_US;
+        let goes_on = linger.waited_us < micros(NEWS_TIMEOUT);
         if goes_on && now_us >= linger.again_us {
             linger.again_us = now_us + LINGER_STEP_US;
             self.at(now_us + LINGER_STEP_US, Event::Go(rank));
@@ -223,7 +222,7 @@ impl Stage<'_> {
         let is_near = plan.hosts[peer] == plan.hosts[rank];
         let delay_us = if is_near { 0 } else { plan.delay_us };
         let seen_us = self.players[peer].destroyed.get(&group)? + delay_us;
-        let until_us = seen_us.max(started_us) + NEWS_TIMEOUT_US;
+        let until_us = seen_us.max(started_us) + micros(NEWS_TIMEOUT);
         if now_us < until_us {
             self.at(until_us, Event::Go(rank));
             return None;
@@ -300,7 +299,12 @@ impl Stage<'_> {
                 culprit: None,
             }),
         };
-        let until_us = self.now_us + VERDICT_WAIT_US;
+        let wait = if cause.is_some() {
+            VERDICT_WAIT
+        } else {
+            NOTICE_WAIT
+        };
+        let until_us = self.now_us + micros(wait);
         if let Some(call) = &mut player.call {
             let started_us = call.started_us;
             call.failed = Some((kind, usable, until_us));
@@ -383,8 +387,21 @@ impl Stage<'_> {
                 call.seq, call.key
             )
         });
-        let bytes = wire::encode(&FromRank::Complaint { call, cause });
+        let report = (cause != Cause::Waits).then(|| Box::new(self.report(rank)));
+        let bytes = wire::encode(&FromRank::Complaint {
+            call,
+            cause,
+            report,
+        });
         self.tell_desk(rank, &ToCoordinator::Watch { bytes });
+    }
+
+    /// What a rank says of itself.
+    pub(super) fn report(&self, rank: usize) -> Report {
+        Report {
+            process: self.sight(rank).facts().cloned(),
+            ..self.players[rank].report(self.plan, self.now_us)
+        }
     }
 
     /// Says goodbye.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::plan::{Fault, Plan};
 use super::rank::{Life, Player};
-use super::stage::Stage;
+use super::stage::{COORDINATOR_HOST, Stage};
 use crate::watch::verdict::{Class, Verdict};
 
 pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
@@ -28,6 +28,12 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
         .filter(|player| !player.failed.is_empty())
         .map(|player| player.rank)
         .collect();
+    // Time can be up where nobody gets a processor, and nobody is to blame for that.
+    let excuses =
+        |verdict: &&Verdict| verdict.class == Class::Resource && verdict.blamed.is_empty();
+    if plan.fault == Fault::Starved && !told.is_empty() && told.iter().all(excuses) {
+        return same_for_all(stage);
+    }
     // A mismatch is seen before it keeps anybody waiting.
     let may_be_early = stage.is_excused || plan.fault == Fault::Mismatched && !told.is_empty();
     if plan.fault.is_harmless() || stage.pressed.is_none() && !may_be_early {
@@ -81,11 +87,11 @@ fn early(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
 fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String> {
     let class = match plan.fault {
         Fault::Killed | Fault::Exited => Class::PeerDead,
-        Fault::Frozen if has_neighbour(plan, stage) => Class::PeerFrozen,
+        Fault::Frozen if is_seen(plan, stage) => Class::PeerFrozen,
         // Somebody was there to look, and has left since.
         Fault::Frozen if had_neighbour(plan) && seen_frozen(told) => Class::PeerFrozen,
-        // Nobody can look at its process: it is out of reach, for all that is known.
-        Fault::Frozen => Class::Link,
+        // Nobody can look at its process: it does not come, for all that is known.
+        Fault::Frozen => Class::NotJoined,
         Fault::Busy | Fault::Destroyed | Fault::Left => Class::NotJoined,
         Fault::Cut => Class::Link,
         Fault::Inverted => Class::Deadlock,
@@ -142,6 +148,11 @@ fn same_for_all(stage: &Stage<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether somebody could look at the culprit's process when the verdict was told: the coordinator, or a neighbour.
+fn is_seen(plan: &Plan, stage: &Stage<'_>) -> bool {
+    plan.hosts[plan.culprit] == COORDINATOR_HOST || has_neighbour(plan, stage)
+}
+
 /// Whether somebody on the culprit's host was still there to look at it.
 fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
     let is_neighbour = |player: &Player| {
@@ -169,8 +180,9 @@ fn in_time(plan: &Plan, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String
         Fault::Killed | Fault::Exited => 250,
         // Over a network what it sent might still come.
         Fault::Left => 750,
-        Fault::Frozen if has_neighbour(plan, stage) => 1500,
-        Fault::Frozen => 3600,
+        Fault::Frozen if is_seen(plan, stage) => 1500,
+        // What rests on silence alone waits until the call's time is up, and then for news of that rank.
+        Fault::Frozen => plan.deadline_us / 1000 + 4000,
         Fault::Destroyed | Fault::Inverted => 1000,
         Fault::Mismatched => 50,
         _ => plan.deadline_us / 1000 + 500,

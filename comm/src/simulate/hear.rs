@@ -77,9 +77,11 @@ impl Stage<'_> {
         match wire::decode::<ToRank>(bytes) {
             Some(ToRank::Ask { ask, look }) => {
                 let looks = look.into_iter().map(|(who, _)| {
-                    let other = &self.players[super::plan::index(u64::from(who))];
-                    let sight = other.sight();
-                    let report = sight.facts().map(|_| Box::new(other.report(plan, now_us)));
+                    let at = super::plan::index(u64::from(who));
+                    let sight = self.sight(at);
+                    let report = sight
+                        .facts()
+                        .map(|_| Box::new(self.players[at].report(plan, now_us)));
                     Look {
                         rank: who,
                         sight,
@@ -87,7 +89,7 @@ impl Stage<'_> {
                     }
                 });
                 let looks = looks.collect();
-                let report = Box::new(self.players[rank].report(plan, now_us));
+                let report = Box::new(self.report(rank));
                 let bytes = wire::encode(&FromRank::Answer { ask, report, looks });
                 self.tell_desk(rank, &ToCoordinator::Watch { bytes });
             }

@@ -47,6 +47,8 @@ pub enum Fault {
     Slow,
     /// The coordinator's process is stopped for a while; harmless.
     Stalled,
+    /// All processes of one host get a processor for some moments a second only; harmless, if late.
+    Starved,
     /// All processes of all hosts are stopped for a while; harmless.
     Suspended,
 }
@@ -86,6 +88,7 @@ impl Fault {
                 | Self::Paused
                 | Self::Slow
                 | Self::Stalled
+                | Self::Starved
                 | Self::Suspended
         )
     }
@@ -128,7 +131,7 @@ pub(super) struct Plan {
     pub(super) partner: usize,
     /// When it strikes, after the world is complete, in microseconds.
     pub(super) strikes_us: u64,
-    /// How long a harmless one lasts.
+    /// How long a harmless one lasts; of starvation, the time from one turn on the processor to the next.
     pub(super) lasts_us: u64,
     /// The call of its program that the culprit makes otherwise, or not.
     pub(super) step: usize,
@@ -185,7 +188,11 @@ impl Plan {
             programs,
         };
         plan.aim(&mut draw);
-        // Drawn apart, so that what seeds showed before this fault was there is what they show now.
+        // Drawn apart, so that what seeds showed before these faults were there is what they show now.
+        if plan.fault == Fault::None && Draw::new(!seed).up_to(1) == 0 {
+            plan.fault = Fault::Starved;
+            plan.lasts_us = Draw::new(seed ^ !0xff).within(&(50_000..=900_000));
+        }
         if plan.fault == Fault::Left && Draw::new(!seed).up_to(1) == 0 {
             plan.fault = Fault::Destroyed;
         }
@@ -223,7 +230,8 @@ impl Plan {
             | Fault::Duplicate
             | Fault::Frozen
             | Fault::Killed
-            | Fault::OtherWorld => true,
+            | Fault::OtherWorld
+            | Fault::Starved => true,
         };
         if !is_placed {
             self.fault = Fault::None;

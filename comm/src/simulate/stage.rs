@@ -6,20 +6,26 @@ use super::net::{Event, Future, Pipe};
 use super::plan::{ARRIVAL_MS, Fault, Plan};
 use super::rank::{Life, Player, Pressed, narrow, pid, process};
 use crate::rendezvous::{
-    Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, Rules, Task,
-    ToCoordinator, encode_introduction,
+    Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, Liveness, PROTOCOL, Rules, Seen,
+    Task, ToCoordinator, encode_introduction,
 };
 use crate::transport::sim::draw::{Draw, Trace};
 use crate::types::Rank;
 use crate::watch::arbiter::Arbiter;
+use crate::watch::cpu_time::CpuTime;
+use crate::watch::process::Sight;
 use crate::watch::verdict::Verdict;
-use crate::watch::wire::ToOwner;
+use crate::watch::wire::{self, Look, ToOwner};
 
 /// Virtual time in which every run must be over.
 const HORIZON_US: u64 = 300_000_000;
 /// How often the coordinator looks at the time while it is busy, and otherwise.
 const TICK_US: u64 = 10_000;
 const REST_US: u64 = 500_000;
+/// How long a starved process has a processor when it gets one.
+pub(super) const TURN_US: u64 = 3000;
+/// The host that the coordinator runs on: it sees the processes there.
+pub(super) const COORDINATOR_HOST: u64 = 0;
 /// A connection that is nobody's: the second of two ranks that are one.
 pub(super) const STRANGER: u64 = 100;
 
@@ -182,6 +188,10 @@ impl<'a> Stage<'a> {
             self.deferred.push((self.now_us, event));
             return;
         }
+        if let Some(turn_us) = self.next_turn(&event) {
+            self.at(turn_us, event);
+            return;
+        }
         self.events += 1;
         self.trace.add(event.code(), self.now_us, event.subject());
         match event {
@@ -218,6 +228,26 @@ impl<'a> Stage<'a> {
             Event::Strike => self.strike(),
             Event::Relent => self.relent(),
         }
+    }
+
+    /// When whoever this happens to gets a processor next, where it has none now.
+    fn next_turn(&self, event: &Event) -> Option<u64> {
+        let host = match event {
+            Event::ToDesk(..) | Event::EndAtDesk(_) | Event::Tick | Event::Reaped(_) => {
+                COORDINATOR_HOST
+            }
+            Event::Go(rank) | Event::ToRank(rank, _) | Event::EndAtRank(rank) => {
+                self.plan.hosts[*rank]
+            }
+            Event::Seen { by, .. } => self.plan.hosts[*by],
+            Event::Arrive(_) | Event::Strike | Event::Relent => return None,
+        };
+        let is_starved = self.plan.fault == Fault::Starved
+            && self.has_struck
+            && host == self.plan.hosts[self.plan.culprit];
+        let period_us = self.plan.lasts_us;
+        let within_us = self.now_us % period_us;
+        (is_starved && within_us >= TURN_US).then(|| self.now_us - within_us + period_us)
     }
 
     /// Whether nobody is awake to whom this could happen.
@@ -305,7 +335,20 @@ impl<'a> Stage<'a> {
     /// Does what the desk wants done.
     pub(super) fn carry_out(&mut self) {
         self.desk.tell_left();
-        for task in self.desk.tasks() {
+        loop {
+            let tasks = self.desk.tasks();
+            if tasks.is_empty() {
+                break;
+            }
+            self.carry_out_all(tasks);
+        }
+        if self.desk.is_busy() {
+            self.tick_after(TICK_US);
+        }
+    }
+
+    fn carry_out_all(&mut self, tasks: Vec<Task>) {
+        for task in tasks {
             match task {
                 Task::Admit(token, _) => {
                     if let Some(player) = self.players.get_mut(super::plan::index(token)) {
@@ -313,6 +356,7 @@ impl<'a> Stage<'a> {
                     }
                 }
                 Task::Tell(token, body) => self.send_to_rank(token, &body),
+                Task::Look(ranks) => self.look(&ranks),
                 Task::Dismiss(token, body) => {
                     self.send_to_rank(token, &body);
                     self.close_to_rank(token);
@@ -322,11 +366,61 @@ impl<'a> Stage<'a> {
                     self.wrong = Some(format!("connection {token} is called malformed: {what}"));
                 }
                 Task::Emit(event) => self.owner_hears(event),
-                Task::CloseDoor | Task::Refuse(..) | Task::Report(..) => {}
+                Task::CloseDoor | Task::Post(..) | Task::Refuse(..) | Task::Report(..) => {}
             }
         }
-        if self.desk.is_busy() {
-            self.tick_after(TICK_US);
+    }
+
+    /// What the kernel of its host says of the process of a rank.
+    pub(super) fn sight(&self, rank: usize) -> Sight {
+        let mut sight = self.players[rank].sight();
+        if let Sight::Seen(facts) = &mut sight {
+            facts.cpu_time = self.cpu_time(rank);
+        }
+        sight
+    }
+
+    /// How long the threads of a rank have run, and were ready without running.
+    pub(super) fn cpu_time(&self, rank: usize) -> CpuTime {
+        let plan = self.plan;
+        if plan.fault != Fault::Starved || plan.hosts[rank] != plan.hosts[plan.culprit] {
+            return CpuTime::default();
+        }
+        let ran_ns = self.now_us / plan.lasts_us * TURN_US * 1000;
+        CpuTime {
+            ran_ns,
+            delayed_ns: self.now_us * 1000 - ran_ns.min(self.now_us * 1000),
+        }
+    }
+
+    /// The coordinator looks at processes.
+    fn look(&mut self, ranks: &[Rank]) {
+        for rank in ranks {
+            let at = rank.index();
+            let player = &self.players[at];
+            let sight = if self.plan.hosts[at] == COORDINATOR_HOST {
+                self.sight(at)
+            } else {
+                Sight::Hidden("another host".to_owned())
+            };
+            let report = sight
+                .facts()
+                .map(|_| Box::new(player.report(self.plan, self.now_us)));
+            let seen = Seen {
+                liveness: match &sight {
+                    Sight::Ended => Liveness::Ended,
+                    Sight::Hidden(_) => Liveness::Hidden,
+                    Sight::Seen(_) => Liveness::Lives {
+                        program: "play".to_owned(),
+                    },
+                },
+                bytes: wire::encode(&Look {
+                    rank: rank.0,
+                    sight,
+                    report,
+                }),
+            };
+            self.desk.looked(*rank, &seen, self.now_ms());
         }
     }
 
@@ -458,7 +552,8 @@ impl<'a> Stage<'a> {
             | Fault::Left
             | Fault::Mismatched
             | Fault::OtherWorld
-            | Fault::Slow => {}
+            | Fault::Slow
+            | Fault::Starved => {}
         }
         self.has_struck = true;
         self.say(|| format!("strikes: {:?} of rank {rank}", plan.fault));

@@ -7,29 +7,35 @@
 //! - ARBITER-1: there is one first cause. What fails later because of it gets the same verdict.
 //! - ARBITER-2: nobody is asked unless somebody complains; a healthy world costs nothing.
 //! - ARBITER-3: time in which the arbiter itself did not run counts against nobody.
+//! - ARBITER-4: silence proves nothing. Who does not answer is looked at; what can only be inferred from the absence of news is
+//!   said when the state of every rank is known, or could not be learned for `UNKNOWN_WAIT_MS`.
 
-mod eyes;
+mod cpu_history;
 mod held;
-mod looks;
+mod round;
 mod told;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use self::eyes::Eyes;
+use self::cpu_history::CpuHistory;
 use self::held::Held;
+use self::round::{Round, Silence};
 use self::told::Told;
 
-use super::judge::{Fate, Finding, Member, Question, Scene, judge};
+use super::judge::{Finding, Member, Question, Scene, judge};
+use super::process::{self, Inside};
 use super::report::Report;
-use super::verdict::{CallId, Verdict};
-use super::wire::{Cause, FromRank, Look, ToOwner, ToRank, decode, encode};
+use super::verdict::{CallId, Class, Verdict};
+use super::wire::{Cause, FromRank, ToOwner, ToRank, decode, encode};
 use super::{bring_up, failure, mismatch, suspect};
 use crate::error::ErrorKind;
-use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, ProcessId, RendezvousError};
+use crate::rendezvous::{
+    Act, Arbiter as Referee, Card, DownReason, Looker, Poster, ProcessId, RendezvousError, Seen,
+};
 use crate::types::Rank;
 
-/// Time that ranks get to answer. A rank that is only busy answers within a millisecond or two: its
-/// session has a thread of its own.
+/// Time that ranks get to answer before their processes are looked at. A rank that is only busy answers within a
+/// millisecond or two: its session has a thread of its own.
 const ROUND_MS: u64 = 100;
 /// Pause between two rounds for the same waits.
 const PAUSE_MS: u64 = 100;
@@ -39,9 +45,11 @@ const GAP_MS: u64 = 400;
 const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
 const AGAIN_PAUSE_MS: u64 = 5;
-/// Rounds that are held again for ranks that do not answer, before a call whose time is up gets its verdict:
-/// it waits a second for that.
-const RETRIES_MAX: u32 = 3;
+/// How long a verdict that rests on the absence of news waits for ranks whose state is unknown. A connection to a host that
+/// does not acknowledge what it is sent ends before that, and says more.
+const UNKNOWN_WAIT_MS: u64 = 3500;
+/// How long the verdict on a rank that died waits for other ranks that are seen stopped: they may be stopped for good.
+const STOPPED_WAIT_MS: u64 = 1500;
 /// Rounds in which a mismatch waits for ranks that have not come to the call.
 const LOOKS_MAX: u32 = 3;
 /// Pause between them.
@@ -53,43 +61,35 @@ pub struct Arbiter {
     scene: Scene,
     /// The processes of the ranks, by rank.
     processes: Vec<ProcessId>,
-    /// How the process of the arbiter looks at others itself; `None` under a simulator.
-    eyes: Option<Eyes>,
+    /// How ranks in other PID namespaces are named; `None` under a simulator.
+    inside: Option<fn(&Card) -> Option<Inside>>,
     round: Option<Round>,
     asks: u64,
-    /// When the next round is due, and for what.
+    /// When the next round is due.
     due_ms: Option<u64>,
-    overdue: BTreeSet<(u32, CallId)>,
+    /// Calls that ended without what they waited for, and since when the arbiter has known it.
+    overdue: BTreeMap<(u32, CallId), u64>,
     /// Errors that ranks met by themselves, until the boards that belong to them are there.
     failed: Vec<failure::Failed>,
     closed_ms: u64,
     seen_ms: u64,
-    /// Since when each silent rank has not answered.
-    silent_since: BTreeMap<u32, u64>,
+    /// Ranks that do not answer.
+    silences: BTreeMap<u32, Silence>,
+    /// Processor time of each rank.
+    cpu: Vec<CpuHistory>,
     departures: u64,
     again: u32,
-    /// Rounds that have been held again because of ranks that did not answer.
-    retries: u32,
-    /// Rounds that have been held again because a board could not be read.
-    blanks: u32,
     told: Vec<Told>,
     suspects: suspect::Suspects,
     /// Verdicts that are about to be told.
     held: Vec<Held>,
 }
 
-#[derive(Debug)]
-struct Round {
-    ask: u64,
-    began_ms: u64,
-    answered: BTreeSet<u32>,
-}
-
 /// A new arbiter, for [`crate::rendezvous::CoordinatorOptions::arbiter`].
 #[must_use]
 pub fn arbiter() -> Box<dyn Referee> {
     Box::new(Arbiter {
-        eyes: Some(Eyes::own()),
+        inside: Some(process::inside),
         ..Arbiter::default()
     })
 }
@@ -101,11 +101,12 @@ impl Referee for Arbiter {
             .map(|card| Member {
                 host: card.host.clone(),
                 pid: card.process.pid,
-                inside: self.eyes.as_ref().and_then(|eyes| eyes.inside(card)),
+                inside: self.inside.and_then(|inside| inside(card)),
                 ..Member::default()
             })
             .collect();
         self.processes = roster.iter().map(|card| card.process).collect();
+        self.cpu = vec![CpuHistory::default(); roster.len()];
     }
 
     fn failed(&mut self, error: &RendezvousError, at_unix_ms: u64) -> Vec<Act> {
@@ -119,42 +120,51 @@ impl Referee for Arbiter {
             Some(FromRank::Answer { ask, report, looks }) => {
                 self.answered(rank.0, ask, *report, looks, now_ms)
             }
-            Some(FromRank::Complaint { call, cause }) => {
-                self.complained(rank.0, call, cause, now_ms)
-            }
+            Some(FromRank::Complaint {
+                call,
+                cause,
+                report,
+            }) => self.complained(rank.0, call, cause, report, now_ms),
+            Some(FromRank::Judged(verdict)) => self.adopt(*verdict),
             Some(FromRank::Stack { functions }) => self.told_where(rank.0, &functions),
             None => Vec::new(),
         }
     }
 
+    fn looked(&mut self, rank: Rank, seen: &Seen, now_ms: u64) -> Vec<Act> {
+        self.notice(now_ms);
+        decode(&seen.bytes).map_or_else(Vec::new, |look| self.saw(rank.0, look, now_ms))
+    }
+
+    fn looker(&self) -> Option<Looker> {
+        Some(super::probe::look)
+    }
+
+    fn poster(&self) -> Option<Poster> {
+        Some(super::peers::post)
+    }
+
+    fn process(&self) -> ProcessId {
+        // A simulated arbiter runs nowhere.
+        self.inside
+            .map_or_else(ProcessId::default, |_| process::own())
+    }
+
     fn down(&mut self, rank: Rank, reason: &DownReason) {
-        let fate = Fate {
-            how: failure::how(reason),
-            orderly: false,
-            order: self.departures,
-            hint: failure::hint(reason).to_owned(),
-        };
+        let fate = failure::fate(reason, self.departures);
         self.departed(rank, fate);
     }
 
     fn left(&mut self, rank: Rank) {
-        let fate = Fate {
-            how: "left the world".to_owned(),
-            orderly: true,
-            order: self.departures,
-            hint: String::new(),
-        };
+        let fate = failure::goodbye(self.departures);
         self.departed(rank, fate);
     }
 
     fn tick(&mut self, now_ms: u64) -> Vec<Act> {
         self.notice(now_ms);
         let mut acts = self.release();
-        if let Some(round) = &self.round {
-            let is_over = now_ms.saturating_sub(round.began_ms) >= ROUND_MS || self.is_complete();
-            if is_over {
-                acts.extend(self.close(now_ms));
-            }
+        if self.round.is_some() {
+            acts.extend(self.turn(now_ms));
         } else if self.due_ms.is_some_and(|due| due <= now_ms) {
             acts.extend(self.open(now_ms));
         }
@@ -171,38 +181,56 @@ impl Arbiter {
     fn notice(&mut self, now_ms: u64) {
         let was_awake = self.round.is_some() || self.due_ms.is_some();
         if was_awake && now_ms.saturating_sub(self.seen_ms) > GAP_MS {
-            self.silent_since.clear();
+            self.silences.clear();
             if let Some(round) = &mut self.round {
                 round.began_ms = now_ms;
+            }
+            let lost_ms = now_ms - self.seen_ms;
+            for since_ms in self.overdue.values_mut() {
+                *since_ms += lost_ms;
+            }
+            for failed in &mut self.failed {
+                failed.since_ms += lost_ms;
             }
         }
         self.seen_ms = now_ms;
     }
 
-    fn departed(&mut self, rank: Rank, fate: Fate) {
+    fn departed(&mut self, rank: Rank, fate: super::judge::Fate) {
         self.departures += 1;
+        self.silences.remove(&rank.0);
         if let Some(member) = self.scene.members.get_mut(rank.index()) {
             member.fate.get_or_insert(fate);
         }
     }
 
-    fn complained(&mut self, rank: u32, call: CallId, cause: Cause, now_ms: u64) -> Vec<Act> {
+    /// A round is due at this time, or earlier.
+    fn due_at(&mut self, at_ms: u64) {
+        self.due_ms = Some(self.due_ms.map_or(at_ms, |known| known.min(at_ms)));
+    }
+
+    fn complained(
+        &mut self,
+        rank: u32,
+        call: CallId,
+        cause: Cause,
+        report: Option<Box<Report>>,
+        now_ms: u64,
+    ) -> Vec<Act> {
         let known = self.told.iter().find(|told| covers(&told.verdict, call));
         if let Some(told) = known {
             let message = ToRank::Verdict(Box::new(told.verdict.clone()));
             return vec![Act::Tell(Rank(rank), encode(&message))];
         }
-        let has_ended = cause != Cause::Waits;
-        let is_own = matches!(cause, Cause::Failed { .. });
+        if let Some(report) = report {
+            self.take_complaint(rank, *report);
+        }
         match cause {
-            Cause::Waits => {
-                // Those who have just been looked at can wait a little.
-                let due = now_ms.max(self.closed_ms + PAUSE_MS);
-                self.due_ms = Some(self.due_ms.map_or(due, |known| known.min(due)));
-            }
+            // Those who have just been looked at can wait a little.
+            Cause::Waits => self.due_at(now_ms.max(self.closed_ms + PAUSE_MS)),
             Cause::InVain => {
-                self.overdue.insert((rank, call));
-                self.due_ms = Some(now_ms);
+                self.overdue.entry((rank, call)).or_insert(now_ms);
+                self.due_at(now_ms);
             }
             Cause::Failed {
                 kind,
@@ -216,159 +244,68 @@ impl Arbiter {
                     usable,
                     culprit,
                     looks: 0,
+                    since_ms: now_ms,
                 });
-                self.due_ms = Some(now_ms);
+                self.due_at(now_ms);
             }
-        }
-        let round = self.round.as_ref();
-        let has_answered = round.is_some_and(|round| round.answered.contains(&rank));
-        if has_ended && has_answered && !self.shows_the_end_of(rank, call, is_own) {
-            // What the rank answered is older than the end that it complains of.
-            return self.open(now_ms);
         }
         self.tick(now_ms)
     }
 
-    /// Whether what this rank answered has all that its complaint about a call rests on: of an error of its
-    /// own that it has come to the call.
-    fn shows_the_end_of(&self, rank: u32, call: CallId, is_own: bool) -> bool {
-        let report = self.scene.member(rank).and_then(|one| one.report.as_ref());
-        let group = report.and_then(|report| report.group(call.key));
-        let under_way = group.and_then(|group| group.call.as_ref());
-        is_own && under_way.is_some_and(|one| one.seq == call.seq)
-    }
-
-    fn open(&mut self, now_ms: u64) -> Vec<Act> {
-        self.due_ms = None;
-        self.asks += 1;
-        self.round = Some(Round {
-            ask: self.asks,
-            began_ms: now_ms,
-            answered: BTreeSet::new(),
-        });
-        let mut looks = self.looks();
-        let present = (0_u32..)
-            .zip(&self.scene.members)
-            .filter(|(_, member)| member.fate.is_none());
-        let ask = self.asks;
-        present
-            .map(|(rank, _)| {
-                let look = looks.remove(&rank).unwrap_or_default();
-                Act::Tell(Rank(rank), encode(&ToRank::Ask { ask, look }))
-            })
-            .collect()
-    }
-
-    fn answered(
-        &mut self,
-        rank: u32,
-        ask: u64,
-        report: Report,
-        looks: Vec<Look>,
-        now_ms: u64,
-    ) -> Vec<Act> {
-        self.silent_since.remove(&rank);
-        let Some(member) = self.scene.members.get_mut(rank as usize) else {
-            return Vec::new();
-        };
-        member.silent_ms = 0;
-        member.process = None;
-        let is_current = self
-            .round
-            .as_mut()
-            .is_some_and(|round| round.ask == ask && round.answered.insert(rank));
-        if !is_current {
-            return Vec::new();
-        }
-        member.before = member.report.replace(report);
-        for look in looks {
-            if let Some(other) = self.scene.members.get_mut(look.rank as usize)
-                && self.silent_since.contains_key(&look.rank)
-            {
-                other.take_look(look);
-            }
-        }
-        if self.is_complete() {
-            self.close(now_ms)
-        } else {
-            Vec::new()
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        let Some(round) = &self.round else {
-            return false;
-        };
-        (0_u32..)
-            .zip(&self.scene.members)
-            .all(|(rank, member)| member.fate.is_some() || round.answered.contains(&rank))
-    }
-
-    /// Ends a round: judges what came.
-    fn close(&mut self, now_ms: u64) -> Vec<Act> {
-        let Some(round) = self.round.take() else {
-            return Vec::new();
-        };
-        self.closed_ms = now_ms;
-        let known_silent = self.silent_since.len();
-        self.count_silence(&round);
-        self.look_at_silent();
-        // Somebody should have looked at those who do not answer before anything is said of them. A rank
-        // that has just complained runs: where it has not answered it gets more time.
-        let is_new = self.silent_since.len() > known_silent;
-        let is_late = |(rank, _): &(u32, CallId)| self.silent_since.contains_key(rank);
-        let is_early = is_new || self.overdue.iter().any(is_late);
-        if !self.overdue.is_empty() && is_early && self.retries < RETRIES_MAX {
-            self.retries += 1;
-            return self.open(now_ms);
-        }
-        self.retries = 0;
-        if self.reads_again(now_ms) {
-            return Vec::new();
-        }
+    /// Judges what a round has shown.
+    fn decide(&mut self, now_ms: u64) -> Vec<Act> {
         let mut acts = Vec::new();
-        for mut failed in std::mem::take(&mut self.failed) {
-            if self.is_known(failed.call) {
-                continue;
+        for failed in std::mem::take(&mut self.failed) {
+            if let Some(verdict) = self.decide_failed(failed, now_ms) {
+                acts.extend(self.publish(verdict, &[]));
             }
-            failed.looks += 1;
-            let is_mismatch = matches!(failed.kind, ErrorKind::Mismatch { .. });
-            if is_mismatch
-                && failed.looks < LOOKS_MAX
-                && mismatch::is_incomplete(&self.scene, failed.call)
-            {
-                // Who comes to the call in a moment belongs to one of the sides. Where ranks compare their entries
-                // all have come, and only their boards are late.
-                let pause_ms = if failed.usable {
-                    AGAIN_PAUSE_MS
-                } else {
-                    LOOK_PAUSE_MS
-                };
-                self.due_ms = Some(now_ms + pause_ms);
-                self.failed.push(failed);
-                continue;
-            }
-            let verdict = failure::verdict(&self.scene, &failed);
-            acts.extend(self.publish(verdict));
         }
         acts.extend(self.compare());
         let overdue = std::mem::take(&mut self.overdue);
-        for (rank, call) in &overdue {
-            if !self.is_known(*call) {
-                let (rank, call) = (*rank, *call);
-                acts.extend(self.consider(Question::Overdue { rank, call }, Some(call), now_ms));
+        let is_overdue = !overdue.is_empty();
+        for ((rank, call), since_ms) in overdue {
+            let is_gone = self.scene.member(rank).is_none_or(|one| one.fate.is_some());
+            if !self.is_known(call) && !is_gone {
+                acts.extend(self.decide_overdue(rank, call, since_ms, now_ms));
             }
         }
-        if overdue.is_empty() {
-            acts.extend(self.consider(Question::Waiting, None, now_ms));
+        if !is_overdue {
+            acts.extend(self.decide_waiting(now_ms));
         }
-        if let Some((rank, whom, line)) = self.suspects.look(&self.scene) {
-            let suspected = |one: u32| Act::Tell(Rank(one), encode(&ToRank::Suspected));
-            acts.extend(whom.into_iter().map(suspected));
-            acts.push(Act::Report(encode(&ToOwner::Suspect(line.clone()))));
-            acts.push(Act::Tell(Rank(rank), encode(&ToRank::Suspect { line })));
-        }
+        acts.extend(self.remark(now_ms));
         acts
+    }
+
+    /// The verdict on an error that a rank met itself; `None` where it is told already, or more must be known first.
+    fn decide_failed(&mut self, mut failed: failure::Failed, now_ms: u64) -> Option<Verdict> {
+        if self.is_known(failed.call) {
+            return None;
+        }
+        failed.looks += 1;
+        let pause_ms = match &failed.kind {
+            // Who comes to the call in a moment belongs to one of the sides. Where ranks compare their entries all have
+            // come, and only their boards are late.
+            ErrorKind::Mismatch { .. }
+                if failed.looks < LOOKS_MAX
+                    && mismatch::is_incomplete(&self.scene, failed.call) =>
+            {
+                if failed.usable {
+                    AGAIN_PAUSE_MS
+                } else {
+                    LOOK_PAUSE_MS
+                }
+            }
+            // A link ends where its other side does, and that news may be late.
+            ErrorKind::Transport { peer, .. }
+                if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS =>
+            {
+                PAUSE_MS
+            }
+            _ => return Some(failure::verdict(&self.scene, &failed)),
+        };
+        self.due_at(now_ms + pause_ms);
+        self.failed.push(failed);
+        None
     }
 
     fn is_known(&self, call: CallId) -> bool {
@@ -388,32 +325,68 @@ impl Arbiter {
             return Vec::new();
         }
         let verdict = failure::compared(&self.scene, rank, call, found, false);
-        self.publish(verdict)
+        self.publish(verdict, &[rank])
     }
 
-    fn consider(&mut self, question: Question, call: Option<CallId>, now_ms: u64) -> Vec<Act> {
+    fn decide_waiting(&mut self, now_ms: u64) -> Vec<Act> {
+        match self.judge(Question::Waiting, now_ms) {
+            Some(verdict) => self.publish(verdict, &[]),
+            None => Vec::new(),
+        }
+    }
+
+    /// Decides about a call that ended without what it waited for, or keeps it for the next round.
+    fn decide_overdue(&mut self, rank: u32, call: CallId, since_ms: u64, now_ms: u64) -> Vec<Act> {
+        let Some(mut verdict) = self.judge(Question::Overdue { rank, call }, now_ms) else {
+            return Vec::new();
+        };
+        let age_ms = now_ms.saturating_sub(since_ms);
+        let rests_on_absence = matches!(verdict.kind, ErrorKind::Stalled { .. })
+            && !matches!(verdict.class, Class::PeerFrozen | Class::Deadlock);
+        let must_wait = rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
+            || verdict.class == Class::PeerDead
+                && age_ms < STOPPED_WAIT_MS
+                && self.is_any_just_stopped();
+        if must_wait {
+            self.overdue.insert((rank, call), since_ms);
+            self.due_at(now_ms + PAUSE_MS);
+            return Vec::new();
+        }
+        // Whoever asked gets an answer, whatever the rest of the scene showed.
+        if !verdict.ends.contains(&call) {
+            verdict.ends.push(call);
+        }
+        self.publish_with_stacks(verdict, call, rank)
+    }
+
+    fn judge(&mut self, question: Question, now_ms: u64) -> Option<Verdict> {
         let finding = judge(&self.scene, question);
         if let Finding::Again(wait_ms) = finding
             && self.again < AGAIN_MAX
         {
             self.again += 1;
-            self.due_ms = Some(now_ms + wait_ms.max(AGAIN_PAUSE_MS));
+            self.due_at(now_ms + wait_ms.max(AGAIN_PAUSE_MS));
         } else {
             self.again = 0;
         }
-        let Finding::Verdict(mut verdict) = finding else {
+        match finding {
+            Finding::Verdict(verdict) => Some(*verdict),
+            Finding::Again(_) | Finding::Nothing => None,
+        }
+    }
+
+    /// Says who is waited for, or that a host is starved, before anything has failed.
+    fn remark(&mut self, now_ms: u64) -> Vec<Act> {
+        let Some(remark) = self.suspects.look(&self.scene, now_ms) else {
             return Vec::new();
         };
-        // Whoever asked gets an answer, whatever the rest of the scene showed.
-        if let Some(call) = call
-            && !verdict.ends.contains(&call)
-        {
-            verdict.ends.push(call);
-        }
-        match call {
-            Some(call) => self.publish_with_stacks(*verdict, call),
-            None => self.publish(*verdict),
-        }
+        let suspected = |one: &u32| Act::Tell(Rank(*one), encode(&ToRank::Suspected));
+        let mut acts: Vec<Act> = remark.suspects.iter().map(suspected).collect();
+        let line = remark.line;
+        acts.push(Act::Report(encode(&ToOwner::Suspect(line.clone()))));
+        let message = encode(&ToRank::Suspect { line });
+        acts.push(Act::Tell(Rank(remark.told_to), message));
+        acts
     }
 }
 

@@ -62,6 +62,12 @@ pub struct HostLoad {
     pub processors: u32,
 }
 
+impl std::fmt::Display for HostLoad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "load {} on {} CPUs", self.runnable, self.processors)
+    }
+}
+
 impl HostLoad {
     /// Of this host now.
     pub(super) fn now() -> Self {

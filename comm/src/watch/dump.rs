@@ -191,6 +191,7 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
                 .as_ref()
                 .is_some_and(|process| process.frozen().is_some());
             member.silent_ms = if is_frozen { FROZEN_AFTER_MS } else { 0 };
+            member.stopped_ms = is_frozen.then_some(FROZEN_AFTER_MS);
             member.process = report.process.clone().map(Sight::Seen);
             member.report = Some(report.clone());
             member.before = Some(before(report.clone()));

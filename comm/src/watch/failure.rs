@@ -20,6 +20,95 @@ pub(super) struct Failed {
     pub(super) culprit: Option<Rank>,
     /// How often all boards were looked at because of it.
     pub(super) looks: u32,
+    /// When the arbiter heard of it.
+    pub(super) since_ms: u64,
+}
+
+/// What is known of a rank that went without a goodbye.
+pub(super) fn fate(reason: &DownReason, order: u64) -> Fate {
+    let (class, confidence, evidence) = match reason {
+        DownReason::Deserted { .. } => (
+            Class::NotJoined,
+            Confidence::Certain,
+            "its connection to the rendezvous was closed, and its process lives",
+        ),
+        DownReason::Disconnected { .. } => (
+            Class::Link,
+            Confidence::Certain,
+            "its connection to the rendezvous was reset, and its process lives",
+        ),
+        DownReason::HungUp => (
+            Class::PeerDead,
+            Confidence::Likely,
+            "its connection to the rendezvous ended, and nobody can look at its process",
+        ),
+        DownReason::NotReading { .. } => (
+            Class::Link,
+            Confidence::Likely,
+            "it takes nothing off its connection to the rendezvous",
+        ),
+        DownReason::ProtocolBroken { .. } => (
+            Class::Internal,
+            Confidence::Certain,
+            "what it sent over its connection to the rendezvous",
+        ),
+        DownReason::Unreachable { .. } => (
+            Class::Link,
+            Confidence::Likely,
+            "its host does not acknowledge what is sent to it",
+        ),
+        // A variant to come is an end of the process until it says otherwise.
+        DownReason::Ended
+        | DownReason::Exited { .. }
+        | DownReason::Killed { .. }
+        | DownReason::OutOfMemory { .. }
+        | DownReason::Panicked { .. } => {
+            (Class::PeerDead, Confidence::Certain, "its process ended")
+        }
+    };
+    Fate {
+        how: how(reason),
+        orderly: false,
+        class,
+        confidence,
+        evidence: evidence.to_owned(),
+        is_violent: is_violent(reason),
+        order,
+        hint: hint(reason).to_owned(),
+    }
+}
+
+/// What is known of a rank that said goodbye.
+pub(super) fn goodbye(order: u64) -> Fate {
+    Fate {
+        how: "left the world".to_owned(),
+        orderly: true,
+        class: Class::NotJoined,
+        confidence: Confidence::Certain,
+        evidence: "said goodbye".to_owned(),
+        is_violent: false,
+        order,
+        hint: String::new(),
+    }
+}
+
+/// Whether a signal ended the process that no launcher sends to ranks whose work is over.
+fn is_violent(reason: &DownReason) -> bool {
+    /// SIGHUP, SIGINT, SIGPIPE and SIGTERM end programs on request, or as a consequence of another end.
+    const REQUESTS: [i32; 4] = [1, 2, 13, 15];
+    match reason {
+        DownReason::Killed { signal } => !REQUESTS.contains(signal),
+        DownReason::OutOfMemory { .. } => true,
+        DownReason::Deserted { .. }
+        | DownReason::Disconnected { .. }
+        | DownReason::Ended
+        | DownReason::Exited { .. }
+        | DownReason::HungUp
+        | DownReason::NotReading { .. }
+        | DownReason::Panicked { .. }
+        | DownReason::ProtocolBroken { .. }
+        | DownReason::Unreachable { .. } => false,
+    }
 }
 
 /// How a rank went, in words that follow "rank 3".
@@ -27,7 +116,7 @@ pub(super) struct Failed {
     clippy::wildcard_enum_match_arm,
     reason = "all others are told in their own words"
 )]
-pub(super) fn how(reason: &DownReason) -> String {
+fn how(reason: &DownReason) -> String {
     match reason {
         DownReason::Exited { code: 0 } => "exited with code 0 before its work was done".to_owned(),
         // Panics say themselves that they are one.
@@ -41,7 +130,7 @@ pub(super) fn how(reason: &DownReason) -> String {
     clippy::wildcard_enum_match_arm,
     reason = "all others say the rest themselves"
 )]
-pub(super) fn hint(reason: &DownReason) -> &'static str {
+fn hint(reason: &DownReason) -> &'static str {
     match reason {
         DownReason::Exited { code: 0 } => {
             "look why that rank's program returned before the others'"
@@ -57,6 +146,13 @@ pub(super) fn hint(reason: &DownReason) -> &'static str {
         }
         DownReason::Unreachable { .. } | DownReason::NotReading { .. } => {
             "see whether that host lives and can be reached"
+        }
+        DownReason::Disconnected { .. } => "check what resets connections between these hosts",
+        DownReason::Deserted { .. } => {
+            "look why that rank's program gave its world up, or started another program in its place"
+        }
+        DownReason::Ended | DownReason::HungUp => {
+            "read that rank's output, and what its launcher says of its end"
         }
         _ => "read that rank's output",
     }
@@ -197,10 +293,7 @@ fn told(
 /// The rank that served the rendezvous is gone; `rank` was in a call that does not need it.
 pub(super) fn server_gone(scene: &Scene, rank: u32, server: u32, call: CallId) -> Verdict {
     let fate = super::judge::fate(scene, server);
-    Verdict {
-        evidence: vec!["its process ended".to_owned()],
-        ..gone(scene, rank, Rank(server), &fate, call)
-    }
+    gone(scene, rank, Rank(server), &fate, call)
 }
 
 fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verdict {
@@ -211,14 +304,14 @@ fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verd
         orderly: fate.orderly,
     };
     Verdict {
-        class: if fate.orderly {
-            Class::NotJoined
-        } else {
-            Class::PeerDead
-        },
+        class: fate.class,
+        confidence: fate.confidence,
         who: who(scene, &blamed),
         place: format!("{}{}", fate.how, last_act(scene, peer.0)),
-        evidence: vec!["its end of the link closed, and its process ended".to_owned()],
+        evidence: vec![
+            "its end of the link closed".to_owned(),
+            fate.evidence.clone(),
+        ],
         next: fate.hint.clone(),
         ..draft(wall_ms(scene, rank), blamed, call, kind, false)
     }

@@ -6,8 +6,8 @@
 //!   other, unchanged, and each member has not entered the call that the one before it waits in. So
 //!   reports that were taken at different moments never make up a cycle. It must also be half a second
 //!   old: calls with shorter deadlines may be meant to end by them.
-//! - JUDGE-3: a rank is frozen only where it did not answer for `FROZEN_AFTER_MS`, or until the time of
-//!   a call was up, while somebody who does answer waits for it, and its process was seen not to run.
+//! - JUDGE-3: a rank is frozen only where every look for `FROZEN_AFTER_MS` found its process stopped, or the last one when the
+//!   time of a call was up, while somebody who runs waits for it. Silence alone proves nothing.
 //! - JUDGE-4: who has destroyed a group never comes to a later collective of it: the chain of waits ends
 //!   there, whatever the rank waits for elsewhere.
 
@@ -16,21 +16,26 @@ mod layout;
 mod tell;
 mod words;
 
+use std::collections::BTreeSet;
+
 use self::graph::{Graph, Leaf, Why};
 pub(super) use self::words::{fate, last_act, who};
+use super::cpu_time::HostLoad;
 use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
-use super::verdict::{CallId, Confidence, Verdict};
+use super::verdict::{self, CallId, Class, Confidence, Verdict};
 
-/// Silence of a rank after which its process decides whether it is frozen.
+/// How long every look must find a process stopped before its rank counts as frozen.
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;
 /// Age from which a cycle is one.
 const CYCLE_AFTER_MS: u64 = 500;
 /// Age from which a destroyed group counts while its members only wait: a rank that ends destroys its groups
 /// first, and that it ended says more.
 const DESTROYED_AFTER_MS: u64 = 500;
-/// Silence after which a rank is out of reach where nobody can look at its process.
-pub(super) const LOST_AFTER_MS: u64 = 2500;
+/// Age from which a wait counts as one in which nothing moves.
+const STANDSTILL_MS: u64 = 2500;
+/// Least time without a processor that counts as starvation.
+const STARVED_MS: u64 = 300;
 
 /// All ranks at about one moment.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +61,38 @@ pub struct Member {
     pub fate: Option<Fate>,
     /// How long it has not answered, in milliseconds; 0 for a rank that does.
     pub silent_ms: u64,
+    /// Its board was read from outside for this scene, though it does not answer.
+    pub is_read: bool,
     /// Its process, where somebody has looked.
     pub process: Option<Sight>,
+    /// For how long every look at its process has found it stopped, in milliseconds; `None` where the last one did not.
+    pub stopped_ms: Option<u64>,
+    /// How its threads fared lately.
+    pub starvation: Option<Starvation>,
+}
+
+/// Processor time of a rank over the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starvation {
+    /// How long that was, in milliseconds.
+    pub window_ms: u64,
+    /// How long its threads ran, together.
+    pub ran_ms: u64,
+    /// How long its threads were ready to run without running, together.
+    pub delayed_ms: u64,
+    /// How much its host's processors are wanted.
+    pub load: HostLoad,
+}
+
+impl Starvation {
+    /// Whether its threads got less than a third of the processor time that they were ready for, for a quarter of the
+    /// time at least: what the rank did or did not do says nothing about its program.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.delayed_ms >= STARVED_MS
+            && self.delayed_ms * 4 >= self.window_ms
+            && self.ran_ms * 2 <= self.delayed_ms
+    }
 }
 
 /// How a rank went.
@@ -67,6 +102,14 @@ pub struct Fate {
     pub how: String,
     /// Whether it said goodbye.
     pub orderly: bool,
+    /// Class of the verdict on it.
+    pub class: Class,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// What it rests on.
+    pub evidence: String,
+    /// A signal ended it: no failure of another rank does that.
+    pub is_violent: bool,
     /// Its place in the order in which ranks went.
     pub order: u64,
     /// What to do about it.
@@ -111,13 +154,13 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         .iter()
         .filter(|leaf| is_overdue && matches!(leaf.why, Why::Down))
         .min_by_key(|leaf| scene.order_of(leaf.rank));
-    if let Some(first) = first {
-        return found(tell::dead(scene, &graph, first.rank));
-    }
     let frozen: Vec<&Leaf<'_>> = leaves
         .iter()
         .filter(|leaf| matches!(leaf.why, Why::Frozen { .. }))
         .collect();
+    if let Some(first) = first {
+        return found(tell::dead(scene, &graph, first.rank, &frozen));
+    }
     if !frozen.is_empty() {
         return found(tell::frozen(scene, &graph, &frozen));
     }
@@ -191,9 +234,25 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     if let Some(group) = graph.oldest_destroyed(&graph.reachable(start)) {
         return found(tell::destroyed(scene, graph, group));
     }
+    let is_starved = |rank: &u32| scene.starvation_of(*rank).is_some();
     let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));
-    if !absent.is_empty() {
-        return found(tell::not_joined(scene, graph, &leaves, &absent));
+    let awake: Vec<u32> = absent
+        .into_iter()
+        .filter(|rank| !is_starved(rank))
+        .collect();
+    if !awake.is_empty() {
+        return found(tell::not_joined(scene, graph, &leaves, &awake));
+    }
+    // A rank that got no processor may be why nothing moves, wherever it is in the chain.
+    let in_chain = graph
+        .reachable(start)
+        .into_iter()
+        .map(|at| graph.waiters[at].rank);
+    let held_up = leaves.iter().map(|leaf| leaf.rank).chain(in_chain);
+    let starved: BTreeSet<u32> = held_up.filter(is_starved).collect();
+    if !starved.is_empty() {
+        let starved: Vec<u32> = starved.into_iter().collect();
+        return found(tell::starved(scene, graph, start, &starved));
     }
     let silent = ranks_where(&leaves, |why| matches!(why, Why::Silent));
     if !silent.is_empty() {
@@ -204,7 +263,7 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     }
     if graph.is_held_up_elsewhere(start) {
         // The chain may end at ranks that are in one call and do not hear of each other.
-        return found(match graph.standstill(start, LOST_AFTER_MS) {
+        return found(match graph.standstill(start, STANDSTILL_MS) {
             Some(end) => tell::broken_link(scene, graph, end),
             None => tell::held_up(scene, graph, start),
         });
@@ -272,6 +331,31 @@ impl Scene {
             })
     }
 
+    /// The line that says which ranks are starved, where some are.
+    pub(super) fn describe_starvation(&self) -> Option<String> {
+        let ranks = 0..u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let starved: Vec<u32> = ranks
+            .filter(|rank| self.starvation_of(*rank).is_some())
+            .collect();
+        let most = starved
+            .iter()
+            .filter_map(|rank| self.starvation_of(*rank))
+            .max_by_key(|one| one.ran_ms)?;
+        Some(format!(
+            "STARVED {}: ran {} ms at most of the last {} ({}); calls take as much longer, and no rank is to blame for it",
+            verdict::ranks(&starved),
+            most.ran_ms,
+            verdict::seconds(most.window_ms),
+            most.load
+        ))
+    }
+
+    /// How a rank fared that got less processor time than it needs.
+    fn starvation_of(&self, rank: u32) -> Option<Starvation> {
+        let starvation = self.member(rank)?.starvation?;
+        starvation.is_starved().then_some(starvation)
+    }
+
     /// A rank, if it is one of the world.
     #[must_use]
     pub fn member(&self, rank: u32) -> Option<&Member> {
@@ -280,25 +364,24 @@ impl Scene {
 }
 
 impl Member {
-    /// What it says of itself, where that is fresh.
+    /// What it says of itself, or its board shows, where that is fresh.
     fn fresh(&self) -> Option<&Report> {
+        let is_fresh = (self.silent_ms == 0 || self.is_read) && self.fate.is_none();
+        // The board of a process that does not run shows what it did before.
         self.report
             .as_ref()
-            .filter(|_| self.silent_ms == 0 && self.fate.is_none())
+            .filter(|_| is_fresh && self.stopped_ms.is_none())
     }
 
-    /// Why it counts as frozen, and how sure that is.
-    fn frozen(&self, after_ms: u64) -> Option<(String, Confidence)> {
-        if self.silent_ms < after_ms || self.fate.is_some() {
-            return None;
-        }
-        match &self.process {
-            Some(sight) => sight.frozen().map(|why| (why, Confidence::Certain)),
-            None if self.silent_ms >= LOST_AFTER_MS => Some((
-                "no answer, and nobody can look at its process".to_owned(),
-                Confidence::Likely,
-            )),
-            None => None,
-        }
+    /// What keeps its process from running, where it was seen for so long.
+    fn frozen(&self, after_ms: u64) -> Option<String> {
+        let is_seen = self
+            .stopped_ms
+            .is_some_and(|stopped_ms| stopped_ms >= after_ms);
+        let sight = self
+            .process
+            .as_ref()
+            .filter(|_| is_seen && self.fate.is_none());
+        sight.and_then(Sight::frozen)
     }
 }

@@ -16,10 +16,11 @@ mod failure;
 pub mod judge;
 mod keep;
 mod mismatch;
+pub(crate) mod peers;
+mod probe;
 pub mod process;
 pub mod report;
 mod runs;
-mod server;
 mod site;
 mod speak;
 mod stack;
@@ -43,7 +44,6 @@ pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
 use self::process::Place as Whereabouts;
 use self::report::{CallCode, Report};
-pub(crate) use self::server::{Mate, Server};
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
 pub use self::trail::{CallSites, Slip, Step};
 pub(crate) use self::trail::{Mark, Trail};
@@ -216,6 +216,13 @@ impl Watch {
         Some(report)
     }
 
+    /// What the arbiter is told of this rank.
+    pub(crate) fn report_with_process(&self) -> Option<Report> {
+        let mut report = self.report(CALLS_TOLD)?;
+        report.process = process::look(std::process::id());
+        Some(report)
+    }
+
     fn rows(&self) -> MutexGuard<'_, HashMap<u64, (u64, Vec<u64>)>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,8 +251,7 @@ impl Watch {
         match wire::decode(bytes)? {
             ToRank::Ask { .. } if sabotage::is(Sabotage::Answer) => None,
             ToRank::Ask { ask, look } => {
-                let mut report = Box::new(self.report(CALLS_TOLD)?);
-                report.process = process::look(std::process::id());
+                let report = Box::new(self.report_with_process()?);
                 let looks = look.iter().map(|(rank, process)| look_at(*rank, process));
                 let looks = looks.collect();
                 Some(wire::encode(&FromRank::Answer { ask, report, looks }))

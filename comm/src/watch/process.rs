@@ -9,7 +9,7 @@ pub(super) use self::container::inside;
 pub use self::container::{Inside, container};
 pub use self::find::own;
 pub(super) use self::find::{Place, find};
-use super::cpu_time::CpuTime;
+use super::cpu_time::{CpuTime, HostLoad};
 use crate::rendezvous::ProcessId;
 
 /// Bit of a task's flags: it is on its way out of the kernel for good.
@@ -33,6 +33,9 @@ pub struct ProcessFacts {
     /// Processor time of its threads.
     #[serde(default)]
     pub cpu_time: CpuTime,
+    /// How much the processors of its host are wanted.
+    #[serde(default)]
+    pub load: HostLoad,
 }
 
 /// What a look at a process shows.
@@ -96,11 +99,6 @@ impl ProcessFacts {
         self.is_exiting || matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// Whether it cannot run until somebody else continues it.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.state != 'D' && self.frozen().is_some()
-    }
-
     fn within(&self) -> String {
         match (self.wchan.as_str(), self.syscall.as_str()) {
             ("" | "0", "") => "place unknown".to_owned(),
@@ -117,6 +115,30 @@ impl ProcessFacts {
             'S' | 'D' => format!("state {} in {}", self.state, self.within()),
             state => format!("state {state}"),
         }
+    }
+}
+
+/// Since when every look at a process has found it stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stop {
+    /// When the first of these looks was, in milliseconds, and how long the process had run then.
+    since: Option<(u64, u64)>,
+}
+
+impl Stop {
+    /// Takes in a look. A process that has run since the last one was not stopped all the time.
+    pub(super) fn take(&mut self, facts: &ProcessFacts, now_ms: u64) {
+        let ran_ns = facts.cpu_time.ran_ns;
+        self.since = facts.frozen().map(|_| match self.since {
+            Some((since_ms, before_ns)) if before_ns == ran_ns => (since_ms, ran_ns),
+            _ => (now_ms, ran_ns),
+        });
+    }
+
+    /// For how long it was found stopped; `None` where the last look found it running.
+    pub(super) fn ms(&self, now_ms: u64) -> Option<u64> {
+        let (since_ms, _) = self.since?;
+        Some(now_ms.saturating_sub(since_ms))
     }
 }
 
@@ -169,6 +191,7 @@ fn read(pid: u32) -> Option<(ProcessFacts, String)> {
         tracer,
         is_exiting: flags & EXITING != 0,
         cpu_time: CpuTime::of_process(pid),
+        load: HostLoad::now(),
     };
     Some((facts, stat))
 }

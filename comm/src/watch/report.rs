@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::process::ProcessFacts;
+use super::verdict::CallId;
 use crate::types::{Collective, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.
@@ -258,6 +259,12 @@ impl Report {
     #[must_use]
     pub fn group(&self, key: u64) -> Option<&GroupState> {
         self.groups.iter().find(|group| group.key == key)
+    }
+
+    /// Whether the rank is in this call and waits.
+    pub(super) fn waits_in(&self, call: CallId) -> bool {
+        let under_way = self.group(call.key).and_then(|group| group.call.as_ref());
+        under_way.is_some_and(|one| one.seq == call.seq && one.wait.is_some())
     }
 
     /// What is remembered of a group that the rank has destroyed.

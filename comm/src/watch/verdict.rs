@@ -125,6 +125,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Makes it end this call too.
+    pub(crate) fn end(&mut self, call: CallId) {
+        if !self.ends.contains(&call) {
+            self.ends.push(call);
+        }
+    }
+
     /// The one line. Cascades are not in it: it is the same at any later time.
     #[must_use]
     pub fn line(&self) -> String {

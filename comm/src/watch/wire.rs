@@ -22,8 +22,14 @@ pub(crate) enum FromRank {
     /// Where its thread is that others wait for: functions, the innermost first; none where that cannot
     /// be told.
     Stack { functions: Vec<String> },
-    /// A call waits, or ended badly.
-    Complaint { call: CallId, cause: Cause },
+    /// A call waits, or ended badly; then with what the board of this rank shows.
+    Complaint {
+        call: CallId,
+        cause: Cause,
+        report: Option<Box<Report>>,
+    },
+    /// The verdict that ranks came to by themselves while the arbiter stood still.
+    Judged(Box<Verdict>),
 }
 
 /// Why a rank complains.

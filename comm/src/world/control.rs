@@ -75,8 +75,8 @@ impl Hub {
                 continue;
             };
             match act {
-                // A world of threads has no owner beside its ranks.
-                Act::Report(_) => {}
+                // A world of threads has no owner beside its ranks, and all of them answer.
+                Act::Ended(_) | Act::Look(_) | Act::Post(..) | Act::Report(_) => {}
                 Act::Tell(rank, bytes) => {
                     if let Some(answer) = self.hear(rank.index(), &bytes) {
                         open.extend(arbiter.heard(rank, &answer, now_ms()));

@@ -32,8 +32,9 @@ use crate::transport::shm::peer_memory::Beacon;
 use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
+use crate::watch::peers::Peers;
 use crate::watch::wire::{self, FromRank};
-use crate::watch::{CallSites, Mate, Mode, Server, Watch, process};
+use crate::watch::{CallSites, Mode, Watch, process};
 
 /// How long the ranks may take to find each other unless said otherwise.
 pub const BRING_UP_DEFAULT: Duration = Duration::from_secs(30);
@@ -245,7 +246,16 @@ impl World {
         session.set_watcher(Box::new(move |bytes| {
             ears.hear(bytes, |verdict, say| known.set_verdict(verdict, say))
         }));
-        let server = server_of(&session, options.served_by);
+        let served_by = match options.served_by {
+            ServedBy::Rank(rank) => Some(rank),
+            ServedBy::Launcher | ServedBy::Member => None,
+        };
+        let peers = Peers::new(
+            session.rank(),
+            session.roster(),
+            session.server(),
+            served_by,
+        );
         let inner = WorldInner {
             watch,
             rank: session.rank(),
@@ -254,7 +264,7 @@ impl World {
             island: met.island,
             net: met.net,
             hosts: met.hosts,
-            server,
+            peers: Some(peers),
             control: Box::new(session),
             status,
             deadline: options.deadline,
@@ -270,17 +280,6 @@ impl World {
             inner: Arc::new(inner),
         })
     }
-}
-
-/// The rank that serves the rendezvous, where another one does.
-fn server_of(session: &Session, served_by: ServedBy) -> Option<Server> {
-    let ServedBy::Rank(rank) = served_by else {
-        return None;
-    };
-    (rank != session.rank()).then(|| Server {
-        rank: rank.0,
-        mates: session.roster().iter().map(Mate::of).collect(),
-    })
 }
 
 /// The socket through which local peers get the arena. A host without abstract sockets just has

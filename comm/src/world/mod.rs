@@ -53,7 +53,8 @@ pub use crate::transport::shm::memory::{SharedMemory, SharedMemoryError};
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
-use crate::watch::{CallSites, Server, Watch};
+use crate::watch::peers::Peers;
+use crate::watch::{CallSites, Watch};
 
 /// Longest name of a group, in bytes: it is hashed, shown in messages and sent in notices.
 pub const GROUP_NAME_MAX: usize = 256;
@@ -76,8 +77,8 @@ pub(crate) struct WorldInner {
     pub(crate) net: Option<Net>,
     /// A number for each rank that those have in common which share memory.
     pub(crate) hosts: Vec<u32>,
-    /// The rank that serves the rendezvous, where another rank does.
-    pub(crate) server: Option<Server>,
+    /// What this rank can see of the others by itself; `None` where ranks are threads.
+    pub(crate) peers: Option<Peers>,
     pub(crate) control: Box<dyn Control>,
     pub(crate) status: Arc<Status>,
     /// What this rank does, for whoever asks.

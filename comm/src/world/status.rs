@@ -157,6 +157,18 @@ impl Status {
         found.map(Arc::clone)
     }
 
+    /// The first verdict that ended calls, made to end this one too: what ends later because of it, or with whom it ended, is its
+    /// consequence.
+    pub(crate) fn first_cause_of(&self, call: CallId) -> Option<Arc<Verdict>> {
+        let mut known = self.known();
+        let first = known
+            .verdicts
+            .iter_mut()
+            .find(|verdict| !verdict.ends.is_empty())?;
+        Arc::make_mut(first).end(call);
+        Some(Arc::clone(first))
+    }
+
     pub(crate) fn gone(&self, rank: Rank) -> Option<Gone> {
         self.known().gone.get(&rank).cloned()
     }

@@ -159,7 +159,7 @@ impl World {
                 island: Some(island),
                 net: None,
                 hosts: vec![0; world_size],
-                server: None,
+                peers: None,
                 control: Box::new(Seat {
                     hub: Arc::clone(&hub),
                     rank,

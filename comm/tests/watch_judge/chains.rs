@@ -52,6 +52,7 @@ proptest! {
             _ => {
                 let member = &mut plant.scene.members[culprit as usize];
                 member.silent_ms = 2000;
+                member.stopped_ms = Some(2000);
                 member.process = Some(Sight::Seen(ProcessFacts { state: 'T', ..ProcessFacts::default() }));
                 Class::PeerFrozen
             }

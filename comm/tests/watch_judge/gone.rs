@@ -1,6 +1,6 @@
 //! Ranks that died, froze, left, or are out of reach.
 
-use muster_comm::watch::judge::{Finding, Question, judge};
+use muster_comm::watch::judge::{Finding, Question, Starvation, judge};
 use muster_comm::watch::process::{ProcessFacts, Sight};
 use muster_comm::watch::report::Destroyed;
 use muster_comm::watch::verdict::{CallId, Class, Confidence};
@@ -29,47 +29,103 @@ fn the_first_death_is_the_cause_and_later_ones_are_its_cascade() {
 }
 
 #[test]
-fn a_stopped_process_is_frozen_after_a_second_and_a_stall_is_nothing() {
+fn ranks_that_signals_ended_before_anything_was_told_are_named_together() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "world", &[0, 1, 2, 3], 9);
+    plant.waits(0, 1, &[2, 3]);
+    plant.fate(2, "was killed by signal 9", false, 1);
+    plant.fate(3, "was killed by signal 11", false, 0);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::PeerDead, [2, 3].as_slice())
+    );
+    assert!(
+        verdict.place.starts_with("was killed by signal 11") && verdict.place.contains("signal 9"),
+        "{verdict}"
+    );
+}
+
+/// Rank 2 of three is waited for and was found in this state for so long.
+fn stopped(state: char, stopped_ms: Option<u64>) -> Plant {
     let mut plant = Plant::new(3);
     plant.group(1, "world", &[0, 1, 2], 9);
     plant.waits(0, 1, &[2]);
     plant.waits(1, 1, &[2]);
     let member = &mut plant.scene.members[2];
-    member.silent_ms = 800;
+    member.silent_ms = 60_000;
+    member.stopped_ms = stopped_ms;
     member.process = Some(Sight::Seen(ProcessFacts {
-        state: 'T',
+        state,
         ..ProcessFacts::default()
     }));
+    plant
+}
+
+#[test]
+fn a_process_that_was_found_stopped_for_a_second_is_frozen_and_a_stall_is_nothing() {
+    let plant = stopped('T', Some(800));
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
-    plant.scene.members[2].silent_ms = 1100;
+    let plant = stopped('T', Some(1000));
     let found = verdict(judge(&plant.scene, Question::Waiting));
     assert_eq!(
         (found.class, found.blamed.as_slice()),
         (Class::PeerFrozen, [2].as_slice())
     );
     assert!(found.place.contains("state T"), "{found}");
-    // One that runs and does not answer is no frozen one.
-    plant.scene.members[2].process = Some(Sight::Seen(ProcessFacts {
-        state: 'R',
-        ..ProcessFacts::default()
-    }));
+    assert_eq!(found.confidence, Confidence::Certain);
+    // One that runs and does not answer is no frozen one, however long it is silent.
+    let plant = stopped('R', None);
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
 }
 
 #[test]
-fn a_rank_at_whose_process_nobody_can_look_is_out_of_reach_after_a_while() {
+fn a_rank_at_whose_process_nobody_can_look_is_named_at_the_end_of_the_time_only() {
     let mut plant = Plant::new(3);
     plant.group(1, "world", &[0, 1, 2], 9);
     plant.waits(0, 1, &[2]);
     plant.waits(1, 1, &[2]);
-    plant.scene.members[2].silent_ms = 2000;
+    plant.scene.members[2].silent_ms = 600_000;
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
-    plant.scene.members[2].silent_ms = 2600;
-    let found = verdict(judge(&plant.scene, Question::Waiting));
+    let found = plant.overdue(0, 1);
+    assert_eq!(
+        (found.class, found.blamed.as_slice(), found.confidence),
+        (Class::NotJoined, [2].as_slice(), Confidence::Likely)
+    );
+}
+
+#[test]
+fn a_rank_that_got_no_processor_is_not_to_blame() {
+    let starved = |ran_ms, delayed_ms| {
+        let mut plant = Plant::new(3);
+        plant.group(1, "world", &[0, 1, 2], 9);
+        plant.waits(0, 1, &[2]);
+        plant.waits(1, 1, &[2]);
+        plant.scene.members[2].starvation = Some(Starvation {
+            window_ms: 10_000,
+            ran_ms,
+            delayed_ms,
+            ..Starvation::default()
+        });
+        plant.overdue(0, 1)
+    };
+    let found = starved(40, 9900);
     assert_eq!(
         (found.class, found.blamed.as_slice()),
-        (Class::Link, [2].as_slice())
+        (Class::Resource, [].as_slice())
     );
+    assert!(
+        found.place.contains("rank 2 ran 40 ms of the last 10.0 s"),
+        "{found}"
+    );
+    // It got most of what it needed, or hardly needed any.
+    for (ran_ms, delayed_ms) in [(6000, 4000), (10, 900), (0, 0)] {
+        let found = starved(ran_ms, delayed_ms);
+        assert_eq!(
+            (found.class, found.blamed.as_slice()),
+            (Class::NotJoined, [2].as_slice())
+        );
+    }
 }
 
 #[test]
@@ -102,6 +158,7 @@ fn nobody_is_frozen_where_nobody_who_answers_waits_for_it() {
         plant.waits(rank, 1, &[(rank + 1) % 3]);
         let member = &mut plant.scene.members[rank as usize];
         member.silent_ms = 5000;
+        member.stopped_ms = Some(5000);
         member.process = Some(Sight::Seen(ProcessFacts {
             state: 'T',
             ..ProcessFacts::default()

@@ -2,7 +2,7 @@
 
 use muster_comm::watch::judge::{Fate, Finding, Member, Question, Scene, judge};
 use muster_comm::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
-use muster_comm::watch::verdict::{CallId, Verdict};
+use muster_comm::watch::verdict::{CallId, Class, Confidence, Verdict};
 
 const ALL_REDUCE: u64 = 4;
 pub(crate) const RECV: u64 = 13;
@@ -106,6 +106,14 @@ impl Plant {
         self.scene.members[rank as usize].fate = Some(Fate {
             how: how.to_owned(),
             orderly,
+            class: if orderly {
+                Class::NotJoined
+            } else {
+                Class::PeerDead
+            },
+            confidence: Confidence::Certain,
+            evidence: "its process ended".to_owned(),
+            is_violent: how.contains("killed"),
             order,
             hint: "read its output".to_owned(),
         });

@@ -7,11 +7,11 @@
 use super::job::{Job, Phase, Verdict};
 use super::rounds::{Contribution, Failure, Rounds};
 use super::{CoordinatorEvent, Refusal};
-use crate::rendezvous::arbiter::{Act, Arbiter};
-use crate::rendezvous::card::{DownReason, millis};
+use crate::rendezvous::arbiter::{Act, Arbiter, Liveness, Seen};
+use crate::rendezvous::card::{DownReason, ProcessId, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{
-    COORDINATOR_FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, OWNER_WAIT, PROGRESS_EVERY,
+    COORDINATOR_FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, OWNER_WAIT, OWNER_WAIT_MAX, PROGRESS_EVERY,
 };
 use crate::rendezvous::wire::{Body, ToCoordinator, ToSession, decode};
 use crate::types::Rank;
@@ -28,8 +28,12 @@ pub(crate) enum Task {
     Drain(u64),
     /// Tell the owner.
     Emit(CoordinatorEvent),
+    /// Look at the processes of these ranks, and tell the desk what is seen.
+    Look(Vec<Rank>),
     /// It does not speak the protocol.
     Malformed(u64, String),
+    /// Write this onto the board of a rank, whose process this is.
+    Post(ProcessId, Rank, Vec<u8>),
     /// It is turned away, which counts.
     Refuse(u64, Refusal),
     /// Pass on to the owner what a rank reports, if there is room.
@@ -38,11 +42,13 @@ pub(crate) enum Task {
     Tell(u64, Body),
 }
 
-/// A rank whose death waits for the owner's word on how it died.
+/// A rank whose connection is over without a goodbye, until it is known why.
 struct Held {
     rank: Rank,
     reason: DownReason,
-    until_ms: u64,
+    since_ms: u64,
+    /// When its process is looked at.
+    due_ms: u64,
 }
 
 /// See the module.
@@ -166,7 +172,9 @@ impl Desk {
             return;
         }
         let cards = self.job.roster();
-        let roster = Body::new(&ToSession::Roster { cards });
+        let arbiter = self.arbiter.as_ref();
+        let server = arbiter.map(|arbiter| arbiter.process()).unwrap_or_default();
+        let roster = Body::new(&ToSession::Roster { cards, server });
         if roster.bytes.len() > COORDINATOR_FRAME_BYTES_MAX {
             self.fail(RendezvousError::TooLarge {
                 what: "the roster of all cards".to_owned(),
@@ -291,15 +299,83 @@ impl Desk {
             rank,
             reason: reason.clone(),
         });
-        if self.owner_knows_exits && reason == DownReason::HungUp {
-            self.held.push(Held {
-                rank,
-                reason,
-                until_ms: now_ms + millis(OWNER_WAIT),
-            });
-        } else {
-            self.announce_down(rank, reason);
+        match reason {
+            DownReason::HungUp | DownReason::Disconnected { .. } => {
+                let wait_ms = if self.owner_knows_exits {
+                    millis(OWNER_WAIT)
+                } else {
+                    0
+                };
+                self.held.push(Held {
+                    rank,
+                    reason,
+                    since_ms: now_ms,
+                    due_ms: now_ms + wait_ms,
+                });
+                self.look_at_held(now_ms);
+            }
+            // The others say by themselves what became of the rank.
+            reason => self.announce_down(rank, reason),
         }
+    }
+
+    /// Looks at the processes of ranks whose connection is over, where the owner has not said how they ended.
+    fn look_at_held(&mut self, now_ms: u64) {
+        let is_due = |held: &&Held| held.due_ms <= now_ms;
+        let due: Vec<Rank> = self
+            .held
+            .iter()
+            .filter(is_due)
+            .map(|held| held.rank)
+            .collect();
+        if !due.is_empty() {
+            self.tasks.push(Task::Look(due));
+        }
+    }
+
+    /// The process of a rank was looked at.
+    pub(crate) fn looked(&mut self, rank: Rank, seen: &Seen, now_ms: u64) {
+        self.seen_ms = now_ms;
+        if let Some(at) = self.held.iter().position(|held| held.rank == rank) {
+            self.explain(at, &seen.liveness, now_ms);
+        } else if seen.liveness == Liveness::Ended {
+            self.found_ended(rank);
+        }
+        self.arbitrate(|arbiter| arbiter.looked(rank, seen, now_ms));
+    }
+
+    /// The process of a rank has ended, and its connection has not: a child of its may hold it open.
+    fn found_ended(&mut self, rank: Rank) {
+        if let Some(token) = self.token(rank)
+            && !self.job.is_gone(rank)
+        {
+            self.tasks.push(Task::Drain(token));
+            self.ended(rank, Some(DownReason::HungUp), self.seen_ms);
+        }
+    }
+
+    /// Says why the connection of a rank is over, or looks again later.
+    fn explain(&mut self, at: usize, liveness: &Liveness, now_ms: u64) {
+        let held = &mut self.held[at];
+        let is_reset = matches!(held.reason, DownReason::Disconnected { .. });
+        let reason = match liveness {
+            // Its parent will say how, unless that is kept from running itself.
+            Liveness::Ended
+                if self.owner_knows_exits && now_ms - held.since_ms < millis(OWNER_WAIT_MAX) =>
+            {
+                held.due_ms = now_ms + millis(OWNER_WAIT);
+                return;
+            }
+            Liveness::Ended => DownReason::Ended,
+            Liveness::Lives { program } if !is_reset => DownReason::Deserted {
+                program: program.clone(),
+            },
+            Liveness::Lives { .. } => held.reason.clone(),
+            // A process that ends resets connections from which it has not read all.
+            Liveness::Hidden => DownReason::HungUp,
+        };
+        let held = self.held.swap_remove(at);
+        self.announce_down(held.rank, reason);
     }
 
     /// The owner says how a rank's process ended. What the rank had said before has been heard.
@@ -350,11 +426,7 @@ impl Desk {
     /// Time passes.
     pub(crate) fn tick(&mut self, now_ms: u64) {
         self.seen_ms = now_ms;
-        let due = |held: &mut Held| held.until_ms <= now_ms;
-        let due: Vec<Held> = self.held.extract_if(.., due).collect();
-        for held in due {
-            self.announce_down(held.rank, held.reason);
-        }
+        self.look_at_held(now_ms);
         self.arbitrate(|arbiter| arbiter.tick(now_ms));
         if self.rounds.is_any_open() {
             let failures = self.rounds.expire(now_ms);
@@ -377,6 +449,11 @@ impl Desk {
         };
         for act in work(&mut **arbiter) {
             match act {
+                Act::Ended(rank) => self.found_ended(rank),
+                Act::Post(process, rank, bytes) => {
+                    self.tasks.push(Task::Post(process, rank, bytes));
+                }
+                Act::Look(ranks) => self.tasks.push(Task::Look(ranks)),
                 Act::Report(bytes) => self.emit(CoordinatorEvent::Watch { bytes }),
                 Act::Tell(rank, bytes) => {
                     self.tell_rank(rank, &Body::new(&ToSession::Watch { bytes }));

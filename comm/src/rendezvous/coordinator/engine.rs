@@ -20,6 +20,7 @@ use super::desk::{Desk, Rules};
 use super::job::Phase;
 use super::parting::Ended;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
+use crate::rendezvous::arbiter::{Looker, Poster};
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
@@ -86,6 +87,10 @@ pub(super) struct Engine {
     pub(super) unproved: BTreeSet<u64>,
     pub(super) strangers_max: usize,
     pub(super) notices: super::admit::Notices,
+    /// How to look at the processes of ranks.
+    pub(super) looker: Option<Looker>,
+    /// How to write onto their boards.
+    pub(super) poster: Option<Poster>,
     /// Connections that are over, and how (`ENGINE-1`).
     pub(super) ended: BTreeMap<u64, Ended>,
     arrival: Deadline,
@@ -100,9 +105,12 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(options: CoordinatorOptions, strangers_max: usize, io: Channels) -> Self {
+        let arbiter = options.arbiter.map(|make| make());
+        let looker = arbiter.as_ref().and_then(|arbiter| arbiter.looker());
+        let poster = arbiter.as_ref().and_then(|arbiter| arbiter.poster());
         let rules = Rules {
             owner_knows_exits: options.owner_knows_exits,
-            arbiter: options.arbiter.map(|make| make()),
+            arbiter,
             closes_door: options.closes_door,
             arrival_ms: millis(options.deadline),
             epoch_unix_ms: Clock::wall_ms(),
@@ -121,6 +129,8 @@ impl Engine {
             unproved: BTreeSet::new(),
             strangers_max,
             notices: super::admit::Notices::default(),
+            looker,
+            poster,
             ended: BTreeMap::new(),
             arrival: Deadline::after(options.deadline),
             next_token: FIRST_CONN,
@@ -439,11 +449,10 @@ impl Engine {
 
 /// What an error on a rank's connection says about the rank.
 fn broken_off(error: &std::io::Error) -> DownReason {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-    if matches!(error.kind(), BrokenPipe | ConnectionReset) {
-        return DownReason::HungUp;
-    }
-    DownReason::Unreachable {
-        why: error.to_string(),
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    let why = error.to_string();
+    match error.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset => DownReason::Disconnected { why },
+        _ => DownReason::Unreachable { why },
     }
 }

@@ -144,6 +144,14 @@ impl Job {
             .collect()
     }
 
+    /// The card of a rank that has joined and is not gone.
+    pub(super) fn card(&self, rank: Rank) -> Option<&Card> {
+        match self.members.get(rank.index())? {
+            Member::Here(joined) => Some(&joined.card),
+            Member::Absent | Member::Gone(_) => None,
+        }
+    }
+
     /// What a joiner is told while it waits.
     pub(super) fn progress(&self) -> ToSession {
         let mut missing = self.missing();

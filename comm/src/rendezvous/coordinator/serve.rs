@@ -6,6 +6,7 @@ use super::conn::Stage;
 use super::desk::Task;
 use super::engine::Engine;
 use super::parting::Ended;
+use crate::rendezvous::arbiter::{Liveness, Seen};
 use crate::rendezvous::card::DownReason;
 use crate::rendezvous::limits::{HANDSHAKE_WAIT, REPORTS_BYTES_MAX};
 use crate::rendezvous::wire::Body;
@@ -37,18 +38,48 @@ impl Engine {
 
     /// Does what the desk wants done.
     pub(super) fn carry_out(&mut self) {
-        for task in self.desk.tasks() {
-            match task {
-                Task::Admit(token, rank) => self.admit(token, rank),
-                Task::CloseDoor => self.close_door(),
-                Task::Dismiss(token, last) => self.dismiss(token, &last),
-                Task::Drain(token) => self.drain(token),
-                Task::Emit(event) => self.emit(event),
-                Task::Malformed(token, what) => self.malformed(token, &what),
-                Task::Refuse(token, why) => self.refuse(token, why),
-                Task::Report(rank, bytes) => self.report(rank, bytes),
-                Task::Tell(token, body) => self.tell(token, &body),
+        loop {
+            let tasks = self.desk.tasks();
+            if tasks.is_empty() {
+                return;
             }
+            for task in tasks {
+                self.carry_out_one(task);
+            }
+        }
+    }
+
+    fn carry_out_one(&mut self, task: Task) {
+        match task {
+            Task::Admit(token, rank) => self.admit(token, rank),
+            Task::CloseDoor => self.close_door(),
+            Task::Dismiss(token, last) => self.dismiss(token, &last),
+            Task::Drain(token) => self.drain(token),
+            Task::Emit(event) => self.emit(event),
+            Task::Look(ranks) => self.look(&ranks),
+            Task::Malformed(token, what) => self.malformed(token, &what),
+            Task::Post(process, rank, bytes) => {
+                if let Some(post) = self.poster {
+                    post(&process, rank, &bytes);
+                }
+            }
+            Task::Refuse(token, why) => self.refuse(token, why),
+            Task::Report(rank, bytes) => self.report(rank, bytes),
+            Task::Tell(token, body) => self.tell(token, &body),
+        }
+    }
+
+    /// Looks at the processes of ranks; the desk decides at once what follows.
+    fn look(&mut self, ranks: &[Rank]) {
+        for rank in ranks {
+            let seen = match (self.looker, self.desk.job.card(*rank)) {
+                (Some(looker), Some(card)) => looker(*rank, card),
+                _ => Seen {
+                    liveness: Liveness::Hidden,
+                    bytes: Vec::new(),
+                },
+            };
+            self.desk.looked(*rank, &seen, self.now_ms());
         }
     }
 

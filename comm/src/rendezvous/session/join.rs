@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::connect::{Link, read_before};
 use super::{Sender, SessionEvent};
-use crate::rendezvous::card::{Card, Hello, millis};
+use crate::rendezvous::card::{Card, Hello, ProcessId, millis};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::{Absence, RendezvousError};
 use crate::rendezvous::limits::{COORDINATOR_FRAME_BYTES_MAX, SILENCE_MAX};
@@ -26,6 +26,8 @@ const GIVE_UP_GRACE: Duration = Duration::from_millis(250);
 pub(super) struct World {
     pub(super) rank: Rank,
     pub(super) roster: Vec<Card>,
+    /// The process that serves the rendezvous.
+    pub(super) server: ProcessId,
     pub(super) sender: Sender,
     pub(super) inbox: Inbox,
     pub(super) read: Seal,
@@ -77,7 +79,7 @@ pub(super) fn join(
     };
     let body = encode_introduction(&introduction, &hello.card);
     wait.sender.send(&body).map_err(|why| wait.gone(&why))?;
-    let roster = wait.roster(on_event)?;
+    let (roster, server) = wait.roster(on_event)?;
     let rank = usize::try_from(hello.rank)
         .ok()
         .filter(|rank| *rank < roster.len());
@@ -87,6 +89,7 @@ pub(super) fn join(
     Ok(World {
         rank: Rank::from_index(rank),
         roster,
+        server,
         sender: wait.sender,
         inbox: wait.inbox,
         read: wait.read,
@@ -94,7 +97,10 @@ pub(super) fn join(
 }
 
 impl Wait<'_> {
-    fn roster(&mut self, on_event: &dyn Fn(SessionEvent)) -> Result<Vec<Card>, RendezvousError> {
+    fn roster(
+        &mut self,
+        on_event: &dyn Fn(SessionEvent),
+    ) -> Result<(Vec<Card>, ProcessId), RendezvousError> {
         loop {
             let body = self.hear()?;
             let message = decode("message of the coordinator", &body);
@@ -111,7 +117,7 @@ impl Wait<'_> {
                     self.missing = missing;
                     self.missing_more = missing_more;
                 }
-                ToSession::Roster { cards } => return Ok(cards),
+                ToSession::Roster { cards, server } => return Ok((cards, server)),
                 ToSession::Abort { .. }
                 | ToSession::Down { .. }
                 | ToSession::Left { .. }

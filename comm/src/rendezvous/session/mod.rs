@@ -18,7 +18,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::card::{Card, DownReason, Hello, millis, within};
+use super::card::{Card, DownReason, Hello, ProcessId, millis, within};
 use super::endpoint::Endpoint;
 use super::error::RendezvousError;
 use super::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SILENCE_MAX};
@@ -86,6 +86,7 @@ pub type Watcher = Box<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 pub struct Session {
     shared: Arc<Shared>,
     roster: Arc<[Card]>,
+    server: ProcessId,
     rank: Rank,
 }
 
@@ -183,6 +184,12 @@ impl Session {
     #[must_use]
     pub fn roster(&self) -> &[Card] {
         &self.roster
+    }
+
+    /// The process that serves the rendezvous and judges there; unknown where nobody does.
+    #[must_use]
+    pub fn server(&self) -> ProcessId {
+        self.server
     }
 
     /// A world-wide round: every rank gives `bytes` under the same name, and gets the bytes of all

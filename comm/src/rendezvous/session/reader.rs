@@ -63,6 +63,7 @@ pub(super) fn start(
     Ok(Session {
         shared,
         roster: world.roster.into(),
+        server: world.server,
         rank: world.rank,
     })
 }

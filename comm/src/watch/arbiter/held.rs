@@ -23,6 +23,8 @@ const TEXT_MAX: usize = 500;
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) verdict: Verdict,
+    /// The rank whose call it is about.
+    asker: u32,
     open: BTreeSet<u32>,
     until_ms: u64,
 }
@@ -30,7 +32,12 @@ pub(super) struct Held {
 impl Arbiter {
     /// Publishes the verdict on a call whose time was up, once the ranks that it blames have told where
     /// they are.
-    pub(super) fn publish_with_stacks(&mut self, verdict: Verdict, call: CallId) -> Vec<Act> {
+    pub(super) fn publish_with_stacks(
+        &mut self,
+        verdict: Verdict,
+        call: CallId,
+        asker: u32,
+    ) -> Vec<Act> {
         let answers = |rank: &u32| {
             let member = self.scene.member(*rank);
             member.is_some_and(|member| member.fate.is_none() && member.silent_ms == 0)
@@ -40,7 +47,7 @@ impl Arbiter {
         let is_missed = matches!(verdict.kind, ErrorKind::Stalled { .. });
         let is_asked = verdict.class == Class::NotJoined && is_missed;
         if !is_asked || asked.is_empty() || asked.len() > ASKED_MAX {
-            return self.publish(verdict);
+            return self.publish(verdict, &[asker]);
         }
         let ask = encode(&ToRank::Stack { key: call.key });
         let acts = asked
@@ -49,6 +56,7 @@ impl Arbiter {
             .collect();
         self.held.push(Held {
             verdict,
+            asker,
             open: asked,
             until_ms: self.seen_ms + PATIENCE_MS,
         });
@@ -75,7 +83,7 @@ impl Arbiter {
         let is_over = |held: &mut Held| held.open.is_empty() || held.until_ms <= now_ms;
         let over: Vec<Held> = self.held.extract_if(.., is_over).collect();
         over.into_iter()
-            .flat_map(|held| self.publish(held.verdict))
+            .flat_map(|held| self.publish(held.verdict, &[held.asker]))
             .collect()
     }
 }

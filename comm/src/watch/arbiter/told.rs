@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::Arbiter;
-use crate::rendezvous::Act;
-use crate::watch::verdict::Verdict;
+use crate::rendezvous::{Act, ProcessId};
+use crate::types::Rank;
+use crate::watch::verdict::{Class, Verdict};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 
+/// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
+/// one came first.
+const ECHO_MS: u64 = 10_000;
 /// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
 const FOLLOWS_MS: u64 = 2000;
 /// Verdicts that are remembered. A world that has this many has long ended.
@@ -20,13 +24,16 @@ pub(super) struct Told {
     victims: BTreeSet<u32>,
     /// Until when; for ever where the group has ended.
     until_ms: u64,
+    told_ms: u64,
 }
 
 impl Told {
-    /// Whether a verdict tells what this one has led to.
-    fn has_led_to(&self, later: &Verdict, now_ms: u64) -> bool {
+    /// Whether a verdict tells what this one has led to. It blames `subjects`, or they have asked where it blames nobody.
+    fn has_led_to(&self, subjects: &[u32], now_ms: u64) -> bool {
         let is_victim = |rank: &u32| self.victims.contains(rank);
-        self.until_ms >= now_ms && !later.blamed.is_empty() && later.blamed.iter().all(is_victim)
+        let is_echo = self.verdict.about.is_none() && now_ms <= self.told_ms + ECHO_MS;
+        self.until_ms >= now_ms
+            && (is_echo || !subjects.is_empty() && subjects.iter().all(is_victim))
     }
 
     /// Takes up what it has led to.
@@ -43,10 +50,15 @@ impl Told {
 
 impl Arbiter {
     /// Tells everybody; what follows from an earlier verdict is told as that one (ARBITER-1).
-    pub(super) fn publish(&mut self, verdict: Verdict) -> Vec<Act> {
+    pub(super) fn publish(&mut self, verdict: Verdict, askers: &[u32]) -> Vec<Act> {
         let now_ms = self.seen_ms;
         let victims = self.victims_of(&verdict);
-        let led = |told: &&mut Told| verdict.about.is_none() && told.has_led_to(&verdict, now_ms);
+        let subjects = if verdict.blamed.is_empty() {
+            askers
+        } else {
+            &verdict.blamed
+        };
+        let led = |told: &&mut Told| verdict.about.is_none() && told.has_led_to(subjects, now_ms);
         let first = self.told.iter_mut().find(led);
         let verdict = if let Some(first) = first {
             first.add(&verdict, victims);
@@ -61,14 +73,42 @@ impl Arbiter {
                     verdict: verdict.clone(),
                     victims,
                     until_ms,
+                    told_ms: now_ms,
                 });
             }
             verdict
         };
-        vec![
+        let bytes = encode(&verdict);
+        let mut acts: Vec<Act> = self
+            .unreachable()
+            .map(|(rank, process)| Act::Post(process, rank, bytes.clone()))
+            .collect();
+        acts.extend([
             Act::TellAll(encode(&ToRank::Verdict(Box::new(verdict.clone())))),
             Act::Report(encode(&ToOwner::Verdict(Box::new(verdict)))),
-        ]
+        ]);
+        acts
+    }
+
+    /// Ranks that live and have lost their connection.
+    fn unreachable(&self) -> impl Iterator<Item = (Rank, ProcessId)> {
+        let members = (0_u32..).zip(&self.scene.members).zip(&self.processes);
+        members
+            .filter(|((_, member), _)| {
+                let fate = member.fate.as_ref();
+                fate.is_some_and(|fate| fate.class == Class::Link)
+            })
+            .map(|((rank, _), process)| (Rank(rank), *process))
+    }
+
+    /// Ranks have come to a verdict by themselves while the arbiter stood still: it is the first one, unless one was told
+    /// before.
+    pub(super) fn adopt(&mut self, verdict: Verdict) -> Vec<Act> {
+        let is_same = |told: &Told| told.verdict.line() == verdict.line();
+        if self.told.iter().any(is_same) {
+            return Vec::new();
+        }
+        self.publish(verdict, &[])
     }
 
     /// Who waits in the calls that a verdict ends, who is blamed, and who calls on a group that has ended: such

@@ -13,7 +13,7 @@ use crate::types::Collective;
 use crate::watch::report::{
     CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
 };
-use crate::watch::verdict::{CallId, Confidence};
+use crate::watch::verdict::CallId;
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
 
 /// Age from which a call that does not say that it waits is one of those that never do.
@@ -59,7 +59,7 @@ pub(super) enum Why<'a> {
     /// It went without a goodbye.
     Down,
     /// Its process does not run.
-    Frozen { how: String, confidence: Confidence },
+    Frozen { how: String },
     /// It said goodbye.
     Left,
     /// It has not made the group.
@@ -355,7 +355,7 @@ fn state_of(member: &Member, is_overdue: bool) -> Result<&Report, Why<'static>> 
     }
     let after_ms = if is_overdue { 0 } else { FROZEN_AFTER_MS };
     Err(match member.frozen(after_ms) {
-        Some((how, confidence)) => Why::Frozen { how, confidence },
+        Some(how) => Why::Frozen { how },
         None => Why::Silent,
     })
 }

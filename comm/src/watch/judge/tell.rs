@@ -9,23 +9,47 @@ use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 
-/// A rank that went without a goodbye.
-pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32) -> Verdict {
+/// A rank that went without a goodbye. Others that a signal ended before anything was told, and ranks that are seen
+/// stopped, may have come first: they are named beside it.
+pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<'_>]) -> Verdict {
     let held = graph.missing_one(|leaf| leaf.rank == rank && matches!(leaf.why, Why::Down));
     let fate = fate(scene, rank);
+    let killed = (0_u32..).zip(&scene.members).filter(|(other, member)| {
+        let is_violent = member.fate.as_ref().is_some_and(|fate| fate.is_violent);
+        *other != rank && fate.is_violent && is_violent
+    });
+    let killed: Vec<u32> = killed.map(|(other, _)| other).collect();
+    let mut blamed = vec![rank];
+    blamed.extend(&killed);
+    blamed.extend(frozen.iter().map(|leaf| leaf.rank));
+    blamed.sort_unstable();
+    blamed.dedup();
     let kind = ErrorKind::PeerClosed {
         peer: Rank(rank),
         how: fate.how.clone(),
         orderly: false,
     };
-    let mut verdict = draft(scene, graph, Class::PeerDead, &[rank], &held, kind);
+    let mut verdict = draft(scene, graph, fate.class, &blamed, &held, kind);
+    verdict.confidence = fate.confidence;
     verdict.place = format!("{}{}", fate.how, last_act(scene, rank));
-    verdict.evidence.push("its process ended".to_owned());
+    for other in &killed {
+        let how = scene.member(*other).and_then(|one| one.fate.as_ref());
+        let how = how.map_or("", |fate| fate.how.as_str());
+        verdict.place += &format!("; rank {other} {how}{}", last_act(scene, *other));
+    }
+    for leaf in frozen {
+        if let Why::Frozen { how } = &leaf.why
+            && !verdict.place.contains(&format!("rank {} is", leaf.rank))
+        {
+            verdict.place += &format!("; rank {} is in {how}", leaf.rank);
+        }
+    }
+    verdict.evidence.push(fate.evidence.clone());
     for (other, member) in (0_u32..).zip(&scene.members) {
         if let Some(fate) = member
             .fate
             .as_ref()
-            .filter(|fate| !fate.orderly && other != rank)
+            .filter(|fate| !fate.orderly && !blamed.contains(&other))
         {
             verdict
                 .cascades
@@ -53,11 +77,8 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
     let mut places = Vec::new();
     for rank in &blamed {
         let found = leaves.iter().find(|leaf| leaf.rank == *rank);
-        if let Some(Why::Frozen { how, confidence }) = found.map(|leaf| &leaf.why) {
+        if let Some(Why::Frozen { how }) = found.map(|leaf| &leaf.why) {
             places.push(format!("{how}{}", last_act(scene, *rank)));
-            if *confidence == Confidence::Likely {
-                verdict.confidence = Confidence::Likely;
-            }
         }
         let silent_ms = scene.member(*rank).map_or(0, |member| member.silent_ms);
         verdict.evidence.push(format!(
@@ -66,23 +87,40 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
         ));
     }
     verdict.place = places.join("; ");
-    let is_seen = |leaf: &&Leaf<'_>| {
-        matches!(
-            leaf.why,
-            Why::Frozen {
-                confidence: Confidence::Certain,
-                ..
-            }
-        )
-    };
-    if leaves.iter().any(is_seen) {
-        "continue the process with `kill -CONT`, or see what it waits for in the kernel"
-            .clone_into(&mut verdict.next);
-    } else {
-        // Nobody on its host answers either, so what is known is that nothing comes from there.
-        verdict.class = Class::Link;
-        "see whether that host lives and can be reached".clone_into(&mut verdict.next);
+    "continue the process with `kill -CONT`, or see what it waits for in the kernel"
+        .clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Ranks that could not do what others wait for, since they got no processor.
+pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {
+    let kind = stalled(starved);
+    let mut verdict = draft(scene, graph, Class::Resource, &[], &[start], kind);
+    let seen = |rank: &u32| Some((*rank, scene.starvation_of(*rank)?));
+    let seen: Vec<_> = starved.iter().filter_map(seen).collect();
+    let host = scene
+        .member(starved[0])
+        .map_or("", |member| member.host.as_str());
+    verdict.who = format!("host {host}");
+    if let Some((_, most)) = seen.iter().max_by_key(|(_, one)| one.ran_ms) {
+        verdict.place = format!(
+            "starved: {} ran {}{} ms of the last {} ({})",
+            ranks(starved),
+            if starved.len() > 1 { "at most " } else { "" },
+            most.ran_ms,
+            seconds(most.window_ms),
+            most.load
+        );
     }
+    for (rank, one) in seen.iter().take(DESCRIBED_MAX) {
+        verdict.evidence.push(format!(
+            "rank {rank} ran {} and was ready to run for {} of {}",
+            seconds(one.ran_ms),
+            seconds(one.delayed_ms),
+            seconds(one.window_ms)
+        ));
+    }
+    "give the ranks more processors, or the call more time".clone_into(&mut verdict.next);
     verdict
 }
 
@@ -382,13 +420,27 @@ pub(super) fn unknown(scene: &Scene, graph: &Graph<'_>, start: usize) -> Verdict
 
 /// A call whose time is up and that nobody sees any more.
 pub(super) fn inconclusive(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Verdict {
-    let mut verdict = draft(scene, graph, Class::Internal, &[rank], &[], stalled(&[]));
+    let mut verdict = draft(scene, graph, Class::Internal, &[], &[], stalled(&[]));
     verdict.confidence = Confidence::Likely;
+    "unknown".clone_into(&mut verdict.who);
     verdict.what = format!("call #{}", call.seq);
-    verdict.place = "its time is up, and its board does not show it".to_owned();
-    verdict.evidence.push("none".to_owned());
+    verdict.place =
+        format!("the call of rank {rank} is over, and its board does not show the call");
+    let shown = |(rank, member): (u32, &super::Member)| {
+        let waits = graph.waiters.iter().find(|waiter| waiter.rank == rank);
+        match waits {
+            Some(waiter) => format!("rank {rank} waits in {}", call_of(waiter)),
+            None if member.silent_ms > 0 => format!("rank {rank} does not answer"),
+            None => format!("rank {rank} waits for nobody"),
+        }
+    };
+    let shown = (0_u32..).zip(&scene.members).take(DESCRIBED_MAX).map(shown);
+    verdict.evidence.extend(shown);
+    let latest = |member: &super::Member| Some(member.report.as_ref()?.wall_ms);
+    verdict.since_unix_ms = scene.members.iter().filter_map(latest).max().unwrap_or(0);
     verdict.ends.push(call);
-    "read the output of that rank".clone_into(&mut verdict.next);
+    "read the output of each rank, or write dumps of all ranks (`--dumps`) and compare them"
+        .clone_into(&mut verdict.next);
     verdict
 }
 

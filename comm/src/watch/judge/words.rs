@@ -5,7 +5,7 @@ use super::{Fate, Scene};
 use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::report::{CallOutcome, Report};
-use crate::watch::verdict::ranks;
+use crate::watch::verdict::{Class, Confidence, ranks};
 
 /// Groups of a culprit that are named.
 const GROUPS_MAX: usize = 4;
@@ -124,6 +124,10 @@ pub(in crate::watch) fn fate(scene: &Scene, rank: u32) -> Fate {
     known.unwrap_or_else(|| Fate {
         how: "is gone".to_owned(),
         orderly: false,
+        class: Class::PeerDead,
+        confidence: Confidence::Likely,
+        evidence: "its connection ended".to_owned(),
+        is_violent: false,
         order: 0,
         hint: "read the output of that rank".to_owned(),
     })

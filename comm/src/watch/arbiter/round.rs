@@ -1,0 +1,338 @@
+//! Rounds: all ranks are asked what they do. The coordinator looks at those that do not answer, and so do their neighbours
+//! on hosts that it cannot see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Arbiter, GAP_MS, ROUND_MS};
+use crate::rendezvous::{Act, ProcessId};
+use crate::types::Rank;
+use crate::watch::judge::FROZEN_AFTER_MS;
+use crate::watch::process::{Sight, Stop};
+use crate::watch::report::Report;
+use crate::watch::verdict::CallId;
+use crate::watch::wire::{Look, ToRank, encode};
+
+/// Neighbours of one PID namespace that look at a silent rank.
+const LOOKERS: usize = 2;
+/// Ranks that the coordinator looks at in one round. Each look reads some files and a board, and the coordinator has other
+/// work; the next round begins with the ranks that this one left out.
+const LOOKED_AT_MAX: usize = 64;
+
+/// A round of questions.
+#[derive(Debug)]
+pub(super) struct Round {
+    ask: u64,
+    pub(super) began_ms: u64,
+    answered: BTreeSet<u32>,
+    /// Ranks that the coordinator is to look at, once it is known that they do not answer.
+    looks: Option<BTreeSet<u32>>,
+    /// Ranks whose process somebody saw in this round.
+    seen: BTreeSet<u32>,
+}
+
+/// A rank that does not answer.
+#[derive(Debug)]
+pub(super) struct Silence {
+    since_ms: u64,
+    /// Its process was seen in the last round.
+    is_seen: bool,
+    stop: Stop,
+}
+
+impl Arbiter {
+    /// Asks all ranks.
+    pub(super) fn open(&mut self, now_ms: u64) -> Vec<Act> {
+        self.due_ms = None;
+        self.asks += 1;
+        self.round = Some(Round {
+            ask: self.asks,
+            began_ms: now_ms,
+            answered: BTreeSet::new(),
+            looks: None,
+            seen: BTreeSet::new(),
+        });
+        let mut looks = self.neighbours_looks();
+        let ask = self.asks;
+        self.present()
+            .map(|rank| {
+                let look = looks.remove(&rank).unwrap_or_default();
+                Act::Tell(Rank(rank), encode(&ToRank::Ask { ask, look }))
+            })
+            .collect()
+    }
+
+    /// Ranks that are there, as far as is known.
+    fn present(&self) -> impl Iterator<Item = u32> {
+        (0_u32..)
+            .zip(&self.scene.members)
+            .filter(|(_, member)| member.fate.is_none())
+            .map(|(rank, _)| rank)
+    }
+
+    /// A rank answers.
+    pub(super) fn answered(
+        &mut self,
+        rank: u32,
+        ask: u64,
+        report: Report,
+        looks: Vec<Look>,
+        now_ms: u64,
+    ) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for look in looks {
+            let rank = look.rank;
+            if self.take_look(look, now_ms) {
+                acts.push(Act::Ended(Rank(rank)));
+            }
+        }
+        let is_current = self
+            .round
+            .as_mut()
+            .is_some_and(|round| round.ask == ask && round.answered.insert(rank));
+        self.speaks(rank, &report, now_ms);
+        let Some(member) = self.scene.members.get_mut(rank as usize) else {
+            return acts;
+        };
+        // A line that was being written may hide the call that the rank has complained of: then its complaint counts.
+        let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
+        let hides = |(_, call): &(u32, CallId)| {
+            let shows = |report: &Report| report.waits_in(*call);
+            member.report.as_ref().is_some_and(shows) && !shows(&report)
+        };
+        if is_current && !calls.into_iter().any(hides) {
+            member.before = member.report.replace(report);
+        }
+        acts.extend(self.turn(now_ms));
+        acts
+    }
+
+    /// A complaint says what the board of its rank shows.
+    pub(super) fn take_complaint(&mut self, rank: u32, report: Report) {
+        let now_ms = self.seen_ms;
+        self.speaks(rank, &report, now_ms);
+        if let Some(member) = self.scene.members.get_mut(rank as usize) {
+            member.report = Some(report);
+        }
+        if let Some(round) = &mut self.round {
+            round.answered.insert(rank);
+        }
+    }
+
+    /// A rank has said something of itself, so it runs.
+    fn speaks(&mut self, rank: u32, report: &Report, now_ms: u64) {
+        self.silences.remove(&rank);
+        let at = rank as usize;
+        if let (Some(member), Some(cpu)) = (self.scene.members.get_mut(at), self.cpu.get_mut(at)) {
+            member.silent_ms = 0;
+            member.stopped_ms = None;
+            member.is_read = false;
+            member.process = None;
+            if let Some(process) = &report.process {
+                member.starvation = cpu.add(now_ms, process);
+            }
+        }
+    }
+
+    /// The coordinator looked at a rank.
+    pub(super) fn saw(&mut self, rank: u32, look: Look, now_ms: u64) -> Vec<Act> {
+        self.take_look(look, now_ms);
+        if let Some(looks) = self.round.as_mut().and_then(|round| round.looks.as_mut()) {
+            looks.remove(&rank);
+        }
+        self.turn(now_ms)
+    }
+
+    /// Somebody looked at a rank; says whether its process has ended.
+    fn take_look(&mut self, look: Look, now_ms: u64) -> bool {
+        let rank = look.rank;
+        let answers = |round: &Round| round.answered.contains(&rank);
+        let at = rank as usize;
+        let (Some(member), Some(cpu)) = (self.scene.members.get_mut(at), self.cpu.get_mut(at))
+        else {
+            return false;
+        };
+        if self.round.as_ref().is_some_and(answers) || member.fate.is_some() {
+            return false;
+        }
+        match &look.sight {
+            Sight::Ended => return true,
+            // Who could not look does not gainsay who could.
+            Sight::Hidden(_) => {
+                member.process.get_or_insert(look.sight);
+                return false;
+            }
+            Sight::Seen(facts) => {
+                let mut began_ms = now_ms;
+                if let Some(round) = &mut self.round {
+                    began_ms = round.began_ms;
+                    round.seen.insert(rank);
+                }
+                member.starvation = cpu.add(now_ms, facts);
+                let silence = self.silences.entry(rank);
+                silence
+                    .or_insert(Silence::since(began_ms))
+                    .stop
+                    .take(facts, now_ms);
+            }
+        }
+        member.process = Some(look.sight);
+        if let Some(report) = look.report {
+            member.before = member.report.replace(*report);
+            member.is_read = true;
+        }
+        false
+    }
+
+    /// Goes on with the round: ends it where all have answered, or their time is up and they were looked at.
+    pub(super) fn turn(&mut self, now_ms: u64) -> Vec<Act> {
+        let Some(round) = &self.round else {
+            return Vec::new();
+        };
+        let silent: Vec<u32> = self
+            .present()
+            .filter(|rank| !round.answered.contains(rank))
+            .collect();
+        if silent.is_empty() {
+            return self.close(&silent, now_ms);
+        }
+        if now_ms.saturating_sub(round.began_ms) < ROUND_MS {
+            return Vec::new();
+        }
+        match &round.looks {
+            Some(looks) if looks.is_empty() => self.close(&silent, now_ms),
+            // They are looked at without a wait. Where nobody did, nobody can.
+            Some(_) if now_ms.saturating_sub(round.began_ms) >= GAP_MS => {
+                self.close(&silent, now_ms)
+            }
+            Some(_) => Vec::new(),
+            None => {
+                let first =
+                    crate::types::index(self.asks).wrapping_mul(LOOKED_AT_MAX) % silent.len();
+                let chosen: BTreeSet<u32> = silent
+                    .iter()
+                    .cycle()
+                    .skip(if silent.len() > LOOKED_AT_MAX {
+                        first
+                    } else {
+                        0
+                    })
+                    .take(silent.len().min(LOOKED_AT_MAX))
+                    .copied()
+                    .collect();
+                let ranks = chosen.iter().map(|rank| Rank(*rank)).collect();
+                if let Some(round) = &mut self.round {
+                    round.looks = Some(chosen);
+                }
+                vec![Act::Look(ranks)]
+            }
+        }
+    }
+
+    /// Ends the round: judges what came.
+    fn close(&mut self, silent: &[u32], now_ms: u64) -> Vec<Act> {
+        let Some(round) = self.round.take() else {
+            return Vec::new();
+        };
+        self.closed_ms = now_ms;
+        for rank in silent {
+            let silence = self
+                .silences
+                .entry(*rank)
+                .or_insert(Silence::since(round.began_ms));
+            silence.is_seen = round.seen.contains(rank);
+            let stopped_ms = silence.stop.ms(now_ms);
+            // When it has been stopped for long enough a round ends, whether or not somebody asks for it then.
+            let due_ms = stopped_ms
+                .filter(|stopped_ms| *stopped_ms < FROZEN_AFTER_MS)
+                .map(|stopped_ms| (now_ms + FROZEN_AFTER_MS - stopped_ms).saturating_sub(ROUND_MS));
+            if let Some(member) = self.scene.members.get_mut(*rank as usize) {
+                member.silent_ms = now_ms.saturating_sub(silence.since_ms).max(1);
+                member.stopped_ms = stopped_ms;
+                if !silence.is_seen {
+                    member.is_read = false;
+                    member.process = member
+                        .process
+                        .take()
+                        .filter(|sight| sight.facts().is_none());
+                }
+            }
+            if let Some(due_ms) = due_ms {
+                self.due_at(due_ms.max(now_ms + 1));
+            }
+        }
+        self.decide(now_ms)
+    }
+
+    /// Whether nothing is known of a rank at this moment.
+    pub(super) fn is_unknown(&self, rank: u32) -> bool {
+        let is_there = self
+            .scene
+            .member(rank)
+            .is_some_and(|one| one.fate.is_none());
+        is_there
+            && self
+                .silences
+                .get(&rank)
+                .is_some_and(|silence| !silence.is_seen)
+    }
+
+    pub(super) fn is_any_unknown(&self) -> bool {
+        self.silences.keys().any(|rank| self.is_unknown(*rank))
+    }
+
+    /// Whether a rank was seen stopped, and not yet for as long as it takes to call it frozen.
+    pub(super) fn is_any_just_stopped(&self) -> bool {
+        let is_just_stopped = |silence: &Silence| {
+            silence
+                .stop
+                .ms(self.closed_ms)
+                .is_some_and(|stopped_ms| stopped_ms < FROZEN_AFTER_MS)
+        };
+        self.silences.values().any(is_just_stopped)
+    }
+
+    /// Who is to look at whom: neighbours that answer at those that do not, where the coordinator sees nothing of them.
+    fn neighbours_looks(&self) -> BTreeMap<u32, Vec<(u32, ProcessId)>> {
+        let mut looks: BTreeMap<u32, Vec<(u32, ProcessId)>> = BTreeMap::new();
+        for (silent, silence) in &self.silences {
+            let was_seen = silence.is_seen && silence.stop.ms(self.closed_ms).is_none();
+            if was_seen {
+                continue;
+            }
+            let process = self.processes[*silent as usize];
+            for looker in self.lookers(&process) {
+                looks.entry(looker).or_default().push((*silent, process));
+            }
+        }
+        looks
+    }
+
+    /// Who may look at this process: ranks of its PID namespace; else those of every other one of its host, for one of
+    /// them may be an ancestor of it.
+    fn lookers(&self, process: &ProcessId) -> Vec<u32> {
+        let mut lookers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for (rank, other) in (0_u32..).zip(&self.processes) {
+            let member = self.scene.member(rank);
+            let answers = member.is_some_and(|member| member.fate.is_none())
+                && !self.silences.contains_key(&rank);
+            let known = lookers.entry(other.namespace).or_default();
+            if answers && other.boot == process.boot && process.boot != 0 && known.len() < LOOKERS {
+                known.push(rank);
+            }
+        }
+        match lookers.remove(&process.namespace) {
+            Some(same) if !same.is_empty() => same,
+            _ => lookers.into_values().flatten().collect(),
+        }
+    }
+}
+
+impl Silence {
+    fn since(since_ms: u64) -> Self {
+        Self {
+            since_ms,
+            is_seen: false,
+            stop: Stop::default(),
+        }
+    }
+}
