@@ -20,10 +20,11 @@ use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Choice, ENTRY, Spread};
 use crate::error::{ErrorKind, Field};
+use crate::group::Identity;
 use crate::kernel;
 use crate::transport::shm::slot::{CLOSING, DONE, PAYLOAD_MAX};
 use crate::types::Collective;
-use crate::world::{Island, Retired};
+use crate::world::{Island, Retired, Unread, WorldInner};
 
 /// What a call may copy, some tens of microseconds, before it stands on the board.
 const QUIET_BYTES: usize = 256 << 10;
@@ -233,6 +234,15 @@ impl Host {
             self.host_count = hosts.len();
         }
         self.host_count
+    }
+
+    /// The first message of a peer that no call of this rank has taken. To be asked where the group is not used
+    /// again, since a message is consumed by it.
+    pub(crate) fn unread(&mut self, world: &WorldInner, group: &Identity) -> Option<Unread> {
+        if self.broken {
+            return None;
+        }
+        self.links.unread(world, group, self.seq)
     }
 
     /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.

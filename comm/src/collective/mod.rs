@@ -29,6 +29,7 @@ pub mod reference;
 mod rooted;
 mod scatter;
 mod tamper;
+mod unread;
 mod view;
 mod way;
 mod work;
@@ -59,7 +60,7 @@ use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::report::CallCode;
 use crate::watch::verdict::Verdict;
 use crate::watch::{Mark, Place, blamed};
-use crate::world::{GROUP_NAME_MAX, Notice, WorldInner};
+use crate::world::{GROUP_NAME_MAX, HasUnread, Notice, WorldInner};
 
 /// A group of ranks that make collective calls together. Made by [`crate::world::World::group`].
 ///
@@ -125,9 +126,9 @@ impl Communicator {
             tamper: tamper::Setting::default(),
             worker: work::Worker::default(),
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Arc::new(inner);
+        inner.world.unread.add(&inner);
+        Ok(Self { inner })
     }
 
     pub(crate) fn world(&self) -> &WorldInner {
@@ -388,6 +389,12 @@ impl Communicator {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // A rank that panics has a better reason not to have received something.
+        if !std::thread::panicking()
+            && let Some(unread) = self.unread()
+        {
+            self.world.unread.note(unread);
+        }
         if let Some(net) = &self.world.net {
             net.listener.forget(self.group.key);
         }

@@ -335,6 +335,22 @@ impl RingStream {
             .all(|end| end.state.load(Ordering::Acquire) != OPEN)
     }
 
+    /// Whether the other side has read all that the creator of a block wrote.
+    ///
+    /// # Safety
+    /// As for [`RingStream::is_over`].
+    #[must_use]
+    pub unsafe fn is_read(block: *mut u8, len: usize) -> bool {
+        let Ok((headers, _)) = headers_of(block, len) else {
+            return true;
+        };
+        // SAFETY: aligned and large enough (`headers_of`), initialised by `create`.
+        let first = unsafe { headers.as_ref() };
+        // Relaxed twice: both are counts, and nothing is read by them.
+        let written = first.writer.index.load(Ordering::Relaxed);
+        written == first.reader.index.load(Ordering::Relaxed)
+    }
+
     /// The view of one side. `second` writes ring 1 and reads ring 0.
     fn side(headers: NonNull<Header>, capacity: usize, second: bool, keep: Keep) -> Self {
         let half = |ring: usize, writes: bool| {

@@ -278,7 +278,7 @@ impl Arbiter {
 
     /// The verdict on an error that a rank met itself; `None` where it is told already, or more must be known first.
     fn decide_failed(&mut self, mut failed: failure::Failed, now_ms: u64) -> Option<Verdict> {
-        if self.is_known(failed.call) {
+        if self.is_known(failed.call) || failure::is_left_to_waiters(&self.scene, &failed) {
             return None;
         }
         failed.looks += 1;

@@ -189,6 +189,27 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     verdict
 }
 
+/// Whether an error says that a rank has left a group with messages that it never received, while others wait
+/// in calls of that group: what they wait for says more.
+pub(super) fn is_left_to_waiters(scene: &Scene, failed: &Failed) -> bool {
+    let in_call = |member: &Member| {
+        let report = member.report.as_ref().filter(|_| member.fate.is_none());
+        let group = report.and_then(|report| report.group(failed.call.key));
+        group.is_some_and(|group| group.call.is_some())
+    };
+    let is_own = |rank: usize| crate::types::index(failed.rank.into()) == rank;
+    matches!(
+        failed.kind,
+        ErrorKind::Mismatch {
+            field: Field::Sequence,
+            ..
+        }
+    ) && !scene.member(failed.rank).is_some_and(in_call)
+        && (0..)
+            .zip(&scene.members)
+            .any(|(rank, member)| !is_own(rank) && in_call(member))
+}
+
 /// Ranks made different calls: the boards name all sides.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -218,6 +239,14 @@ fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bo
     let places = mismatch::places(scene, call);
     if !places.is_empty() {
         verdict.place = format!("{} ({places})", verdict.place);
+    }
+    if call.seq == 0 {
+        // Outside collectives nothing says which of the two made a call too many or too few.
+        verdict.confidence = Confidence::Likely;
+        verdict.what = format!("messages on {}", name(scene, call));
+        verdict.evidence =
+            vec!["the message was sent, and the receiver has ended the group".to_owned()];
+        "receive every message that is sent, or do not send it".clone_into(&mut verdict.next);
     }
     verdict
 }
@@ -369,6 +398,19 @@ fn others(scene: &Scene, call: CallId) -> String {
         return "nobody else is in the call".to_owned();
     }
     format!("{} in the call: {}", there.len(), ranks(&there))
+}
+
+/// The name of the group of a call, where somebody has it or remembers it.
+fn name(scene: &Scene, call: CallId) -> &str {
+    let reports = || {
+        scene
+            .members
+            .iter()
+            .filter_map(|member| member.report.as_ref())
+    };
+    let live = || reports().find_map(|report| Some(report.group(call.key)?.name.as_str()));
+    let gone = || reports().find_map(|report| Some(report.destroyed(call.key)?.name.as_str()));
+    live().or_else(gone).unwrap_or("a group that is gone")
 }
 
 fn what(group: Option<&GroupState>, call: CallId) -> String {

@@ -146,6 +146,9 @@ fn is_stuck(scene: &Scene, call: CallId) -> bool {
 
 /// Whether a member that lives and answers has not come to the call yet, so that more may be known soon.
 pub(super) fn is_incomplete(scene: &Scene, call: CallId) -> bool {
+    if call.seq == 0 {
+        return false;
+    }
     let known = made(scene, call);
     group_of(scene, call).is_some_and(|group| {
         group.members.iter().any(|rank| {

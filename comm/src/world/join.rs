@@ -273,6 +273,7 @@ impl World {
             checksum: options.checksum,
             call_sites: options.sites(),
             spare: Spare::default(),
+            unread: super::unread::Groups::default(),
             made: Mutex::default(),
             coordinator: OnceLock::new(),
         };

@@ -18,6 +18,7 @@ mod spare;
 mod status;
 mod testimony;
 mod threads;
+mod unread;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,6 +39,7 @@ use spare::Spare;
 pub(crate) use status::{CutOff, Notice, Status};
 pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
+pub(crate) use unread::{HasUnread, Unread};
 
 use crate::algo;
 use crate::backend::links::Plane;
@@ -93,6 +95,8 @@ pub(crate) struct WorldInner {
     pub(crate) call_sites: CallSites,
     /// Buffers for objects.
     pub(crate) spare: Spare,
+    /// The groups of this rank, and what they left unread.
+    pub(crate) unread: unread::Groups,
     /// How often each group was made here: part of the key, so that a group that is destroyed and
     /// made again never meets messages of its former life.
     made: Mutex<HashMap<(String, Vec<Rank>), u64>>,
@@ -200,7 +204,11 @@ impl World {
     /// Says goodbye: peers that still wait for this rank are told that it left, and nobody takes
     /// its end for a failure. Dropping the last clone of a world without this counts as a failure,
     /// so that a rank that returns early by mistake is noticed.
+    ///
+    /// A message that a peer has sent and that no call of this rank has received is a mismatch. In that case
+    /// this waits at most half a second for the verdict.
     pub fn leave(&self) {
+        self.inner.tell_unread();
         self.inner.control.leave();
     }
 }
@@ -228,22 +236,22 @@ impl WorldInner {
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        self.net(vigil, peer)?.open(vigil, plane, peer)
+        self.net(vigil.group, peer)?.open(vigil, plane, peer)
     }
 
     /// The stream that such a rank has made to this one, if it has.
     pub(crate) fn take_remote(
         &self,
-        vigil: &Vigil<'_>,
+        group: &Identity,
         plane: Plane,
         peer: usize,
     ) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
-        Ok(self.net(vigil, peer)?.take(vigil, plane, peer))
+        Ok(self.net(group, peer)?.take(group, plane, peer))
     }
 
-    fn net(&self, vigil: &Vigil<'_>, peer: usize) -> Result<&Net, ErrorKind> {
+    fn net(&self, group: &Identity, peer: usize) -> Result<&Net, ErrorKind> {
         self.net.as_ref().ok_or_else(|| ErrorKind::Unsupported {
-            what: format!("a link to rank {}", vigil.group.members[peer]),
+            what: format!("a link to rank {}", group.members[peer]),
             why: "this world has shared memory only".to_owned(),
         })
     }

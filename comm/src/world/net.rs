@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
+use crate::group::Identity;
 use crate::transport::Stream;
 use crate::transport::tcp::{
     Bundle, LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, TcpLink, connect,
@@ -62,14 +63,14 @@ impl Net {
     /// The stream that a member with a lower index has made, if it has.
     pub(crate) fn take(
         &self,
-        vigil: &Vigil<'_>,
+        group: &Identity,
         plane: Plane,
         peer: usize,
     ) -> Option<Box<dyn Stream>> {
         let key = |lane: u8| ParkedKey {
-            group: vigil.group.key,
+            group: group.key,
             plane: lane_of(plane, lane),
-            peer: vigil.group.members[peer].0,
+            peer: group.members[peer].0,
         };
         // The connector says how many there are to be, and makes them in this order: with the last one all
         // are here.

@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
-use super::{Island, WorldInner};
+use super::{Island, Unread, WorldInner};
 use crate::backend::direct::Staging;
-use crate::backend::links::RingBlock;
+use crate::backend::links::{RingBlock, sent_in_vain};
 use crate::backend::local::Local;
 
 /// The remains of one communicator.
@@ -42,6 +42,14 @@ impl Island {
             .unwrap_or_else(PoisonError::into_inner)
             .push(retired);
         self.reclaim(world);
+    }
+
+    /// What a destroyed group has sent to a rank that has left without reading it.
+    pub(super) fn sent_in_vain(&self, world: &WorldInner) -> Option<Unread> {
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let sound = retired.iter().filter(|one| !one.broken);
+        let mut rings = sound.flat_map(|one| one.rings.iter().map(|ring| (one.key, ring)));
+        rings.find_map(|(key, ring)| sent_in_vain(ring, key, world))
     }
 
     /// Returns to the heap what no peer can read any more (SLOT-3).

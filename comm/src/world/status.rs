@@ -169,6 +169,15 @@ impl Status {
         Some(Arc::clone(first))
     }
 
+    /// Whether nothing has gone wrong so far: ranks may have left in good order.
+    pub(crate) fn is_untroubled(&self) -> bool {
+        let known = self.known();
+        known.verdicts.is_empty()
+            && known.notices.is_empty()
+            && known.cut_off.is_none()
+            && known.gone.values().all(|gone| gone.orderly)
+    }
+
     pub(crate) fn gone(&self, rank: Rank) -> Option<Gone> {
         self.known().gone.get(&rank).cloned()
     }

@@ -176,6 +176,7 @@ impl World {
                     CallSites::Off
                 },
                 spare: Spare::default(),
+                unread: super::unread::Groups::default(),
                 made: Mutex::default(),
                 coordinator: OnceLock::new(),
             };

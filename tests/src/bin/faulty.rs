@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use muster_comm::collective::Communicator;
+use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::sync::Clock;
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
@@ -61,6 +61,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "branches" => branches(&everyone)?,
         "members" => members(&world, last)?,
         "splits" => splits(&everyone, last)?,
+        "unreceived" => unreceived(&everyone)?,
+        "halfbatch" => half_batch(&everyone, last)?,
+        "crossed" => crossed(&everyone)?,
         other => return Err(format!("unknown mode {other}").into()),
     }
     world.leave();
@@ -174,6 +177,44 @@ fn members(world: &World, odd: bool) -> Result<(), Box<dyn Error>> {
     }
     let group = world.group("ep1", &list)?;
     group.all_reduce_in_place(&mut [1_i32; 9], ReduceOp::Sum)?;
+    Ok(())
+}
+
+/// The last rank leaves out the receive of a message that its neighbour sends it.
+fn unreceived(group: &Communicator) -> Result<(), Box<dyn Error>> {
+    let (me, n) = (group.rank(), group.size());
+    if me + 2 == n {
+        group.send(&[1_i32; 8], me + 1)?;
+    }
+    step(group, 1)
+}
+
+/// Ranks of a ring send to both neighbours and receive from both; one leaves a receive out.
+fn half_batch(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    let (me, n) = (group.rank(), group.size());
+    let (before, after) = ((me + n - 1) % n, (me + 1) % n);
+    let send = [1_i32; 8];
+    let (mut from_before, mut from_after) = ([0_i32; 8], [0_i32; 8]);
+    let mut batch = vec![
+        PointToPoint::send(&send, before),
+        PointToPoint::send(&send, after),
+        PointToPoint::recv(&mut from_before, before),
+    ];
+    if !odd {
+        batch.push(PointToPoint::recv(&mut from_after, after));
+    }
+    group.batch_send_recv(&batch)?;
+    step(group, 1)
+}
+
+/// Two ranks each reduce to the other, and do not wait for each other.
+fn crossed(group: &Communicator) -> Result<(), Box<dyn Error>> {
+    let root = 1 - group.rank();
+    let work = group.start(move |group| {
+        let mut sum = [0_i32; 8];
+        group.reduce(&[1_i32; 8], &mut sum, ReduceOp::Sum, root)
+    });
+    work.wait()?;
     Ok(())
 }
 

@@ -134,6 +134,39 @@ fn receives_in_a_ring_are_a_deadlock() {
 }
 
 #[test]
+fn a_message_that_nobody_receives_is_a_mismatch_where_the_program_ends() {
+    for mode in ["unreceived", "halfbatch"] {
+        everywhere(&[2, 4], |ranks, transport| {
+            let ended = faulty(mode, ranks, transport, SLOW).wait();
+            let (sender, odd) = match mode {
+                // In a ring of two both neighbours are the one rank.
+                "halfbatch" if ranks == 4 => (0, 3),
+                _ => (ranks - 2, ranks - 1),
+            };
+            let sent = format!("rank {sender} has sent rank {odd} message ");
+            let who = format!("who=rank {odd} ");
+            let parts = [
+                "VERDICT MISMATCH",
+                &sent,
+                &who,
+                "i32[8]",
+                "confidence=likely",
+            ];
+            expect(&ended, 30, 1, &parts);
+        });
+    }
+}
+
+#[test]
+fn ranks_that_each_reduce_to_the_other_are_a_mismatch_of_roots() {
+    everywhere(&[2], |ranks, transport| {
+        let ended = faulty("crossed", ranks, transport, SLOW).wait();
+        let parts = ["VERDICT MISMATCH", "root differs", "root 0", "root 1"];
+        expect(&ended, 30, 1, &parts);
+    });
+}
+
+#[test]
 fn who_destroyed_a_group_is_named_and_not_the_circle_that_comes_of_it() {
     everywhere(&[2, 4], |ranks, transport| {
         let ended = faulty("destroyed", ranks, transport, SLOW).wait();

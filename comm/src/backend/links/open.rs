@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Links, Plane};
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
+use crate::group::Identity;
 use crate::transport::ring::{RingError, RingStream};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::directory;
@@ -25,6 +26,7 @@ pub(crate) struct RingBlock {
     block: Arc<Block>,
     local: usize,
     place: usize,
+    plane: Plane,
     /// The rank on the other side.
     peer: Rank,
 }
@@ -37,6 +39,20 @@ impl RingBlock {
         }
         // SAFETY: the block belongs to this rank and holds the ring that it made there.
         unsafe { RingStream::is_over(self.block.as_ptr(), self.block.bytes()) }
+    }
+
+    /// The rank that has left the world and has not read all messages outside collectives that lie here.
+    pub(super) fn unread_by(&self, world: &WorldInner) -> Option<Rank> {
+        let has_left = world
+            .status
+            .gone(self.peer)
+            .is_some_and(|gone| gone.orderly);
+        if self.plane != Plane::PointToPoint || !has_left {
+            return None;
+        }
+        // SAFETY: the block belongs to this rank and holds the ring that it made there.
+        let is_read = unsafe { RingStream::is_read(self.block.as_ptr(), self.block.bytes()) };
+        (!is_read).then_some(self.peer)
     }
 }
 
@@ -96,7 +112,7 @@ impl Links {
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match region_of(vigil, peer) {
+        match region_of(vigil.world, vigil.group, peer) {
             Some((island, _)) => self.create_ring(vigil, island, plane, peer),
             None => vigil.world.open_remote(vigil, plane, peer),
         }
@@ -136,6 +152,7 @@ impl Links {
             block,
             local,
             place,
+            plane,
             peer: vigil.group.members[peer],
         });
         Ok(Box::new(ring))
@@ -150,9 +167,13 @@ impl Links {
 }
 
 /// The island and the index of a member's region on it, if the member shares memory with this rank.
-fn region_of<'a>(vigil: &Vigil<'a>, peer: usize) -> Option<(&'a Island, usize)> {
-    let island = vigil.world.island.as_ref()?;
-    let local = island.locals[vigil.group.members[peer].index()]?;
+pub(super) fn region_of<'a>(
+    world: &'a WorldInner,
+    group: &Identity,
+    peer: usize,
+) -> Option<(&'a Island, usize)> {
+    let island = world.island.as_ref()?;
+    let local = island.locals[group.members[peer].index()]?;
     Some((island, local))
 }
 
@@ -185,9 +206,9 @@ impl Awaited {
     ) -> Result<(), ErrorKind> {
         let mut at = 0;
         while let Some(peer) = self.peers.get(at).copied() {
-            let stream = match region_of(vigil, peer) {
-                Some((island, local)) => attach_ring(vigil, island, self.plane, peer, local)?,
-                None => vigil.world.take_remote(vigil, self.plane, peer)?,
+            let stream = match region_of(vigil.world, vigil.group, peer) {
+                Some((island, local)) => attach_ring(vigil.group, island, self.plane, peer, local)?,
+                None => vigil.world.take_remote(vigil.group, self.plane, peer)?,
             };
             if stream.is_some() {
                 streams[peer] = stream;
@@ -221,8 +242,8 @@ impl Stream for NotYet {
 }
 
 /// The ring that a member with a lower index has made, if it has.
-fn attach_ring(
-    vigil: &Vigil<'_>,
+pub(super) fn attach_ring(
+    group: &Identity,
     island: &Island,
     plane: Plane,
     peer: usize,
@@ -230,9 +251,9 @@ fn attach_ring(
 ) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
     let arena = &island.arena;
     let bytes = RingStream::block_bytes(RING_BYTES);
-    let key = ring_key(vigil.group.key, plane, peer, vigil.group.me);
+    let key = ring_key(group.key, plane, peer, group.me);
     let broken = |what: String| ErrorKind::Transport {
-        peer: vigil.group.members[peer],
+        peer: group.members[peer],
         what,
     };
     let Some(found) = directory::find(arena, local, key) else {

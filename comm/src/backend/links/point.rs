@@ -37,6 +37,11 @@ pub(crate) struct Message {
 pub(crate) struct Counters(HashMap<(Direction, usize), u64>);
 
 impl Counters {
+    /// How many messages went this way so far.
+    pub(super) fn count(&self, direction: Direction, peer: usize) -> u64 {
+        self.0.get(&(direction, peer)).copied().unwrap_or(0)
+    }
+
     fn next(&mut self, direction: Direction, peer: usize) -> u64 {
         let count = self.0.entry((direction, peer)).or_insert(0);
         *count += 1;

@@ -1,0 +1,141 @@
+//! Messages that came over the streams of a group and that no call of this rank has taken.
+
+use super::open::{attach_ring, region_of};
+use super::{Links, Plane, RingBlock, describe};
+use crate::backend::message::Direction;
+use crate::error::{ErrorKind, Field};
+use crate::group::Identity;
+use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
+use crate::transport::{CallTag, Stream};
+use crate::types::{DType, Rank};
+use crate::watch::verdict::CallId;
+use crate::world::{Unread, WorldInner};
+
+impl Links {
+    /// The first message that a peer has sent and no call has taken. `seq` is the number of this rank's last
+    /// collective. The streams are not used again.
+    pub(crate) fn unread(
+        &mut self,
+        world: &WorldInner,
+        group: &Identity,
+        seq: u64,
+    ) -> Option<Unread> {
+        let peers = (0..group.len()).filter(|peer| *peer != group.me);
+        let planes = [Plane::Collective, Plane::PointToPoint];
+        let found = peers
+            .flat_map(|peer| planes.map(|plane| (peer, plane)))
+            .find_map(|(peer, plane)| {
+                let held = self.plane(plane).get_mut(peer);
+                let frame = match held.and_then(Option::as_mut) {
+                    Some(stream) => next_frame(stream.as_mut()),
+                    None => next_frame(never_taken(world, group, plane, peer)?.as_mut()),
+                };
+                let frame = frame.filter(|frame| frame.group == group.key)?;
+                let FrameKind::Data { .. } = frame.kind else {
+                    return None;
+                };
+                match plane {
+                    Plane::Collective => Some(of_collective(group, peer, &frame, seq)),
+                    Plane::PointToPoint => self.of_message(group, peer, &frame),
+                }
+            });
+        found.or_else(|| {
+            let mut rings = self.rings.iter();
+            rings.find_map(|ring| sent_in_vain(ring, group.key, world))
+        })
+    }
+
+    fn of_message(&self, group: &Identity, peer: usize, frame: &Frame) -> Option<Unread> {
+        let received = self.counters.count(Direction::Recv, peer);
+        let (sender, receiver) = (group.members[peer], group.members[group.me]);
+        let sent = format!(
+            "sent rank {receiver} message {}, {}",
+            frame.seq,
+            contents(&frame.tag)
+        );
+        let taken = match received {
+            0 => "received none of its messages".to_owned(),
+            1 => "received only its first message".to_owned(),
+            more => format!("received only its first {more} messages"),
+        };
+        (frame.seq > received).then(|| unread((group.key, 0), (sender, sent), (receiver, taken)))
+    }
+}
+
+/// A message of a collective that this rank made differently, or not at all.
+fn of_collective(group: &Identity, peer: usize, frame: &Frame, seq: u64) -> Unread {
+    let (sender, receiver) = (group.members[peer], group.members[group.me]);
+    let sent = format!(
+        "sent rank {receiver} a message of call {}, {}",
+        frame.seq,
+        describe(&CallTag {
+            algo: 0,
+            ..frame.tag
+        })
+    );
+    let taken = if frame.seq <= seq {
+        format!("finished its call {} without receiving it", frame.seq)
+    } else {
+        format!("ended the group after call {seq}")
+    };
+    let call = frame.seq.saturating_add(1);
+    unread((group.key, call), (sender, sent), (receiver, taken))
+}
+
+/// What lies unread in a ring of a group that this rank made, for a rank that has left.
+pub(crate) fn sent_in_vain(ring: &RingBlock, key: u64, world: &WorldInner) -> Option<Unread> {
+    let receiver = ring.unread_by(world)?;
+    let sent = format!("sent rank {receiver} messages that still lie unread");
+    let taken = "left the world without receiving them".to_owned();
+    Some(unread((key, 0), (world.rank, sent), (receiver, taken)))
+}
+
+fn unread((key, seq): (u64, u64), sender: (Rank, String), receiver: (Rank, String)) -> Unread {
+    Unread {
+        call: CallId { key, seq },
+        kind: ErrorKind::Mismatch {
+            field: Field::Sequence,
+            rank: sender.0,
+            mine: sender.1,
+            peer: receiver.0,
+            theirs: receiver.1,
+        },
+    }
+}
+
+/// What a message holds: `f32[8]`.
+fn contents(tag: &CallTag) -> String {
+    let dtype = DType::from_code(tag.dtype).map_or("?", DType::name);
+    format!("{dtype}[{}]", tag.count)
+}
+
+/// A stream that a peer has made and that no call of this rank has asked for.
+fn never_taken(
+    world: &WorldInner,
+    group: &Identity,
+    plane: Plane,
+    peer: usize,
+) -> Option<Box<dyn Stream>> {
+    if peer > group.me {
+        return None;
+    }
+    match region_of(world, group, peer) {
+        // Ranks that share memory compare their calls before a collective goes over messages.
+        Some(_) if plane == Plane::Collective => None,
+        Some((island, local)) => attach_ring(group, island, plane, peer, local).ok()?,
+        None => world.net.as_ref()?.take(group, plane, peer),
+    }
+}
+
+/// The frame that comes next on a stream, if a whole one is here.
+fn next_frame(stream: &mut dyn Stream) -> Option<Frame> {
+    let mut header = [0; FRAME_BYTES];
+    let mut done = 0;
+    while done < FRAME_BYTES {
+        match stream.try_read(&mut header[done..]) {
+            Ok(0) | Err(_) => return None,
+            Ok(len) => done += len,
+        }
+    }
+    Frame::decode(&header).ok()
+}
