@@ -1,9 +1,11 @@
 //! `muster drill`: faults on purpose, and whether their verdicts are right.
 
+mod random;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use muster_comm::config::{self, Environment};
 use muster_comm::sync::Clock;
 
@@ -13,6 +15,7 @@ use crate::drill::actor;
 use crate::drill::catalogue::{Drill, drills};
 use crate::drill::model::{Report, SCHEMA_VERSION};
 use crate::drill::plan::{Setting, Transport};
+use crate::drill::random::scenario::Way;
 use crate::drill::suite::{self, Turn};
 use crate::drill::table;
 use crate::exit::Exit;
@@ -24,7 +27,7 @@ use crate::report::origin::Origin;
 use crate::world::signals::Interrupts;
 
 /// Most ranks of a drill: all of them are processes of this host.
-const RANKS_MAX: i64 = 64;
+const RANKS_MAX: i64 = 256;
 /// Ranks of a drill unless said otherwise.
 const RANKS_DEFAULT: u32 = 4;
 
@@ -44,9 +47,9 @@ pub struct DrillArgs {
     /// Numbers of ranks
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=RANKS_MAX))]
     world: Vec<u32>,
-    /// What carries bytes between ranks
-    #[arg(long, value_enum, default_value_t = Over::Both)]
-    transport: Over,
+    /// What carries bytes between ranks [default: shm,tcp; random drills also net]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    transport: Vec<Way>,
     /// Seed of what is left to chance: victims and moments
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -57,18 +60,9 @@ pub struct DrillArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    random: random::RandomArgs,
+    #[command(flatten)]
     saving: Saving,
-}
-
-/// Which transports to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Over {
-    /// Shared memory and TCP, one after the other
-    Both,
-    /// Shared memory
-    Shm,
-    /// TCP
-    Tcp,
 }
 
 /// Options of a rank of a drill.
@@ -95,17 +89,14 @@ pub fn play(args: &ActorArgs) -> Result<Exit, Failure> {
 /// # Errors
 /// If a name is unknown, or the means of a drill fail.
 pub fn run(args: &DrillArgs) -> Result<Exit, Failure> {
+    if args.random.is_wanted() {
+        return random::run(args, seed(args)?);
+    }
     let wanted = chosen(args)?;
     if args.list {
         return list(args, &wanted);
     }
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => Environment::capture()
-            .read(&config::SEED)
-            .map_err(|error| Failure::usage(error.to_string()))?
-            .unwrap_or(1),
-    };
+    let seed = seed(args)?;
     let turns = turns(args, &wanted, seed);
     if turns.is_empty() {
         return Err(Failure::usage(
@@ -125,6 +116,16 @@ pub fn run(args: &DrillArgs) -> Result<Exit, Failure> {
         out::result(&table::closing(&report))?;
     }
     Saving::ended(report.exit(), written)
+}
+
+fn seed(args: &DrillArgs) -> Result<u64, Failure> {
+    match args.seed {
+        Some(seed) => Ok(seed),
+        None => Ok(Environment::capture()
+            .read(&config::SEED)
+            .map_err(|error| Failure::usage(error.to_string()))?
+            .unwrap_or(1)),
+    }
 }
 
 fn carry_out(args: &DrillArgs, turns: Vec<Turn>, seed: u64) -> Result<Report, Failure> {
@@ -171,15 +172,18 @@ fn turns(args: &DrillArgs, wanted: &[&'static Drill], seed: u64) -> Vec<Turn> {
     } else {
         args.world.as_slice()
     };
-    let transports: &[Transport] = match args.transport {
-        Over::Both => &Transport::ALL,
-        Over::Shm => &[Transport::Shm],
-        Over::Tcp => &[Transport::Tcp],
+    let is_wanted = |transport: &Transport| {
+        args.transport.is_empty()
+            || args.transport.contains(match transport {
+                Transport::Shm => &Way::Shm,
+                Transport::Tcp => &Way::Tcp,
+            })
     };
+    let transports: Vec<Transport> = Transport::ALL.into_iter().filter(is_wanted).collect();
     let mut turns = Vec::new();
     for repetition in 1..=args.repeat {
         for drill in wanted {
-            for transport in transports {
+            for transport in &transports {
                 for world_size in worlds {
                     let setting = Setting {
                         world_size: *world_size,

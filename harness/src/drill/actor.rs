@@ -4,6 +4,7 @@
 
 mod calls;
 mod steps;
+pub mod trace;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub fn play(folder: &Path, number: Option<usize>) -> Result<Exit, Failure> {
         Ok((world, coordinator)) => {
             Told::say(part.rank, What::Joined);
             // What is left of the world ends in there, before what serves it.
-            let code = Player::new(&part, world, folder.join(GO)).run();
+            let code = Player::new(&part, world, folder).run();
             drop(coordinator);
             code
         }
@@ -72,14 +73,13 @@ fn part(folder: &Path, number: Option<usize>, environment: &Environment) -> Resu
     let bad = |why: String| Failure::internal(format!("{}: {why}", file.display()));
     let text = std::fs::read_to_string(&file).map_err(|error| bad(error.to_string()))?;
     let parts: Vec<Part> = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-    let rank = environment
-        .read(&muster_comm::config::RANK)
-        .ok()
-        .flatten()
-        .unwrap_or(0);
     let found = match number {
         Some(number) => parts.into_iter().nth(number),
-        None => parts.into_iter().find(|part| part.rank == rank),
+        None => {
+            let identity = joined::identity(environment, None)?;
+            let rank = identity.map_or(0, |identity| identity.rank.0);
+            parts.into_iter().find(|part| part.rank == rank)
+        }
     };
     found.ok_or_else(|| bad("no such part".to_owned()))
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_comm::sync::{Clock, Deadline};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::world::look;
 
@@ -81,6 +83,24 @@ impl Before {
 #[must_use]
 pub fn marked(mark: &str) -> Vec<i32> {
     look::marked(&format!("{MARK}={mark}"))
+}
+
+/// Further descriptors of everything that a process has open: what it holds open outlives it, as with a child
+/// that it has forked.
+#[must_use]
+pub fn descriptors_of(pid: i32) -> Vec<OwnedFd> {
+    let process = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let Some(process) = process else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    // One that has just been closed is none.
+    numbers
+        .filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok())
+        .collect()
 }
 
 /// Connections of a process: its own port and the other side's.

@@ -20,6 +20,7 @@ pub mod grade;
 pub mod model;
 pub mod network;
 pub mod plan;
+pub mod random;
 pub mod script;
 pub mod stage;
 pub mod suite;

@@ -114,6 +114,11 @@ pub struct Plan {
 pub enum Launch {
     /// Each by the drill itself, as a foreign launcher would; rank 0 serves the rendezvous.
     Apart,
+    /// An `mpirun`; rank 0 serves the rendezvous.
+    Mpirun {
+        /// The program and its options, up to the number of ranks.
+        words: Vec<String>,
+    },
     /// Each in a network namespace of its own; rank 0 serves the rendezvous.
     Network,
     /// `muster run`.

@@ -17,6 +17,8 @@ pub struct Part {
     pub checksum: bool,
     /// The port under which others find its links, where that is not its own.
     pub advertise: Option<u16>,
+    /// Whether it writes down at which step it is, for a drill that looks when it strikes.
+    pub traced: bool,
     /// What it does once it has joined.
     pub steps: Vec<Step>,
 }
@@ -24,6 +26,13 @@ pub struct Part {
 /// One thing that a rank does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
+    /// Sends and receives several messages at once.
+    Batch {
+        /// The group.
+        group: String,
+        /// The messages.
+        messages: Vec<MessageSpec>,
+    },
     /// Makes a call on a group.
     Call {
         /// The group.
@@ -58,11 +67,6 @@ pub enum Step {
     },
     /// Tells the drill that the fault is done now.
     Mark,
-    /// Exchanges objects.
-    Object {
-        /// What this rank gives.
-        what: ObjectSpec,
-    },
     /// Breaks an assertion.
     Panic {
         /// Whether in a thread of its own, after which the rank goes on.
@@ -90,8 +94,22 @@ pub enum Step {
         /// How long, in milliseconds.
         ms: u64,
     },
+    /// Starts an asynchronous call on a group.
+    Start {
+        /// The group.
+        group: String,
+        /// The call.
+        call: CallSpec,
+        /// Under which number it is waited for.
+        work: u32,
+    },
     /// From here on a mismatch is no reason to end; the calls after it must come out right.
     Tolerate,
+    /// Waits for an asynchronous call.
+    Wait {
+        /// The number under which it was started.
+        work: u32,
+    },
     /// Waits until the drill says go on.
     WaitForGo,
     /// Makes this many calls and looks at their results; tells the drill when the first are done.
@@ -132,6 +150,21 @@ pub struct CallSpec {
     pub send_counts: Vec<usize>,
     /// What comes from each rank, for `AllToAllV`.
     pub recv_counts: Vec<usize>,
+    /// What a call of objects gives.
+    pub object: ObjectSpec,
+    /// Whether its buffers lie in memory that local peers reach.
+    pub in_region: bool,
+}
+
+/// One message of a batch, of `i32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageSpec {
+    /// Whether it is sent, and not received.
+    pub is_sent: bool,
+    /// The other rank's number in the group.
+    pub peer: usize,
+    /// Elements.
+    pub count: usize,
 }
 
 /// Kinds of calls that drills make.
@@ -139,20 +172,34 @@ pub struct CallSpec {
 pub enum CallKind {
     /// `all_gather`.
     AllGather,
+    /// `all_gather_object`.
+    AllGatherObject,
     /// `all_reduce` in place.
     AllReduce,
     /// `all_reduce_async`, waited for at once.
     AllReduceAsync,
+    /// `all_to_all`.
+    AllToAll,
     /// `all_to_all_v`.
     AllToAllV,
     /// `barrier`.
     Barrier,
     /// `broadcast`.
     Broadcast,
+    /// `broadcast_object`.
+    BroadcastObject,
+    /// `gather`.
+    Gather,
+    /// `gather_object`.
+    GatherObject,
     /// `recv`.
     Recv,
+    /// `reduce`.
+    Reduce,
     /// `reduce_scatter`.
     ReduceScatter,
+    /// `scatter`.
+    Scatter,
     /// `send`.
     Send,
 }
@@ -162,19 +209,24 @@ pub enum CallKind {
 pub enum Kind {
     /// `f32`.
     F32,
+    /// `f64`.
+    F64,
     /// `i32`.
     I32,
+    /// `i64`.
+    I64,
 }
 
 /// Objects that drills exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectSpec {
     /// One that is larger than the limit.
     Huge,
     /// One of another type than the others expect.
     Other,
-    /// A small one.
-    Small,
+    /// One of the type that all expect, with as many bytes as the call has elements.
+    #[default]
+    Usual,
 }
 
 /// Things that ranks print.
@@ -198,6 +250,8 @@ impl CallSpec {
             peer: 0,
             send_counts: Vec::new(),
             recv_counts: Vec::new(),
+            object: ObjectSpec::Usual,
+            in_region: false,
         }
     }
 
@@ -211,6 +265,12 @@ impl CallSpec {
     #[must_use]
     pub fn with_peer(self, peer: usize) -> Self {
         Self { peer, ..self }
+    }
+
+    /// The same call with another object.
+    #[must_use]
+    pub fn with_object(self, object: ObjectSpec) -> Self {
+        Self { object, ..self }
     }
 
     /// The same call with the maximum for the sum.

@@ -59,7 +59,7 @@ impl From<Lacking> for Trouble {
 /// Who a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// `muster run`.
+    /// `muster run`, `muster verify` or an `mpirun`.
     Launcher,
     /// The part of this number.
     Part(usize),
@@ -200,6 +200,17 @@ impl<'a> Stage<'a> {
                 let command = self.command(&words.map(str::to_owned), None, plan);
                 self.spawn(Who::Launcher, None, command)?;
             }
+            Launch::Mpirun { words } => {
+                self.write_parts(&plan.parts)?;
+                let rest = [&n, &own, "__drill", "--folder", &folder].map(str::to_owned);
+                let secret = self.secret_file("secret")?;
+                let mut command = self.command(&[words.as_slice(), &rest].concat(), None, plan);
+                command
+                    .env("MUSTER_SECRET_FILE", secret)
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                self.spawn(Who::Launcher, None, command)?;
+            }
             Launch::Verify { words } => {
                 self.keeps_all = true;
                 let matrix = format!("tp{n}@{n}");
@@ -315,12 +326,7 @@ impl<'a> Stage<'a> {
     }
 
     fn hear_line(&mut self, child: usize, text: &str) {
-        // `muster run` puts the rank in front of what ranks print.
-        let passed_on = text
-            .strip_prefix("[rank ")
-            .and_then(|rest| rest.split_once("] "))
-            .and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
-        let (rank, text) = match passed_on {
+        let (rank, text) = match passed_on(text) {
             Some((rank, rest)) => (Some(rank), rest),
             None => (self.children[child].rank, text),
         };
@@ -468,10 +474,39 @@ impl Drop for Stage<'_> {
     }
 }
 
+/// A line with the rank that a launcher puts in front of what ranks print: `[rank 3] ` of `muster run`,
+/// `[1,3]<stdout>:` of Open MPI, `[3] ` of MPICH.
+fn passed_on(text: &str) -> Option<(u32, &str)> {
+    let (head, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let number = head
+        .strip_prefix("rank ")
+        .or_else(|| head.strip_prefix("1,"));
+    let rank = number.unwrap_or(head).parse().ok()?;
+    let heads = ["<stdout>:", "<stderr>:", " "];
+    let rest = heads.iter().find_map(|head| rest.strip_prefix(head))?;
+    Some((rank, rest))
+}
+
 /// A port of the loopback that is free now.
 pub(super) fn free_port() -> Result<u16, Failure> {
     TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
         .map_err(|error| Failure::resource(format!("no free port: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passed_on;
+
+    #[test]
+    fn the_rank_in_front_of_a_line_is_known_for_every_launcher() {
+        for head in ["[rank 12] ", "[1,12]<stderr>:", "[12] "] {
+            let line = format!("{head}VERDICT [1] x");
+            assert_eq!(passed_on(&line), Some((12, "VERDICT [1] x")), "{head}");
+        }
+        for other in ["[12]", "VERDICT x", "[a] x", "[1,2]x"] {
+            assert_eq!(passed_on(other), None, "{other}");
+        }
+    }
 }

@@ -1,31 +1,96 @@
 //! The calls that ranks of a drill make, and what must come out of them.
 
+use std::ops::{Deref, DerefMut};
+
 use muster_comm::buffer::Element;
-use muster_comm::collective::Communicator;
+use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
 use muster_comm::types::ReduceOp;
+use muster_comm::world::RegionBuffer;
 
-use crate::drill::script::{CallKind, CallSpec, Kind, Place};
+use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec, ObjectSpec, Place};
 
-/// What a rank contributes: its number in the group, counted from 1.
-fn share<T: From<u16>>(rank: usize) -> T {
-    T::from(u16::try_from(rank + 1).unwrap_or(u16::MAX))
+/// Largest object in drills of objects, in bytes.
+pub(super) const OBJECT_MAX: usize = 64 << 10;
+/// Contributions to calls in a row differ, so that the result of one is not taken for that of the next.
+const SALTS: usize = 5;
+
+/// What a rank contributes: its number in the group, counted from 1, and the salt of the call.
+fn share<T: From<u16>>(rank: usize, salt: usize) -> T {
+    number(rank + 1 + salt % SALTS)
 }
 
-/// Makes a call; says whether the result is right.
-pub(super) fn make(group: &Communicator, call: &CallSpec, place: Place) -> Result<bool, CommError> {
-    match call.dtype {
-        Kind::F32 => make_of::<f32>(group, call, place),
-        Kind::I32 => make_of::<i32>(group, call, place),
+fn number<T: From<u16>>(number: usize) -> T {
+    T::from(u16::try_from(number).unwrap_or(u16::MAX))
+}
+
+/// Elements of a call, in ordinary memory or in such that local peers reach.
+enum Elements<T> {
+    Ordinary(Vec<T>),
+    Region(RegionBuffer<T>),
+}
+
+impl<T: Element> Elements<T> {
+    /// This many elements of one value.
+    fn of(group: &Communicator, in_region: bool, count: usize, value: T) -> Self {
+        let region = in_region.then(|| group.alloc(count).ok()).flatten();
+        match region {
+            Some(mut region) => {
+                region.fill(value);
+                Self::Region(region)
+            }
+            // A region that is full is no matter of these drills.
+            None => Self::Ordinary(vec![value; count]),
+        }
     }
 }
 
-fn make_of<T: Element + From<u16> + PartialEq>(
+impl<T: Element> Deref for Elements<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Ordinary(elements) => elements,
+            Self::Region(elements) => elements,
+        }
+    }
+}
+
+impl<T: Element> DerefMut for Elements<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Ordinary(elements) => elements,
+            Self::Region(elements) => elements,
+        }
+    }
+}
+
+/// Makes a call; says whether the result is right. `salt` is the number of the call on the group.
+pub(super) fn make(
     group: &Communicator,
     call: &CallSpec,
     place: Place,
+    salt: usize,
+) -> Result<bool, CommError> {
+    if let Some(outcome) = objects(group, call, salt) {
+        return outcome;
+    }
+    match call.dtype {
+        Kind::F32 => make_of::<f32>(group, call, place, salt),
+        Kind::F64 => make_of::<f64>(group, call, place, salt),
+        Kind::I32 => make_of::<i32>(group, call, place, salt),
+        Kind::I64 => make_of::<i64>(group, call, place, salt),
+    }
+}
+
+fn make_of<T: Element + From<u16>>(
+    group: &Communicator,
+    call: &CallSpec,
+    place: Place,
+    salt: usize,
 ) -> Result<bool, CommError> {
     let (me, n) = (group.rank(), group.size());
+    let share = |rank| share::<T>(rank, salt);
     let op = if call.takes_max {
         ReduceOp::Max
     } else {
@@ -34,27 +99,57 @@ fn make_of<T: Element + From<u16> + PartialEq>(
     let reduced: T = if call.takes_max {
         share(n - 1)
     } else {
-        T::from(u16::try_from(n * (n + 1) / 2).unwrap_or(u16::MAX))
+        number(n * (n + 1) / 2 + n * (salt % SALTS))
     };
-    let mine = vec![share::<T>(me); call.count];
+    let of = |count, value| Elements::of(group, call.in_region, count, value);
+    let empty = |count| of(count, T::zeroed());
+    let mine = of(call.count, share(me));
     let all = |got: &[T], want: T| got.iter().all(|one| *one == want);
+    let blocks = |got: &[T]| {
+        let mut parts = got.chunks(call.count.max(1)).enumerate();
+        parts.all(|(rank, part)| all(part, share(rank)))
+    };
+    let is_root = me == call.peer;
+    let of_root = |count: usize| if is_root { count } else { 0 };
     Ok(match call.kind {
         CallKind::AllReduce => {
             let mut buffer = mine;
             all_reduce(group, &mut buffer, op, place)?;
             all(&buffer, reduced)
         }
-        CallKind::AllReduceAsync => all(&group.all_reduce_async(mine, op).wait()?, reduced),
+        CallKind::AllReduceAsync => {
+            all(&group.all_reduce_async(mine.to_vec(), op).wait()?, reduced)
+        }
         CallKind::AllGather => {
-            let mut got = vec![T::from(0); call.count * n];
+            let mut got = empty(call.count * n);
             group.all_gather(&mine, &mut got)?;
-            let mut parts = got.chunks(call.count.max(1)).enumerate();
-            parts.all(|(rank, part)| all(part, share(rank)))
+            blocks(&got)
+        }
+        CallKind::AllToAll => {
+            let mut got = empty(call.count * n);
+            group.all_to_all(&of(call.count * n, share(me)), &mut got)?;
+            blocks(&got)
+        }
+        CallKind::Gather => {
+            let mut got = empty(of_root(call.count * n));
+            group.gather(&mine, &mut got, call.peer)?;
+            blocks(&got)
+        }
+        CallKind::Reduce => {
+            let mut got = empty(of_root(call.count));
+            group.reduce(&mine, &mut got, op, call.peer)?;
+            all(&got, reduced)
         }
         CallKind::ReduceScatter => {
-            let mut got = vec![T::from(0); call.count];
-            group.reduce_scatter(&vec![share::<T>(me); call.count * n], &mut got, op)?;
+            let mut got = empty(call.count);
+            group.reduce_scatter(&of(call.count * n, share(me)), &mut got, op)?;
             all(&got, reduced)
+        }
+        CallKind::Scatter => {
+            let mut got = empty(call.count);
+            let send = of(of_root(call.count * n), share(me));
+            group.scatter(&send, &mut got, call.peer)?;
+            all(&got, share(call.peer))
         }
         CallKind::Broadcast => {
             let mut buffer = mine;
@@ -62,8 +157,8 @@ fn make_of<T: Element + From<u16> + PartialEq>(
             all(&buffer, share(call.peer))
         }
         CallKind::AllToAllV => {
-            let send = vec![share::<T>(me); call.send_counts.iter().sum()];
-            let mut got = vec![T::from(0); call.recv_counts.iter().sum()];
+            let send = of(call.send_counts.iter().sum(), share(me));
+            let mut got = empty(call.recv_counts.iter().sum());
             group.all_to_all_v(&send, &call.send_counts, &mut got, &call.recv_counts)?;
             let mut at = 0;
             call.recv_counts.iter().enumerate().all(|(rank, count)| {
@@ -81,10 +176,12 @@ fn make_of<T: Element + From<u16> + PartialEq>(
             true
         }
         CallKind::Recv => {
-            let mut got = vec![T::from(0); call.count];
+            let mut got = empty(call.count);
             group.recv(&mut got, call.peer)?;
             all(&got, share(call.peer))
         }
+        // Made by `objects`.
+        CallKind::AllGatherObject | CallKind::BroadcastObject | CallKind::GatherObject => false,
     })
 }
 
@@ -100,4 +197,85 @@ fn all_reduce<T: Element>(
         Place::Second => group.all_reduce_in_place(buffer, op),
         Place::Third => group.all_reduce_in_place(buffer, op),
     }
+}
+
+/// Makes a call of objects, where it is one.
+fn objects(group: &Communicator, call: &CallSpec, salt: usize) -> Option<Result<bool, CommError>> {
+    // Objects may be of any length; what they hold says whose they are.
+    let byte = |rank: usize| u8::try_from((rank + salt) % 251).unwrap_or(0);
+    let object = |rank: usize| vec![byte(rank); call.count];
+    let is_of = |rank: usize, got: &[u8]| got.iter().all(|one| *one == byte(rank));
+    let are_all = |got: &[Vec<u8>]| got.iter().enumerate().all(|(rank, one)| is_of(rank, one));
+    let me = group.rank();
+    let root = call.peer;
+    Some(match (call.kind, call.object) {
+        (CallKind::AllGatherObject, ObjectSpec::Usual) => group
+            .all_gather_object(&object(me))
+            .map(|got| are_all(&got)),
+        (CallKind::AllGatherObject, ObjectSpec::Other) => {
+            group.all_gather_object(&1_u8).map(|_| true)
+        }
+        (CallKind::AllGatherObject, ObjectSpec::Huge) => group
+            .all_gather_object(&vec![7_u8; 2 * OBJECT_MAX])
+            .map(|_| true),
+        (CallKind::GatherObject, ObjectSpec::Other) => {
+            group.gather_object(&1_u8, root).map(|_| true)
+        }
+        (CallKind::GatherObject, _) => group
+            .gather_object(&object(me), root)
+            .map(|got| got.is_none_or(|got| are_all(&got))),
+        (CallKind::BroadcastObject, ObjectSpec::Other) => {
+            group.broadcast_object(Some(&1_u8), root).map(|_| true)
+        }
+        (CallKind::BroadcastObject, _) => group
+            .broadcast_object(Some(&object(me)), root)
+            .map(|got| is_of(root, &got)),
+        _ => return None,
+    })
+}
+
+/// Sends and receives messages at once; `salts` are their numbers between the two ranks.
+pub(super) fn batch(
+    group: &Communicator,
+    messages: &[MessageSpec],
+    salts: &[usize],
+) -> Result<bool, CommError> {
+    let value = |message: &MessageSpec, salt: usize| -> i32 {
+        share(
+            if message.is_sent {
+                group.rank()
+            } else {
+                message.peer
+            },
+            salt,
+        )
+    };
+    let sent = |message: &MessageSpec, salt| {
+        let value = if message.is_sent {
+            value(message, salt)
+        } else {
+            0
+        };
+        vec![value; message.count]
+    };
+    let with_salts = || messages.iter().zip(salts.iter().copied());
+    let mut buffers: Vec<Vec<i32>> = with_salts().map(|(one, salt)| sent(one, salt)).collect();
+    let posted: Vec<PointToPoint<'_>> = buffers
+        .iter_mut()
+        .zip(messages)
+        .map(|(buffer, message)| {
+            if message.is_sent {
+                PointToPoint::send(buffer, message.peer)
+            } else {
+                PointToPoint::recv(buffer, message.peer)
+            }
+        })
+        .collect();
+    group.batch_send_recv(&posted)?;
+    drop(posted);
+    let is_right = |(got, (message, salt)): (&Vec<i32>, (&MessageSpec, usize))| {
+        let want = value(message, salt);
+        got.iter().all(|one| *one == want)
+    };
+    Ok(buffers.iter().zip(with_salts()).all(is_right))
 }

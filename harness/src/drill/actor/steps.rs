@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_comm::collective::Communicator;
+use muster_comm::collective::{Communicator, Work};
 use muster_comm::error::CommError;
 use muster_comm::sync::{AtomicBool, Clock, Deadline};
 use muster_comm::types::Rank;
@@ -15,8 +15,9 @@ use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::calls;
-use crate::drill::script::{CallSpec, Kind, ObjectSpec, Part, Place, PrintSpec, Step};
+use super::trace::Trace;
+use super::{GO, calls};
+use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec, Part, Place, PrintSpec, Step};
 use crate::drill::told::{Failed, Told, What};
 use crate::exit::Exit;
 
@@ -32,8 +33,6 @@ const GO_EVERY: Duration = Duration::from_millis(2);
 const HOARD_BYTES: usize = 8 << 20;
 /// Bytes that a rank prints in a flood: many times what any queue holds.
 const FLOOD_BYTES: usize = 40 << 20;
-/// Largest object in drills of objects, in bytes.
-const OBJECT_MAX: usize = 64 << 10;
 
 /// Why a rank does not do its next step.
 enum Stop {
@@ -46,7 +45,12 @@ pub(super) struct Player<'a> {
     part: &'a Part,
     world: World,
     groups: HashMap<String, Communicator>,
+    /// How many calls were made on each group, and messages sent to and received from each of its members.
+    made: HashMap<(String, Option<(usize, bool)>), usize>,
+    /// Asynchronous calls under way.
+    works: HashMap<u32, Work<bool>>,
     go: PathBuf,
+    trace: Option<Trace>,
     tolerates: bool,
     /// The code that a failure which was tolerated leaves behind.
     code: i32,
@@ -54,12 +58,15 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(part: &'a Part, world: World, go: PathBuf) -> Self {
+    pub(super) fn new(part: &'a Part, world: World, folder: &Path) -> Self {
         Self {
             part,
             world,
             groups: HashMap::new(),
-            go,
+            made: HashMap::new(),
+            works: HashMap::new(),
+            go: folder.join(GO),
+            trace: Trace::open(part, folder),
             tolerates: false,
             code: 0,
             children: Vec::new(),
@@ -70,7 +77,15 @@ impl<'a> Player<'a> {
     pub(super) fn run(mut self) -> i32 {
         let everyone = (0..self.world.size()).map(Rank::from_index).collect();
         let made = self.make("world", everyone);
-        let done = made.and_then(|()| self.part.steps.iter().try_for_each(|step| self.play(step)));
+        let steps = self.part.steps.iter().enumerate();
+        let done = made.and_then(|()| {
+            for (number, step) in steps {
+                self.note(number);
+                self.play(step)?;
+            }
+            self.note(self.part.steps.len());
+            Ok(())
+        });
         match done {
             Err(Stop::Code(code)) => code,
             Ok(()) => {
@@ -85,8 +100,15 @@ impl<'a> Player<'a> {
         Told::say(self.part.rank, what);
     }
 
+    fn note(&self, step: usize) {
+        if let Some(trace) = &self.trace {
+            trace.note(step);
+        }
+    }
+
     fn play(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
+            Step::Batch { group, messages } => self.batch(group, messages)?,
             Step::Call { group, call, place } => self.call(group, call, *place)?,
             Step::Child => {
                 let child = Command::new("sleep")
@@ -105,14 +127,15 @@ impl<'a> Player<'a> {
                 self.make(name, members.iter().map(|rank| Rank(*rank)).collect())?;
             }
             Step::Mark => self.say(What::Marked),
-            Step::Object { what } => self.object(*what)?,
             Step::Panic { in_thread } => panic(*in_thread),
             Step::Pause { ms } => Clock::pause(Duration::from_millis(*ms)),
             Step::Print { what } => print(*what),
             Step::Raise { signal } => raise(*signal),
             Step::Resist => resist(),
             Step::Spin { ms } => spin(Duration::from_millis(*ms)),
+            Step::Start { group, call, work } => self.start(group, call, *work)?,
             Step::Tolerate => self.tolerates = true,
+            Step::Wait { work } => self.wait(*work)?,
             Step::WaitForGo => self.wait_for_go(),
             Step::Work { group, calls } => self.work(group, *calls)?,
         }
@@ -122,8 +145,9 @@ impl<'a> Player<'a> {
     fn make(&mut self, name: &str, members: Vec<Rank>) -> Result<(), Stop> {
         match self.world.group(name, &members) {
             Ok(group) => {
-                group.set_object_bytes_max(OBJECT_MAX);
+                group.set_object_bytes_max(calls::OBJECT_MAX);
                 self.groups.insert(name.to_owned(), group);
+                self.made.retain(|(group, _), _| group != name);
                 Ok(())
             }
             Err(error) => Err(self.failed(&error)),
@@ -147,16 +171,72 @@ impl<'a> Player<'a> {
         Stop::Code(Exit::Internal.code().into())
     }
 
+    /// The number of the next call on a group, or of the next message to or from a member.
+    fn next(&mut self, group: &str, message: Option<(usize, bool)>) -> usize {
+        let made = self.made.entry((group.to_owned(), message)).or_default();
+        *made += 1;
+        *made - 1
+    }
+
+    fn salt(&mut self, group: &str, call: &CallSpec) -> usize {
+        let message = match call.kind {
+            CallKind::Send => Some((call.peer, true)),
+            CallKind::Recv => Some((call.peer, false)),
+            _ => None,
+        };
+        self.next(group, message)
+    }
+
     fn call(&mut self, group: &str, call: &CallSpec, place: Place) -> Result<(), Stop> {
+        let salt = self.salt(group, call);
         let Some(communicator) = self.groups.get(group) else {
             return Err(self.nameless(group));
         };
-        match calls::make(communicator, call, place) {
+        let outcome = calls::make(communicator, call, place, salt);
+        self.judge(outcome, || format!("{:?} on {group}", call.kind))
+    }
+
+    fn batch(&mut self, group: &str, messages: &[MessageSpec]) -> Result<(), Stop> {
+        let salts: Vec<usize> = messages
+            .iter()
+            .map(|message| self.next(group, Some((message.peer, message.is_sent))))
+            .collect();
+        let Some(communicator) = self.groups.get(group) else {
+            return Err(self.nameless(group));
+        };
+        let outcome = calls::batch(communicator, messages, &salts);
+        self.judge(outcome, || format!("batch on {group}"))
+    }
+
+    fn start(&mut self, group: &str, call: &CallSpec, work: u32) -> Result<(), Stop> {
+        let salt = self.salt(group, call);
+        let Some(communicator) = self.groups.get(group) else {
+            return Err(self.nameless(group));
+        };
+        let call = call.clone();
+        let started =
+            communicator.start(move |group| calls::make(group, &call, Place::First, salt));
+        self.works.insert(work, started);
+        Ok(())
+    }
+
+    fn wait(&mut self, work: u32) -> Result<(), Stop> {
+        let Some(started) = self.works.remove(&work) else {
+            return Err(self.nameless(&format!("with work {work}")));
+        };
+        self.judge(started.wait(), || format!("asynchronous call {work}"))
+    }
+
+    /// What follows from the outcome of a call.
+    fn judge(
+        &mut self,
+        outcome: Result<bool, CommError>,
+        call: impl Fn() -> String,
+    ) -> Result<(), Stop> {
+        match outcome {
             Ok(true) if self.code != 0 => self.say(What::Usable),
             Ok(true) => {}
-            Ok(false) => self.say(What::Wrong {
-                call: format!("{:?} on {group}", call.kind),
-            }),
+            Ok(false) => self.say(What::Wrong { call: call() }),
             Err(error) => {
                 let Stop::Code(code) = self.failed(&error);
                 if !self.tolerates || !error.is_recoverable() {
@@ -178,20 +258,6 @@ impl<'a> Player<'a> {
             Clock::pause(BETWEEN);
         }
         Ok(())
-    }
-
-    fn object(&self, what: ObjectSpec) -> Result<(), Stop> {
-        let Some(group) = self.groups.get("world") else {
-            return Err(self.nameless("world"));
-        };
-        let outcome = match what {
-            ObjectSpec::Huge => group
-                .all_gather_object(&vec![7_u8; 2 * OBJECT_MAX])
-                .map(drop),
-            ObjectSpec::Other => group.all_gather_object(&1_u8).map(drop),
-            ObjectSpec::Small => group.all_gather_object(&vec![7_u8; 100]).map(drop),
-        };
-        outcome.map_err(|error| self.failed(&error))
     }
 
     fn wait_for_go(&self) {

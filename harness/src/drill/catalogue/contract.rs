@@ -438,9 +438,14 @@ fn huge_object(setting: &Setting, draws: &mut Draws) -> Plan {
         let what = if rank == odd {
             ObjectSpec::Huge
         } else {
-            ObjectSpec::Small
+            ObjectSpec::Usual
         };
-        vec![Step::work(BEFORE), Step::Mark, Step::Object { what }]
+        let call = CallSpec::all_reduce(Kind::I32, 100).of_kind(CallKind::AllGatherObject);
+        vec![
+            Step::work(BEFORE),
+            Step::Mark,
+            Step::call(call.with_object(what)),
+        ]
     });
     let blamed = Blamed::Exactly(vec![odd]);
     Plan {

@@ -1,0 +1,365 @@
+//! The truth of a run: what may be said of it, and who must say something. It comes from what was planted,
+//! from where the ranks were, and from playing the program in thought; never from what was said.
+//!
+//! TRUTH-1: where the library may or may not make a rank wait, both are right: whoever says nothing is not
+//! blamed for it, and whoever speaks must say what is true.
+
+use std::fmt;
+
+use super::fault::{Fault, Planted};
+use super::machine::{End, Mode, Outcome, play};
+use super::scenario::{Launcher, Scenario};
+use crate::drill::actor::trace::At;
+use crate::drill::plan::{Blamed, ranks_in_words};
+use crate::exit::Exit;
+
+/// A rank that began its wait less than this before the first verdict may have come too late to be heard.
+const HEARD_NS: u64 = 50_000_000;
+
+/// Something that is true of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The classes under which it may be said.
+    pub classes: Vec<Exit>,
+    /// Whom it must blame.
+    pub blamed: Blamed,
+    /// Whether it may also blame nobody.
+    pub or_nobody: bool,
+}
+
+impl Claim {
+    fn new(classes: &[Exit], blamed: Blamed) -> Self {
+        Self {
+            classes: classes.to_vec(),
+            blamed,
+            or_nobody: false,
+        }
+    }
+}
+
+/// The truth of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// What may be said; nothing where it is empty.
+    pub claims: Vec<Claim>,
+    /// Ranks that surely could not go on: each says a verdict.
+    pub must_speak: Vec<u32>,
+    /// Whether somebody must speak.
+    pub must_be_told: bool,
+    /// Whether the launcher must, also where no rank does.
+    pub launcher_must: bool,
+    /// Whether all say the same line: somebody lived who could tell them.
+    pub shared: bool,
+    /// Ranks of which nothing is expected.
+    pub victims: Vec<u32>,
+}
+
+impl Truth {
+    /// Adds claims that are not there yet.
+    fn add(&mut self, claims: Vec<Claim>) {
+        for claim in claims {
+            if !self.claims.contains(&claim) {
+                self.claims.push(claim);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Truth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, claim) in self.claims.iter().enumerate() {
+            let classes: Vec<&str> = claim.classes.iter().map(|class| class.class()).collect();
+            let between = if number == 0 { "" } else { ", or " };
+            write!(f, "{between}{} {}", classes.join("|"), claim.blamed)?;
+        }
+        if self.claims.is_empty() {
+            f.write_str("nothing may be said")?;
+        }
+        let speak = ranks_in_words(&self.must_speak);
+        write!(f, "; must speak: {speak}")?;
+        if self.must_be_told && self.must_speak.is_empty() {
+            f.write_str("; somebody must speak")?;
+        }
+        if self.launcher_must {
+            f.write_str("; the launcher must speak")?;
+        }
+        Ok(())
+    }
+}
+
+/// What was seen of the ranks themselves, not of what they said.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// Where each rank was at the end.
+    pub at: Vec<Option<At>>,
+    /// Who has a world.
+    pub joined: Vec<u32>,
+    /// When the first rank returned with a failure.
+    pub first_return_ns: Option<u64>,
+}
+
+/// The truth of a run.
+#[must_use]
+pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
+    let halts = halts(scenario, watched);
+    let outcomes = [Mode::Lax, Mode::Strict].map(|mode| play(&scenario.program, &halts, mode));
+    let [lax, strict] = &outcomes;
+    let mut truth = Truth {
+        shared: true,
+        must_speak: stuck(lax),
+        victims: scenario
+            .planted
+            .iter()
+            .filter(|one| stays_away(one.fault))
+            .map(|one| one.victim)
+            .collect(),
+        ..Truth::default()
+    };
+    let is_wrong = outcomes
+        .iter()
+        .any(|outcome| !stuck(outcome).is_empty() || !outcome.contradictions.is_empty());
+    for planted in &scenario.planted {
+        if is_missing_at_start(planted, watched) {
+            bring_up(scenario, planted, watched, &mut truth);
+        } else if is_wrong {
+            truth.add(claims(planted, &outcomes));
+        }
+        alone(scenario, planted, watched, &mut truth);
+    }
+    let is_lost = scenario.fault == Fault::RecvLeftOut && !lax.lost.is_empty();
+    let contradicts = !strict.contradictions.is_empty()
+        && (scenario.fault.is_contradiction() || scenario.fault == Fault::OtherObject);
+    if is_lost && truth.claims.is_empty() {
+        for planted in &scenario.planted {
+            truth.add(claims(planted, &outcomes));
+        }
+    }
+    truth.must_be_told = is_lost || contradicts || !truth.must_speak.is_empty();
+    if let [first, second] = scenario.planted.as_slice() {
+        two(first, second, &halts, lax, watched, &mut truth);
+    }
+    let victims = truth.victims.clone();
+    truth.must_speak.retain(|rank| !victims.contains(rank));
+    if scenario.launcher == Launcher::Mpirun {
+        // It ends all ranks when one fails, before they can speak.
+        truth.must_speak.clear();
+        truth.launcher_must = false;
+        truth.must_be_told &= !scenario.planted.iter().any(|one| one.fault.is_death());
+    }
+    truth
+}
+
+/// Whether nothing is expected of the victim of a fault.
+fn stays_away(fault: Fault) -> bool {
+    fault.is_death() || fault.patience() > 0
+}
+
+/// At which step each rank stops for good.
+fn halts(scenario: &Scenario, watched: &Watched) -> Vec<Option<usize>> {
+    let mut halts = vec![None; scenario.program.len()];
+    for planted in scenario.planted.iter().filter(|one| stays_away(one.fault)) {
+        let seen = watched.at.get(planted.victim as usize).copied().flatten();
+        let seen = seen.map_or(0, |at| at.step);
+        halts[planted.victim as usize] = Some(planted.halt.unwrap_or(seen));
+    }
+    halts
+}
+
+/// Ranks that do not get through.
+fn stuck(outcome: &Outcome) -> Vec<u32> {
+    let is_stuck = |end: &End| matches!(end, End::Blocked { .. } | End::Failed);
+    let ends = (0..).zip(&outcome.ends);
+    ends.filter(|(_, end)| is_stuck(end))
+        .map(|(rank, _)| rank)
+        .collect()
+}
+
+/// One of the two sides, where there are only two; otherwise the odd one.
+fn odd(victim: u32, group: &[u32]) -> Blamed {
+    if group.len() == 2 {
+        Blamed::Among(group.to_vec())
+    } else {
+        Blamed::Exactly(vec![victim])
+    }
+}
+
+/// What may be said because of a fault that others meet in their calls.
+fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
+    let Planted {
+        fault,
+        victim,
+        group,
+        ..
+    } = planted;
+    let class = fault.class();
+    match fault {
+        Fault::OtherCount
+        | Fault::OtherDtype
+        | Fault::OtherOp
+        | Fault::OtherRoot
+        | Fault::OtherCollective => vec![Claim::new(&[class], odd(*victim, group))],
+        Fault::OtherObject => {
+            let classes = [Exit::Mismatch, Exit::Data];
+            let mut claims = vec![Claim::new(&classes, odd(*victim, group))];
+            // Where the victim alone decodes, it cannot know better than that the others are wrong.
+            if outcomes[0]
+                .ends
+                .iter()
+                .filter(|end| **end == End::Failed)
+                .count()
+                == 1
+            {
+                claims.push(Claim::new(&classes, Blamed::Among(group.clone())));
+            }
+            claims
+        }
+        Fault::RecvLeftOut => {
+            let classes = [Exit::Mismatch, Exit::NotJoined];
+            vec![Claim::new(&classes, Blamed::Among(group.clone()))]
+        }
+        Fault::Skips | Fault::Extra | Fault::Inverts => outcomes
+            .iter()
+            .flat_map(|outcome| shifted(planted, outcome))
+            .collect(),
+        Fault::Healthy | Fault::Stalled => Vec::new(),
+        _ => vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))],
+    }
+}
+
+/// What may be said of calls that are no longer in step.
+fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
+    let victim = planted.victim;
+    let mut claims = Vec::new();
+    if planted.fault != Fault::Inverts && !stuck(outcome).is_empty() {
+        // By the places in the program it may be seen although the calls fit.
+        claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &planted.group)));
+    }
+    for found in &outcome.contradictions {
+        claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &found.ranks)));
+    }
+    let mut gone: Vec<u32> = Vec::new();
+    for end in &outcome.ends {
+        let End::Blocked { waits_for, .. } = end else {
+            continue;
+        };
+        let is_gone = |rank: u32| outcome.ends[rank as usize] == End::Done;
+        let waits_for = waits_for
+            .iter()
+            .filter(|wait| wait.has_destroyed || is_gone(wait.rank));
+        gone.extend(waits_for.map(|wait| wait.rank));
+    }
+    if !gone.is_empty() {
+        gone.sort_unstable();
+        gone.dedup();
+        // Whoever left or destroyed the group that the victim is late for is innocent of it, but that
+        // they are gone is what can be seen.
+        claims.push(Claim::new(&[Exit::NotJoined], Blamed::Among(gone)));
+    }
+    if has_circle(outcome) {
+        claims.push(Claim::new(&[Exit::Deadlock], Blamed::CircleThrough(victim)));
+    }
+    claims
+}
+
+/// Whether ranks wait for each other in a circle.
+fn has_circle(outcome: &Outcome) -> bool {
+    let next = |rank: u32| match &outcome.ends[rank as usize] {
+        End::Blocked { waits_for, .. } => waits_for
+            .iter()
+            .filter(|wait| !wait.has_destroyed)
+            .map(|wait| wait.rank)
+            .collect::<Vec<u32>>(),
+        _ => Vec::new(),
+    };
+    // Those who wait for nobody who waits are taken away, again and again; a circle is what stays.
+    let mut left = stuck(outcome);
+    loop {
+        let keeps = |rank: &u32| next(*rank).iter().any(|other| left.contains(other));
+        let kept: Vec<u32> = left.iter().copied().filter(keeps).collect();
+        if kept.len() == left.len() {
+            return !left.is_empty();
+        }
+        left = kept;
+    }
+}
+
+fn is_missing_at_start(planted: &Planted, watched: &Watched) -> bool {
+    planted.fault.is_of_bring_up() && !watched.joined.contains(&planted.victim)
+}
+
+/// A rank that never joined.
+fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut Truth) {
+    let victim = planted.victim;
+    let class = planted.fault.class();
+    let exactly = Blamed::Exactly(vec![victim]);
+    truth
+        .claims
+        .push(Claim::new(&[class, Exit::RdvMissing], exactly));
+    if victim == 0 && scenario.launcher != Launcher::Run {
+        // Nobody serves the rendezvous: each finds that out alone.
+        truth.shared = false;
+        truth.claims.push(Claim {
+            classes: vec![Exit::RdvUnreachable],
+            blamed: Blamed::Exactly(vec![0]),
+            or_nobody: true,
+        });
+    }
+    let others = (0..scenario.world_size()).filter(|rank| !watched.joined.contains(rank));
+    truth
+        .must_speak
+        .retain(|rank| watched.joined.contains(rank));
+    truth.must_speak.extend(others);
+    truth.must_speak.sort_unstable();
+}
+
+/// What `muster run` says of a rank that ended or stands still though nobody waits for it.
+fn alone(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut Truth) {
+    let fault = planted.fault;
+    let is_seen = fault.is_death() || fault == Fault::Stopped || fault == Fault::BringUpStopped;
+    if scenario.launcher != Launcher::Run || !is_seen {
+        return;
+    }
+    let len = scenario.program[planted.victim as usize].len();
+    let at = watched.at.get(planted.victim as usize).copied().flatten();
+    // It was over, or as good as over, when it was struck.
+    let was_over = planted.halt.is_none() && at.is_some_and(|at| at.step >= len);
+    let claim = Claim::new(&[fault.class()], Blamed::Exactly(vec![planted.victim]));
+    truth.add(vec![claim]);
+    truth.launcher_must |= fault != Fault::Exits0 && !was_over;
+}
+
+/// Of two faults the first is named, or both; the second alone only where the first was not to be known
+/// before, or nobody waited for it.
+fn two(
+    first: &Planted,
+    second: &Planted,
+    halts: &[Option<usize>],
+    lax: &Outcome,
+    watched: &Watched,
+    truth: &mut Truth,
+) {
+    let mut both = vec![first.victim, second.victim];
+    both.sort_unstable();
+    let classes = [first.fault.class(), second.fault.class()];
+    let is_met = |one: &Planted| halts[one.victim as usize].is_some();
+    if !truth.claims.is_empty() && is_met(first) && is_met(second) {
+        truth
+            .claims
+            .push(Claim::new(&classes, Blamed::Exactly(both)));
+    }
+    let Some(told) = watched.first_return_ns else {
+        return;
+    };
+    let waited = (0_u32..).zip(&lax.ends).any(|(rank, end)| {
+        let End::Blocked { at, waits_for } = end else {
+            return false;
+        };
+        let seen = watched.at.get(rank as usize).copied().flatten();
+        let in_time = |seen: At| seen.step == *at && seen.since_ns + HEARD_NS < told;
+        waits_for.iter().any(|wait| wait.rank == first.victim) && seen.is_some_and(in_time)
+    });
+    if waited && first.fault.patience() <= second.fault.patience() {
+        let second = Blamed::Exactly(vec![second.victim]);
+        truth.claims.retain(|claim| claim.blamed != second);
+    }
+}
