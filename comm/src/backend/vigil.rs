@@ -262,19 +262,16 @@ impl Vigil<'_> {
         if status.cut_off().is_some() {
             return self.without_arbiter();
         }
-        let is_asked = cause.is_some();
-        if let Some(cause) = cause {
-            let report = self.world.watch.report_with_process().map(Box::new);
-            let complaint = FromRank::Complaint {
-                call,
-                cause,
-                report,
-            };
-            if !self.world.control.complain(&complaint) {
-                return None;
-            }
+        match cause {
+            Some(cause) => self.ask(cause),
+            None => self.hear_verdict(NOTICE_WAIT),
         }
-        self.hear_verdict(if is_asked { VERDICT_WAIT } else { NOTICE_WAIT })
+    }
+
+    /// Asks the arbiter about the end of this call, and waits for its verdict.
+    pub(crate) fn ask(&self, cause: Cause) -> Option<Arc<Verdict>> {
+        let is_told = self.world.complain_with_board(self.call(), cause);
+        is_told.then(|| self.hear_verdict(VERDICT_WAIT)).flatten()
     }
 
     /// Waits for the verdict on this call.

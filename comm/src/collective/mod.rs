@@ -59,6 +59,7 @@ use crate::sync::{AtomicU64, Deadline, Ordering};
 use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::report::CallCode;
 use crate::watch::verdict::Verdict;
+use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
 use crate::world::{GROUP_NAME_MAX, HasUnread, Notice, WorldInner};
 
@@ -219,11 +220,7 @@ impl Communicator {
         if let Some(deadline) = waited
             && !inner.worker.wait_turn(deadline, &inner.place)
         {
-            let kind = ErrorKind::Stalled {
-                waiting_for: Vec::new(),
-                waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
-            };
-            return Err(self.error(call, kind, 0, None, deadline, true));
+            return Err(self.overdue_turn(call, deadline));
         }
         if let Some(cause) = self.failure() {
             return Err(cause);
@@ -258,6 +255,44 @@ impl Communicator {
             let seq = if host.seq() > before { host.seq() } else { 0 };
             self.ended(call, failure, verdict, seq, onset.deadline(), &mut host)
         })
+    }
+
+    /// The error of a call whose time is up before the asynchronous calls made earlier have ended. Who keeps the one among them
+    /// waiting that is under way keeps this one waiting; where none is, this rank itself does.
+    fn overdue_turn(&self, call: Call, deadline: Deadline) -> CommError {
+        let inner = &*self.inner;
+        let (entered, under_way) = inner.place.under_way();
+        let waits = under_way.as_ref().and_then(|call| call.wait.as_ref());
+        let waiting_for: Vec<Rank> = match waits {
+            Some(wait) => wait.missing.iter().map(|rank| Rank(*rank)).collect(),
+            None => vec![inner.world.rank],
+        };
+        let kind = ErrorKind::Stalled {
+            waiting_for,
+            waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        let cause = if waits.is_some() {
+            Cause::InVain
+        } else {
+            Cause::Failed {
+                kind: kind.clone(),
+                usable: false,
+                culprit: None,
+            }
+        };
+        let vigil = Vigil {
+            world: &inner.world,
+            group: &inner.group,
+            limit: Limit::At(deadline),
+            seq: under_way.map_or(entered + 1, |call| call.seq),
+            mark: Mark::of(blamed(call.site), inner.world.call_sites),
+            place: &inner.place,
+            lost: inner.world.watch.lost(),
+        };
+        let verdict = vigil.ask(cause);
+        let better = verdict.as_ref().and_then(|verdict| vigil.kind_of(verdict));
+        self.error(call, better.unwrap_or(kind), 0, None, deadline, true)
+            .with_verdict(verdict)
     }
 
     /// The error of a call that has failed; tells the others where the group is lost by it.

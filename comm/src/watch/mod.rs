@@ -43,7 +43,7 @@ use self::keep::Keeper;
 pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
 use self::process::Place as Whereabouts;
-use self::report::{CallCode, Report};
+use self::report::{CallCode, InFlight, Report};
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
 pub use self::trail::{CallSites, Slip, Step};
 pub(crate) use self::trail::{Mark, Trail};
@@ -349,7 +349,7 @@ impl Watch {
     }
 
     /// Prints a line for whoever reads this process's output.
-    fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         if self.prints {
             speak::say(line);
         }
@@ -462,6 +462,16 @@ impl Place {
         if let (Some(board), Standing(Some(call))) = (&self.watch.board, call) {
             board.end_record(call, is_ok);
         }
+    }
+
+    /// The number of the last collective that was entered, and the call under way.
+    pub(crate) fn under_way(&self) -> (u64, Option<InFlight>) {
+        let (Some(board), Some(berth)) = (&self.watch.board, self.berth) else {
+            return (0, None);
+        };
+        let report = board.report(0);
+        let group = report.group(board.key(berth));
+        group.map_or((0, None), |group| (group.entered, group.call.clone()))
     }
 
     /// The calling thread waits for asynchronous calls of this communicator, until it drops this.

@@ -220,6 +220,15 @@ impl World {
             Detected::Standalone { .. } => return Err(FromEnvError::Standalone),
         };
         let options = JoinOptions::from_identity(&environment, &identity)?;
+        Ok(Self::serve_and_join(options)?)
+    }
+
+    /// [`World::join`], and serves the rendezvous where that is this rank's to do: until all others have left, where this rank
+    /// leaves in good order.
+    ///
+    /// # Errors
+    /// As [`World::join`], or where the rendezvous cannot be served.
+    pub fn serve_and_join(options: JoinOptions) -> Result<Self, BringUpError> {
         let coordinator = options
             .serve()
             .map_err(BringUpError::from)

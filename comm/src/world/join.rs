@@ -26,7 +26,7 @@ use crate::algo::Table;
 use crate::kernel::Kernels;
 use crate::rendezvous::{Card, Endpoint, Hello, Secret, Session, SessionEvent, build_id};
 use crate::sabotage::{self, Sabotage};
-use crate::sync::Deadline;
+use crate::sync::{AtomicBool, Deadline};
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::transport::shm::peer_memory::Beacon;
 use crate::transport::shm::placement;
@@ -276,6 +276,7 @@ impl World {
             unread: super::unread::Groups::default(),
             made: Mutex::default(),
             coordinator: OnceLock::new(),
+            has_left: AtomicBool::new(false),
         };
         Ok(Self {
             inner: Arc::new(inner),

@@ -48,6 +48,7 @@ use crate::collective::Communicator;
 use crate::error::{CommError, ErrorKind};
 use crate::group::Identity;
 use crate::rendezvous::Coordinator;
+use crate::sync::{AtomicBool, Ordering};
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
@@ -56,6 +57,8 @@ use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::peers::Peers;
+use crate::watch::verdict::CallId;
+use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{CallSites, Watch};
 
 /// Longest name of a group, in bytes: it is hashed, shown in messages and sent in notices.
@@ -102,6 +105,30 @@ pub(crate) struct WorldInner {
     made: Mutex<HashMap<(String, Vec<Rank>), u64>>,
     /// The rendezvous, where this rank serves it.
     coordinator: OnceLock<Coordinator>,
+    /// Whether this rank has said goodbye.
+    has_left: AtomicBool,
+}
+
+/// How long a rank that has left serves the rendezvous for the others before it says so.
+const SERVES_SILENTLY: Duration = Duration::from_secs(5);
+
+impl Drop for WorldInner {
+    fn drop(&mut self) {
+        let Some(coordinator) = self.coordinator.take() else {
+            return;
+        };
+        // Relaxed: the last owner of the world sees all that was done to it.
+        if self.has_left.load(Ordering::Relaxed) {
+            // The others still need somebody who tells them of each other.
+            coordinator.finish_after(SERVES_SILENTLY, || {
+                self.watch.say(
+                    "this rank has left the world and serves the rendezvous until all others have left: \
+                     it ends after the last of them",
+                );
+            });
+        }
+        // Else it ends at once, and the others see it go.
+    }
 }
 
 /// The ranks that share this process's arena.
@@ -209,11 +236,23 @@ impl World {
     /// this waits at most half a second for the verdict.
     pub fn leave(&self) {
         self.inner.tell_unread();
+        // Relaxed: read by the last owner of the world.
+        self.inner.has_left.store(true, Ordering::Relaxed);
         self.inner.control.leave();
     }
 }
 
 impl WorldInner {
+    /// Tells the arbiter of a call that has ended badly, with what the board of this rank shows; `false` where there is none.
+    pub(crate) fn complain_with_board(&self, call: CallId, cause: Cause) -> bool {
+        let report = self.watch.report_with_process().map(Box::new);
+        self.control.complain(&FromRank::Complaint {
+            call,
+            cause,
+            report,
+        })
+    }
+
     /// Counts one more making of a group here, and says which this is, from 1.
     pub(crate) fn generation(&self, name: &str, members: &[Rank]) -> u64 {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use super::status::Gone;
 use super::{DEADLINE_DEFAULT, Island, SharedMemory, Spare, World, WorldInner};
 use crate::algo::Table;
 use crate::kernel::Kernels;
+use crate::sync::AtomicBool;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::placement;
@@ -179,6 +180,7 @@ impl World {
                 unread: super::unread::Groups::default(),
                 made: Mutex::default(),
                 coordinator: OnceLock::new(),
+                has_left: AtomicBool::new(false),
             };
             (
                 Self {

@@ -12,7 +12,7 @@ use super::WorldInner;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
 use crate::watch::verdict::CallId;
-use crate::watch::wire::{Cause, FromRank};
+use crate::watch::wire::Cause;
 
 /// How long a rank that leaves waits for the verdict: some rounds of questions of the arbiter.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
@@ -99,7 +99,7 @@ impl WorldInner {
             usable: false,
             culprit: None,
         };
-        if !self.watch.is_on() || !self.control.complain(&FromRank::Complaint { call, cause }) {
+        if !self.watch.is_on() || !self.complain_with_board(call, cause) {
             return;
         }
         let patience = Deadline::after(VERDICT_WAIT);

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_comm::config::Environment;
-use muster_comm::rendezvous::Coordinator;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::world::{BringUpError, JoinOptions, World};
 
@@ -42,12 +41,10 @@ pub fn play(folder: &Path, number: Option<usize>) -> Result<Exit, Failure> {
     Clock::pause(Duration::from_millis(part.late_ms));
     Told::say(part.rank, What::Arrived);
     let code = match join(&environment, &part) {
-        Ok((world, coordinator)) => {
+        Ok(world) => {
             Told::say(part.rank, What::Joined);
-            // What is left of the world ends in there, before what serves it.
-            let code = Player::new(&part, world, folder).run();
-            drop(coordinator);
-            code
+            // What is left of the world ends in there, with what serves it.
+            Player::new(&part, world, folder).run()
         }
         Err(refused) => {
             let code = refused.code;
@@ -111,7 +108,7 @@ impl From<BringUpError> for Refused {
 }
 
 /// Joins, or says with which code and in which words that failed.
-fn join(environment: &Environment, part: &Part) -> Result<(World, Option<Coordinator>), Refused> {
+fn join(environment: &Environment, part: &Part) -> Result<World, Refused> {
     let identity = joined::identity(environment, None)
         .map_err(|failure| Refused::new(failure.exit.code(), failure.message))?
         .ok_or_else(|| Refused::new(Exit::Usage.code(), "no launcher started this rank"))?;
@@ -122,12 +119,7 @@ fn join(environment: &Environment, part: &Part) -> Result<(World, Option<Coordin
     options.advertise = part
         .advertise
         .map(|port| (Ipv4Addr::LOCALHOST, port).into());
-    let coordinator = options
-        .serve()
-        .map_err(BringUpError::from)
-        .inspect_err(BringUpError::tell)?;
-    let world = World::join(options)?;
-    Ok((world, coordinator))
+    Ok(World::serve_and_join(options)?)
 }
 
 /// Descriptors that are open once the threads of the world have ended, which nobody waits for.

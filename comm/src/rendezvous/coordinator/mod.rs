@@ -29,10 +29,13 @@ use super::error::RendezvousError;
 use super::limits::{CONTROL_WORLD_SIZE_MAX, JOB_ID_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::secret::Secret;
 use super::wire::build_id;
-use crate::sync::{AtomicU64, Deadline, Ordering};
+use crate::sync::{AtomicU64, Clock, Deadline, Ordering};
 use crate::types::Rank;
 
 pub(super) use listen::tune;
+
+/// How often a rank that ends looks whether all others have.
+const FINISH_STEP: Duration = Duration::from_millis(1);
 
 /// What a coordinator serves.
 #[derive(Clone, Debug)]
@@ -385,6 +388,26 @@ impl Coordinator {
     /// when rank 0 has done so.
     pub fn finish(mut self, deadline: Deadline) {
         self.end(Command::Finish(deadline));
+    }
+
+    /// Waits until every rank has left or is down, however long that takes, then ends as [`Self::shutdown`] does. `say` is called
+    /// once it takes longer than `silence`.
+    pub(crate) fn finish_after(mut self, silence: Duration, say: impl FnOnce()) {
+        let Some(thread) = &self.thread else {
+            return;
+        };
+        self.command(Command::Finish(Deadline::after(Duration::MAX)));
+        let quiet = Deadline::after(silence);
+        while !thread.is_finished() && !quiet.passed() {
+            Clock::pause(FINISH_STEP);
+        }
+        if !thread.is_finished() {
+            say();
+        }
+        if let Some(thread) = self.thread.take() {
+            // As in `end`.
+            let _ = thread.join();
+        }
     }
 
     fn stop(&mut self) {
