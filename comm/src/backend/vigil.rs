@@ -264,7 +264,13 @@ impl Vigil<'_> {
         }
         match cause {
             Some(cause) => self.ask(cause),
-            None => self.hear_verdict(NOTICE_WAIT),
+            // Another rank gave the group up, because of what was told already or is about to be told.
+            None => {
+                let told = || status.first_cause_of(call);
+                told()
+                    .or_else(|| self.hear_verdict(NOTICE_WAIT))
+                    .or_else(told)
+            }
         }
     }
 

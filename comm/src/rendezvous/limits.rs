@@ -72,11 +72,16 @@ pub const OWNER_WAIT_MAX: Duration = Duration::from_secs(1);
 pub const DRAIN_MAX: Duration = Duration::from_millis(250);
 
 /// Probes of an idle connection start after this time and repeat at this interval; with
-/// [`PROBES`] a dead host or a cut cable is noticed within three seconds.
+/// [`PROBES`] a dead host or a cut cable is noticed within three seconds, and within [`ACKNOWLEDGED_WITHIN`] while something is
+/// sent.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Unanswered probes after which a connection is given up.
 pub const PROBES: u32 = 2;
+
+/// How long data that was sent may stay without an acknowledgement before the connection is given up: the kernel of a host
+/// acknowledges it whatever its processes do, so the host or the path to it is gone.
+pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2300);
 
 /// One event for refused strangers of one address in this time; the rest is counted.
 pub const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(10);

@@ -3,14 +3,15 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use super::owner;
 use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::limits::{PROBE_EVERY, PROBES, STRANGERS_MAX, STRANGERS_MIN};
+use crate::rendezvous::limits::{
+    ACKNOWLEDGED_WITHIN, PROBE_EVERY, PROBES, STRANGERS_MAX, STRANGERS_MIN,
+};
 
 /// Connections that the kernel holds for us until we accept them; it cuts this to its own limit.
 /// Enough for a large world that starts all at once.
@@ -80,8 +81,7 @@ pub(in crate::rendezvous) fn tune(stream: &TcpStream) -> io::Result<()> {
             .with_interval(PROBE_EVERY)
             .with_retries(PROBES),
     )?;
-    let patience: Duration = PROBE_EVERY * (PROBES + 1);
-    socket.set_tcp_user_timeout(Some(patience))
+    socket.set_tcp_user_timeout(Some(ACKNOWLEDGED_WITHIN))
 }
 
 /// Whether an error says that no more descriptors are to be had.

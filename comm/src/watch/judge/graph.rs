@@ -278,6 +278,18 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
+    /// The ranks of a circle that are held up in another call than the one that they are waited for in: who is in the call that
+    /// it is waited for in does its part of it as soon as the others do theirs.
+    pub(super) fn held_elsewhere(&self, cycle: &[usize]) -> Vec<u32> {
+        let within: BTreeSet<usize> = cycle.iter().copied().collect();
+        let edges = cycle.iter().flat_map(|at| &self.edges[*at]);
+        let ends = edges.filter(|edge| edge.elsewhere && within.contains(&edge.to));
+        let mut ranks: Vec<u32> = ends.map(|edge| self.waiters[edge.to].rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
     /// How many milliseconds a cycle lacks to the age from which it counts.
     pub(super) fn youth_ms(&self, cycle: &[usize]) -> u64 {
         let youngest = cycle.iter().map(|at| self.waiters[*at].call.age_ms).min();

@@ -175,9 +175,7 @@ pub(super) fn destroyed(scene: &Scene, graph: &Graph<'_>, group: &Destroyed) -> 
 
 /// Waits that close a circle.
 pub(super) fn cycle(scene: &Scene, graph: &Graph<'_>, cycle: &[usize]) -> Verdict {
-    let mut blamed: Vec<u32> = cycle.iter().map(|at| graph.waiters[*at].rank).collect();
-    blamed.sort_unstable();
-    blamed.dedup();
+    let blamed = graph.held_elsewhere(cycle);
     let held = cycle.to_vec();
     let mut verdict = draft(
         scene,
