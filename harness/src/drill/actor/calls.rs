@@ -1,4 +1,8 @@
 //! The calls that ranks of a drill make, and what must come out of them.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "kinds of calls are told apart step by step"
+)]
 
 use std::ops::{Deref, DerefMut};
 
@@ -83,106 +87,159 @@ pub(super) fn make(
     }
 }
 
+/// A call with elements of one type.
+struct Maker<'a, T> {
+    group: &'a Communicator,
+    call: &'a CallSpec,
+    salt: usize,
+    op: ReduceOp,
+    /// What a reduction comes to.
+    reduced: T,
+}
+
 fn make_of<T: Element + From<u16>>(
     group: &Communicator,
     call: &CallSpec,
     place: Place,
     salt: usize,
 ) -> Result<bool, CommError> {
-    let (me, n) = (group.rank(), group.size());
-    let share = |rank| share::<T>(rank, salt);
-    let op = if call.takes_max {
-        ReduceOp::Max
+    let n = group.size();
+    let (op, reduced) = if call.takes_max {
+        (ReduceOp::Max, share(n - 1, salt))
     } else {
-        ReduceOp::Sum
+        (ReduceOp::Sum, number(n * (n + 1) / 2 + n * (salt % SALTS)))
     };
-    let reduced: T = if call.takes_max {
-        share(n - 1)
-    } else {
-        number(n * (n + 1) / 2 + n * (salt % SALTS))
+    let maker = Maker::<T> {
+        group,
+        call,
+        salt,
+        op,
+        reduced,
     };
-    let of = |count, value| Elements::of(group, call.in_region, count, value);
-    let empty = |count| of(count, T::zeroed());
-    let mine = of(call.count, share(me));
-    let all = |got: &[T], want: T| got.iter().all(|one| *one == want);
-    let blocks = |got: &[T]| {
-        let mut parts = got.chunks(call.count.max(1)).enumerate();
-        parts.all(|(rank, part)| all(part, share(rank)))
-    };
-    let is_root = me == call.peer;
-    let of_root = |count: usize| if is_root { count } else { 0 };
-    Ok(match call.kind {
-        CallKind::AllReduce => {
-            let mut buffer = mine;
-            all_reduce(group, &mut buffer, op, place)?;
-            all(&buffer, reduced)
+    match call.kind {
+        CallKind::Broadcast | CallKind::Gather | CallKind::Reduce | CallKind::Scatter => {
+            maker.rooted()
         }
-        CallKind::AllReduceAsync => {
-            all(&group.all_reduce_async(mine.to_vec(), op).wait()?, reduced)
+        CallKind::Recv | CallKind::Send => maker.message(),
+        _ => maker.of_all(place),
+    }
+}
+
+fn all<T: PartialEq>(got: &[T], want: &T) -> bool {
+    got.iter().all(|one| one == want)
+}
+
+impl<T: Element + From<u16>> Maker<'_, T> {
+    /// What a rank contributes.
+    fn share(&self, rank: usize) -> T {
+        share(rank, self.salt)
+    }
+
+    fn of(&self, count: usize, value: T) -> Elements<T> {
+        Elements::of(self.group, self.call.in_region, count, value)
+    }
+
+    /// This rank's contribution, of this many elements.
+    fn mine(&self, count: usize) -> Elements<T> {
+        self.of(count, self.share(self.group.rank()))
+    }
+
+    fn empty(&self, count: usize) -> Elements<T> {
+        self.of(count, T::zeroed())
+    }
+
+    /// Whether everybody's block is there.
+    fn blocks(&self, got: &[T]) -> bool {
+        let mut blocks = got.chunks(self.call.count.max(1)).enumerate();
+        blocks.all(|(rank, block)| all(block, &self.share(rank)))
+    }
+
+    fn of_all(&self, place: Place) -> Result<bool, CommError> {
+        let (group, call, n) = (self.group, self.call, self.group.size());
+        Ok(match call.kind {
+            CallKind::AllReduce => {
+                let mut buffer = self.mine(call.count);
+                all_reduce(group, &mut buffer, self.op, place)?;
+                all(&buffer, &self.reduced)
+            }
+            CallKind::AllReduceAsync => {
+                let mine = self.mine(call.count).to_vec();
+                all(
+                    &group.all_reduce_async(mine, self.op).wait()?,
+                    &self.reduced,
+                )
+            }
+            CallKind::AllGather => {
+                let mut got = self.empty(call.count * n);
+                group.all_gather(&self.mine(call.count), &mut got)?;
+                self.blocks(&got)
+            }
+            CallKind::AllToAll => {
+                let mut got = self.empty(call.count * n);
+                group.all_to_all(&self.mine(call.count * n), &mut got)?;
+                self.blocks(&got)
+            }
+            CallKind::AllToAllV => {
+                let send = self.mine(call.send_counts.iter().sum());
+                let mut got = self.empty(call.recv_counts.iter().sum());
+                group.all_to_all_v(&send, &call.send_counts, &mut got, &call.recv_counts)?;
+                let mut at = 0;
+                call.recv_counts.iter().enumerate().all(|(rank, count)| {
+                    let part = &got[at..at + count];
+                    at += count;
+                    all(part, &self.share(rank))
+                })
+            }
+            CallKind::ReduceScatter => {
+                let mut got = self.empty(call.count);
+                group.reduce_scatter(&self.mine(call.count * n), &mut got, self.op)?;
+                all(&got, &self.reduced)
+            }
+            _ => {
+                group.barrier()?;
+                true
+            }
+        })
+    }
+
+    fn rooted(&self) -> Result<bool, CommError> {
+        let (group, call, root) = (self.group, self.call, self.call.peer);
+        let of_root = |count: usize| if group.rank() == root { count } else { 0 };
+        let of_all = of_root(call.count * group.size());
+        Ok(match call.kind {
+            CallKind::Gather => {
+                let mut got = self.empty(of_all);
+                group.gather(&self.mine(call.count), &mut got, root)?;
+                self.blocks(&got)
+            }
+            CallKind::Reduce => {
+                let mut got = self.empty(of_root(call.count));
+                group.reduce(&self.mine(call.count), &mut got, self.op, root)?;
+                all(&got, &self.reduced)
+            }
+            CallKind::Scatter => {
+                let mut got = self.empty(call.count);
+                group.scatter(&self.mine(of_all), &mut got, root)?;
+                all(&got, &self.share(root))
+            }
+            _ => {
+                let mut buffer = self.mine(call.count);
+                group.broadcast(&mut buffer, root)?;
+                all(&buffer, &self.share(root))
+            }
+        })
+    }
+
+    fn message(&self) -> Result<bool, CommError> {
+        let (group, call) = (self.group, self.call);
+        if call.kind == CallKind::Send {
+            group.send(&self.mine(call.count), call.peer)?;
+            return Ok(true);
         }
-        CallKind::AllGather => {
-            let mut got = empty(call.count * n);
-            group.all_gather(&mine, &mut got)?;
-            blocks(&got)
-        }
-        CallKind::AllToAll => {
-            let mut got = empty(call.count * n);
-            group.all_to_all(&of(call.count * n, share(me)), &mut got)?;
-            blocks(&got)
-        }
-        CallKind::Gather => {
-            let mut got = empty(of_root(call.count * n));
-            group.gather(&mine, &mut got, call.peer)?;
-            blocks(&got)
-        }
-        CallKind::Reduce => {
-            let mut got = empty(of_root(call.count));
-            group.reduce(&mine, &mut got, op, call.peer)?;
-            all(&got, reduced)
-        }
-        CallKind::ReduceScatter => {
-            let mut got = empty(call.count);
-            group.reduce_scatter(&of(call.count * n, share(me)), &mut got, op)?;
-            all(&got, reduced)
-        }
-        CallKind::Scatter => {
-            let mut got = empty(call.count);
-            let send = of(of_root(call.count * n), share(me));
-            group.scatter(&send, &mut got, call.peer)?;
-            all(&got, share(call.peer))
-        }
-        CallKind::Broadcast => {
-            let mut buffer = mine;
-            group.broadcast(&mut buffer, call.peer)?;
-            all(&buffer, share(call.peer))
-        }
-        CallKind::AllToAllV => {
-            let send = of(call.send_counts.iter().sum(), share(me));
-            let mut got = empty(call.recv_counts.iter().sum());
-            group.all_to_all_v(&send, &call.send_counts, &mut got, &call.recv_counts)?;
-            let mut at = 0;
-            call.recv_counts.iter().enumerate().all(|(rank, count)| {
-                let part = &got[at..at + count];
-                at += count;
-                all(part, share(rank))
-            })
-        }
-        CallKind::Barrier => {
-            group.barrier()?;
-            true
-        }
-        CallKind::Send => {
-            group.send(&mine, call.peer)?;
-            true
-        }
-        CallKind::Recv => {
-            let mut got = empty(call.count);
-            group.recv(&mut got, call.peer)?;
-            all(&got, share(call.peer))
-        }
-        // Made by `objects`.
-        CallKind::AllGatherObject | CallKind::BroadcastObject | CallKind::GatherObject => false,
-    })
+        let mut got = self.empty(call.count);
+        group.recv(&mut got, call.peer)?;
+        Ok(all(&got, &self.share(call.peer)))
+    }
 }
 
 /// The same call from several places of the program.

@@ -179,12 +179,9 @@ impl<'a> Player<'a> {
     }
 
     fn salt(&mut self, group: &str, call: &CallSpec) -> usize {
-        let message = match call.kind {
-            CallKind::Send => Some((call.peer, true)),
-            CallKind::Recv => Some((call.peer, false)),
-            _ => None,
-        };
-        self.next(group, message)
+        let is_sent = call.kind == CallKind::Send;
+        let is_message = is_sent || call.kind == CallKind::Recv;
+        self.next(group, is_message.then_some((call.peer, is_sent)))
     }
 
     fn call(&mut self, group: &str, call: &CallSpec, place: Place) -> Result<(), Stop> {

@@ -11,8 +11,8 @@ const KILL: i32 = 9;
 const CONT: i32 = 18;
 const STOP: i32 = 19;
 /// Longer than the deadline of a case's calls, in milliseconds.
-const STAYS_AWAY_MS: u64 = 6_000;
-/// Longer than a silence that used to count as a death, and shorter than [`STAYS_AWAY_MS`].
+const STAYS_AWAY_MS: u64 = 60_000;
+/// Longer than a silence that used to count as a death.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A case.
@@ -220,22 +220,26 @@ fn blocking_behind_async() -> Scenario {
         call: all_reduce(),
         work,
     };
+    let wait = |work| Step::Wait { work };
+    // The time of the blocking call is up before that of the second asynchronous one, which began later.
     let program = program(3, |rank| {
-        let wait = Step::Wait { work: 1 };
         if rank == 2 {
             vec![
                 work(),
+                Step::Pause { ms: 2_000 },
+                start(1),
+                wait(1),
                 Step::Mark,
                 Step::Pause { ms: STAYS_AWAY_MS },
-                start(1),
+                start(2),
                 work(),
-                wait,
+                wait(2),
             ]
         } else {
-            vec![work(), start(1), work(), wait]
+            vec![work(), start(1), start(2), work(), wait(1), wait(2)]
         }
     });
-    base(Launcher::Run, Way::Shm, program).planting(Fault::Sleeps, 2, Some(2))
+    base(Launcher::Run, Way::Shm, program).planting(Fault::Sleeps, 2, Some(5))
 }
 
 fn server_ends_by_verdict() -> Scenario {
@@ -436,20 +440,18 @@ fn large(world_size: u32, fault: Fault) -> Scenario {
     };
     let on = |name: &str| Step::call_on(name, all_reduce());
     let program = program(world_size, |rank| {
-        let own: Vec<Step> = match fault {
-            _ if rank != victim => vec![Step::Mark, on("a"), on("b")],
-            Fault::Sleeps => vec![
-                Step::Mark,
-                Step::Pause { ms: STAYS_AWAY_MS },
-                on("a"),
-                on("b"),
-            ],
-            Fault::OtherCount => {
-                let call = CallSpec::all_reduce(Kind::F32, 65);
-                vec![Step::Mark, Step::call_on("a", call), on("b")]
-            }
-            Fault::Inverts => vec![Step::Mark, on("b"), on("a")],
-            _ => vec![Step::Mark, Step::Pause { ms: 1000 }, on("a"), on("b")],
+        let pause = |ms| vec![Step::Mark, Step::Pause { ms }, on("a"), on("b")];
+        let own: Vec<Step> = if rank != victim {
+            vec![Step::Mark, on("a"), on("b")]
+        } else if fault == Fault::Sleeps {
+            pause(STAYS_AWAY_MS)
+        } else if fault == Fault::OtherCount {
+            let call = CallSpec::all_reduce(Kind::F32, 65);
+            vec![Step::Mark, Step::call_on("a", call), on("b")]
+        } else if fault == Fault::Inverts {
+            vec![Step::Mark, on("b"), on("a")]
+        } else {
+            pause(1000)
         };
         [make("a"), make("b"), work()]
             .into_iter()
@@ -465,14 +467,13 @@ fn large(world_size: u32, fault: Fault) -> Scenario {
         rank: victim,
         signal,
     };
-    match fault {
-        Fault::Killed => scenario
-            .planting(fault, victim, None)
-            .striking(begins, signal(KILL)),
-        Fault::Stopped => scenario
-            .planting(fault, victim, None)
-            .striking(begins, signal(STOP)),
-        Fault::Sleeps => scenario.planting(fault, victim, Some(4)),
-        _ => scenario.planting(fault, victim, None),
+    let halt = (fault == Fault::Sleeps).then_some(4);
+    let scenario = scenario.planting(fault, victim, halt);
+    if fault == Fault::Killed {
+        scenario.striking(begins, signal(KILL))
+    } else if fault == Fault::Stopped {
+        scenario.striking(begins, signal(STOP))
+    } else {
+        scenario
     }
 }

@@ -101,6 +101,12 @@ impl Fault {
         )
     }
 
+    /// Whether the victim ends or stands still by it, so that nothing is expected of it.
+    #[must_use]
+    pub const fn stays_away(self) -> bool {
+        self.is_death() || self.patience() > 0
+    }
+
     /// Whether the victim contradicts the other ranks in a call.
     #[must_use]
     pub const fn is_contradiction(self) -> bool {
@@ -126,10 +132,12 @@ impl Fault {
     /// How late it can be known: at once, once it is sure that a process does not run, at a deadline.
     #[must_use]
     pub const fn patience(self) -> u8 {
-        match self {
-            Self::Stopped | Self::BringUpStopped => 1,
-            Self::Sleeps | Self::Computes | Self::Missing => 2,
-            _ => 0,
+        if matches!(self, Self::Stopped | Self::BringUpStopped) {
+            1
+        } else if matches!(self, Self::Sleeps | Self::Computes | Self::Missing) {
+            2
+        } else {
+            0
         }
     }
 

@@ -192,10 +192,10 @@ impl Author {
     /// The call of each member, in their order.
     fn calls(&mut self, group: usize, kind: CallKind) -> Vec<CallSpec> {
         let n = self.groups[group].members.len();
-        let blocks = match kind {
-            CallKind::AllToAll | CallKind::AllToAllV => n * n,
-            CallKind::AllReduce | CallKind::Broadcast | CallKind::Reduce => 1,
-            _ => n,
+        let blocks = if matches!(kind, CallKind::AllToAll | CallKind::AllToAllV) {
+            n * n
+        } else {
+            n
         };
         let count = self.count(blocks);
         let dtype = KINDS[self.draws.below(KINDS.len())];

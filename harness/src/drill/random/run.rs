@@ -182,7 +182,8 @@ fn await_end(scenario: &Scenario, stage: &mut Stage<'_>) {
         .max(scenario.bring_up.min(scenario.deadline * 2))
         + BEYOND * slow
         + many;
-    let victims: Vec<u32> = scenario.planted.iter().map(|one| one.victim).collect();
+    let away = scenario.planted.iter().filter(|one| one.fault.stays_away());
+    let victims: Vec<u32> = away.map(|one| one.victim).collect();
     let survivors: Vec<u32> = (0..scenario.world_size())
         .filter(|rank| !victims.contains(rank))
         .collect();
@@ -199,15 +200,6 @@ fn await_end(scenario: &Scenario, stage: &mut Stage<'_>) {
     });
     let deadline = Deadline::after(bound);
     stage.until(deadline, |stage| stage.is_over_for(&survivors));
-    if scenario.launcher == Launcher::Env {
-        // A victim that lives may be about to end: it has found what the others found.
-        let lives = scenario.planted.iter().any(|one| {
-            !one.fault.is_death() && one.fault.patience() == 0 && !scenario.missing.is_some()
-        });
-        if lives {
-            stage.until(deadline, Stage::is_over);
-        }
-    }
 }
 
 fn watched(scenario: &Scenario, stage: &Stage<'_>) -> Watched {

@@ -110,7 +110,7 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
         victims: scenario
             .planted
             .iter()
-            .filter(|one| stays_away(one.fault))
+            .filter(|one| one.fault.stays_away())
             .map(|one| one.victim)
             .collect(),
         ..Truth::default()
@@ -138,6 +138,16 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
     if let [first, second] = scenario.planted.as_slice() {
         two(first, second, &halts, lax, watched, &mut truth);
     }
+    if scenario.is_starved()
+        && scenario
+            .planted
+            .iter()
+            .any(|one| has_come_back(one, watched))
+    {
+        // Time in which ranks could not run counts against nobody, so it need not have been too late.
+        truth.must_speak.clear();
+        truth.must_be_told = false;
+    }
     let victims = truth.victims.clone();
     truth.must_speak.retain(|rank| !victims.contains(rank));
     if scenario.launcher == Launcher::Mpirun {
@@ -149,15 +159,21 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
     truth
 }
 
-/// Whether nothing is expected of the victim of a fault.
-fn stays_away(fault: Fault) -> bool {
-    fault.is_death() || fault.patience() > 0
+/// Whether a rank that stayed away has gone on in the end.
+fn has_come_back(planted: &Planted, watched: &Watched) -> bool {
+    let at = watched.at.get(planted.victim as usize).copied().flatten();
+    let stays = matches!(planted.fault, Fault::Sleeps | Fault::Computes);
+    stays
+        && planted
+            .halt
+            .zip(at)
+            .is_some_and(|(halt, at)| at.step > halt)
 }
 
 /// At which step each rank stops for good.
 fn halts(scenario: &Scenario, watched: &Watched) -> Vec<Option<usize>> {
     let mut halts = vec![None; scenario.program.len()];
-    for planted in scenario.planted.iter().filter(|one| stays_away(one.fault)) {
+    for planted in scenario.planted.iter().filter(|one| one.fault.stays_away()) {
         let seen = watched.at.get(planted.victim as usize).copied().flatten();
         let seen = seen.map_or(0, |at| at.step);
         halts[planted.victim as usize] = Some(planted.halt.unwrap_or(seen));
@@ -222,7 +238,21 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
             .flat_map(|outcome| shifted(planted, outcome))
             .collect(),
         Fault::Healthy | Fault::Stalled => Vec::new(),
-        _ => vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))],
+        Fault::Killed
+        | Fault::Terminated
+        | Fault::Segfault
+        | Fault::Exits0
+        | Fault::Exits7
+        | Fault::Panics
+        | Fault::Stopped
+        | Fault::Sleeps
+        | Fault::Computes
+        | Fault::LeavesEarly
+        | Fault::DestroysEarly
+        | Fault::BringUpKilled
+        | Fault::BringUpStopped
+        | Fault::Missing
+        | Fault::TwoFaults => vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))],
     }
 }
 
@@ -269,7 +299,7 @@ fn has_circle(outcome: &Outcome) -> bool {
             .filter(|wait| !wait.has_destroyed)
             .map(|wait| wait.rank)
             .collect::<Vec<u32>>(),
-        _ => Vec::new(),
+        End::Done | End::Failed | End::Halted => Vec::new(),
     };
     // Those who wait for nobody who waits are taken away, again and again; a circle is what stays.
     let mut left = stuck(outcome);

@@ -1,11 +1,15 @@
 //! What calls on a group need of each other, and what contradicts what.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "most kinds of steps and calls are alike here"
+)]
 
 use super::{Contradiction, Group, Mode, State, What};
 use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec};
 
 /// A message, by what both sides must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub(super) struct Letter {
     count: usize,
     dtype: Kind,
 }
