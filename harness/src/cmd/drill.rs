@@ -25,6 +25,7 @@ use crate::progress::Progress;
 use crate::report::model::TOOL;
 use crate::report::origin::Origin;
 use crate::world::signals::Interrupts;
+use crate::world::tether;
 
 /// Most ranks of a drill: all of them are processes of this host.
 const RANKS_MAX: i64 = 256;
@@ -74,6 +75,9 @@ pub struct ActorArgs {
     /// The number of the part; that of the own rank by default
     #[arg(long)]
     part: Option<usize>,
+    /// End with the process that has started this one
+    #[arg(long)]
+    tied: bool,
 }
 
 /// Plays one rank of a drill.
@@ -81,6 +85,9 @@ pub struct ActorArgs {
 /// # Errors
 /// If the part cannot be read.
 pub fn play(args: &ActorArgs) -> Result<Exit, Failure> {
+    if args.tied {
+        tether::tie_to(std::os::unix::process::parent_id())?;
+    }
     actor::play(&args.folder, args.part)
 }
 
@@ -91,6 +98,12 @@ pub fn play(args: &ActorArgs) -> Result<Exit, Failure> {
 pub fn run(args: &DrillArgs) -> Result<Exit, Failure> {
     if args.random.is_wanted() {
         return random::run(args, seed(args)?);
+    }
+    if args.random.is_misplaced() || args.transport.contains(&Way::Net) {
+        return Err(Failure::usage(
+            "--load, --jobs, --keep and --transport net are for random drills",
+        )
+        .with_help("add --random N, or --case NAME"));
     }
     let wanted = chosen(args)?;
     if args.list {

@@ -202,7 +202,9 @@ impl<'a> Stage<'a> {
             }
             Launch::Mpirun { words } => {
                 self.write_parts(&plan.parts)?;
-                let rest = [&n, &own, "__drill", "--folder", &folder].map(str::to_owned);
+                // Only what the drill starts itself dies with it, so the ranks die with the mpirun.
+                let rest = [&n, &own, "__drill", "--tied", "--folder", &folder];
+                let rest = rest.map(str::to_owned);
                 let secret = self.secret_file("secret")?;
                 let mut command = self.command(&[words.as_slice(), &rest].concat(), None, plan);
                 command

@@ -30,10 +30,10 @@ const LOAD_MAX: i64 = 1024;
 #[command(next_help_heading = "Random drills")]
 pub(super) struct RandomArgs {
     /// Random drills: this many, the first with the seed that is given, each of the others with the next number
-    #[arg(long, value_name = "N", conflicts_with_all = ["all", "only", "list", "repeat"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "only", "list", "repeat", "report", "save"])]
     random: Option<u64>,
     /// Programs that once got a wrong verdict; `all` for all of them
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["all", "only", "list", "random", "seed"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["all", "only", "list", "random", "report", "save", "seed"])]
     case: Vec<String>,
     /// Who starts the ranks
     #[arg(long, value_enum, value_delimiter = ',', requires = "random")]
@@ -56,12 +56,17 @@ impl RandomArgs {
     pub(super) fn is_wanted(&self) -> bool {
         self.random.is_some() || !self.case.is_empty()
     }
+
+    /// Whether an option is given that only random drills know.
+    pub(super) fn is_misplaced(&self) -> bool {
+        !self.is_wanted() && (self.load > 0 || self.jobs > 1 || self.keep.is_some())
+    }
 }
 
 /// Carries random drills out.
 pub(super) fn run(args: &DrillArgs, seed: u64) -> Result<Exit, Failure> {
     let random = &args.random;
-    let options = options(args);
+    let options = options(args)?;
     let (whole, scenarios): (u64, Box<dyn Iterator<Item = Scenario> + Send>) = match random.random {
         Some(count) => {
             let of = move |number| Scenario::of(seed.wrapping_add(number), &options);
@@ -108,7 +113,7 @@ pub(super) fn run(args: &DrillArgs, seed: u64) -> Result<Exit, Failure> {
 }
 
 /// What runs may be like, as this machine allows.
-fn options(args: &DrillArgs) -> Options {
+fn options(args: &DrillArgs) -> Result<Options, Failure> {
     let mut launchers = args.random.launcher.clone();
     let mut mpi = Vec::new();
     if launchers.is_empty() || launchers.contains(&Launcher::Mpirun) {
@@ -121,17 +126,20 @@ fn options(args: &DrillArgs) -> Options {
                 launchers = vec![Launcher::Run, Launcher::Env];
             }
             launchers.retain(|launcher| *launcher != Launcher::Mpirun);
+            if launchers.is_empty() {
+                return Err(Failure::resource("no mpirun is installed"));
+            }
         }
         mpi = found;
     }
-    Options {
+    Ok(Options {
         launchers,
         ways: args.transport.clone(),
         worlds: args.world.clone(),
         faults: args.random.faults.clone(),
         load: args.random.load,
         mpi,
-    }
+    })
 }
 
 fn cases(random: &RandomArgs) -> Result<Vec<Scenario>, Failure> {

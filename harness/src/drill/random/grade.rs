@@ -224,7 +224,10 @@ impl Grader<'_> {
         if is_silent && self.truth.must_be_told {
             reasons.push("nobody said anything".to_owned());
         }
-        if is_silent && !self.truth.must_be_told && !self.truth.launcher_must {
+        // An mpirun ends all ranks when one of them fails, and says nothing of ours.
+        let may_be_cut =
+            self.scenario.launcher == Launcher::Mpirun && !self.truth.claims.is_empty();
+        if is_silent && !self.truth.must_be_told && !self.truth.launcher_must && !may_be_cut {
             reasons.extend(self.not_done());
         }
         reasons.extend(self.not_ended());
@@ -244,11 +247,13 @@ impl Grader<'_> {
     fn not_ended(&self) -> Vec<String> {
         let is_victim =
             |rank: &Option<u32>| rank.is_some_and(|rank| self.truth.victims.contains(&rank));
-        let ends = self
-            .seen
-            .ends
-            .iter()
-            .filter(|end| end.how.is_none() && !is_victim(&end.rank));
+        // A foreign launcher may wait for a victim that stands still.
+        let is_excused = |end: &&End| {
+            let is_foreign = self.scenario.launcher == Launcher::Mpirun;
+            end.rank.is_none() && is_foreign && !self.truth.victims.is_empty()
+        };
+        let late = |end: &&End| end.how.is_none() && !is_victim(&end.rank) && !is_excused(end);
+        let ends = self.seen.ends.iter().filter(late);
         ends.map(|end| match end.rank {
             None => "the launcher did not end by itself".to_owned(),
             Some(rank) => format!("rank {rank} did not end by itself"),

@@ -8,13 +8,16 @@ use std::fmt;
 
 use super::fault::{Fault, Planted};
 use super::machine::{End, Mode, Outcome, play};
-use super::scenario::{Launcher, Scenario};
+use super::scenario::{Launcher, Scenario, Way};
 use crate::drill::actor::trace::At;
 use crate::drill::plan::{Blamed, ranks_in_words};
 use crate::exit::Exit;
 
 /// A rank that began its wait less than this before the first verdict may have come too late to be heard.
 const HEARD_NS: u64 = 50_000_000;
+
+/// Most ranks that are listed one by one.
+const WORDS_MAX: usize = 16;
 
 /// Something that is true of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +78,10 @@ impl fmt::Display for Truth {
         if self.claims.is_empty() {
             f.write_str("nothing may be said")?;
         }
-        let speak = ranks_in_words(&self.must_speak);
-        write!(f, "; must speak: {speak}")?;
+        match self.must_speak.len() {
+            0..=WORDS_MAX => write!(f, "; must speak: {}", ranks_in_words(&self.must_speak))?,
+            many => write!(f, "; must speak: {many} ranks")?,
+        }
         if self.must_be_told && self.must_speak.is_empty() {
             f.write_str("; somebody must speak")?;
         }
@@ -104,8 +109,14 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
     let halts = halts(scenario, watched);
     let outcomes = [Mode::Lax, Mode::Strict].map(|mode| play(&scenario.program, &halts, mode));
     let [lax, strict] = &outcomes;
+    // Where nobody serves the rendezvous and no memory is shared, ranks cannot tell each other.
+    let is_cut_off = scenario.way == Way::Net
+        && scenario
+            .planted
+            .iter()
+            .any(|one| one.victim == 0 && one.fault.stays_away());
     let mut truth = Truth {
-        shared: true,
+        shared: !is_cut_off,
         must_speak: stuck(lax),
         victims: scenario
             .planted
@@ -233,6 +244,15 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
             let classes = [Exit::Mismatch, Exit::NotJoined];
             vec![Claim::new(&classes, Blamed::Among(group.clone()))]
         }
+        Fault::DestroysEarly => {
+            let mut claims = vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))];
+            // Where the others have made the group again, and the victim never will.
+            if outcomes.iter().any(has_circle) {
+                let circle = Blamed::CircleThrough(*victim);
+                claims.push(Claim::new(&[Exit::Deadlock], circle));
+            }
+            claims
+        }
         Fault::Skips | Fault::Extra | Fault::Inverts => outcomes
             .iter()
             .flat_map(|outcome| shifted(planted, outcome))
@@ -248,7 +268,6 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         | Fault::Sleeps
         | Fault::Computes
         | Fault::LeavesEarly
-        | Fault::DestroysEarly
         | Fault::BringUpKilled
         | Fault::BringUpStopped
         | Fault::Missing
