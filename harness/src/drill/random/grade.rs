@@ -345,7 +345,11 @@ impl Grader<'_> {
             let Some((how, _)) = end.how.filter(|_| !is_victim && !is_foreign) else {
                 continue;
             };
-            let class = said(end.rank).unwrap_or(Exit::Ok);
+            // A rank that the fault did not keep from its end has heard of it, and ended well.
+            let is_done = end
+                .rank
+                .is_some_and(|rank| self.has_told(rank, |what| *what == What::Done));
+            let class = said(end.rank).filter(|_| !is_done).unwrap_or(Exit::Ok);
             if how != Ended::Exited(class.code().into()) {
                 let name = end
                     .rank

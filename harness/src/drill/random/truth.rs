@@ -134,6 +134,12 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
             bring_up(scenario, planted, watched, &mut truth);
         } else if is_wrong {
             truth.add(claims(planted, &outcomes));
+            if scenario.way == Way::Net && planted.fault.patience() == 1 {
+                // Nobody can look at a process of another host.
+                let classes = [Exit::Link, Exit::NotJoined];
+                let exactly = Blamed::Exactly(vec![planted.victim]);
+                truth.add(vec![Claim::new(&classes, exactly)]);
+            }
         }
         alone(scenario, planted, watched, &mut truth);
     }
@@ -348,7 +354,7 @@ fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &m
         // Nobody serves the rendezvous: each finds that out alone.
         truth.shared = false;
         truth.claims.push(Claim {
-            classes: vec![Exit::RdvUnreachable],
+            classes: vec![Exit::PeerDead, Exit::RdvUnreachable],
             blamed: Blamed::Exactly(vec![0]),
             or_nobody: true,
         });
