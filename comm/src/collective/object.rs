@@ -5,25 +5,23 @@
 //! it is decoded. Lengths are exchanged first, so no rank allocates more than the limit because a
 //! peer said so, and an object over the limit is the same error on all ranks.
 
+mod envelope;
+mod lengths;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::envelope::HEADER_BYTES;
+use self::lengths::{LEN_MAX, Length, bytes_of};
 use super::{Buffers, Call, Communicator};
 use crate::backend::{Counts, Failure, Request};
-use crate::error::{CommError, ErrorKind};
+use crate::error::{CommError, ErrorKind, Field};
 use crate::sync::{Deadline, Ordering};
 use crate::types::{Collective, DType, Rank};
 
 /// Largest encoded object unless set otherwise: training stacks gather configurations and
 /// statistics, not tensors, this way.
 pub const OBJECT_BYTES_MAX_DEFAULT: usize = 64 << 20;
-
-const MARK: [u8; 2] = *b"mo";
-const VERSION: u8 = 1;
-const CODEC_POSTCARD: u8 = 1;
-const HEADER_BYTES: usize = MARK.len() + 2 + size_of::<u64>();
-/// In the exchange of lengths: this rank's object cannot be sent.
-const REFUSED: u64 = 1 << 63;
 
 impl Communicator {
     /// Sets the largest encoded object, in bytes; must be the same on all ranks.
@@ -68,14 +66,26 @@ impl Communicator {
     ) -> Result<Vec<T>, CommError> {
         let call = Call::bare(Collective::AllGatherObject);
         let (bytes, fault) = self.encode(object);
-        let lens = self.exchange_lens(call, bytes.len(), fault, 0)?;
+        let told = self.exchange_lens::<T>(call, bytes.len(), fault, 0)?;
+        let lens = bytes_of(&told);
         let mut all = self.room(call, &lens)?;
-        let buffers = Buffers::apart(&bytes, &mut all);
-        let counts = Counts::Blocks(&lens);
-        self.part(call, buffers, Collective::AllGatherV, DType::U8, counts, 0)?;
-        let objects = self.decode_all(call, &all, &lens);
+        let request = Request {
+            called: call.collective,
+            ..Buffers::apart(&bytes, &mut all).request(
+                Collective::AllGatherV,
+                DType::U8,
+                None,
+                0,
+                Counts::Blocks(&lens),
+            )
+        };
+        let mut objects = Vec::new();
+        self.run_and(call, &request, || {
+            objects = self.decode_all(&all, &told)?;
+            Ok(())
+        })?;
         self.spare([bytes, all]);
-        objects
+        Ok(objects)
     }
 
     /// Gives the member with index `root` the objects of all ranks, in rank order; the others get
@@ -92,19 +102,31 @@ impl Communicator {
         let call = Call::bare(Collective::GatherObject);
         self.check_index(call, "root", root)?;
         let (bytes, fault) = self.encode(object);
-        let lens = self.exchange_lens(call, bytes.len(), fault, root)?;
+        let told = self.exchange_lens::<T>(call, bytes.len(), fault, root)?;
+        let lens = bytes_of(&told);
         let here = self.rank() == root;
         let mut all = if here {
             self.room(call, &lens)?
         } else {
             Vec::new()
         };
-        let buffers = Buffers::apart(&bytes, &mut all);
-        let counts = Counts::Blocks(&lens);
-        self.part(call, buffers, Collective::GatherV, DType::U8, counts, root)?;
-        let objects = here.then(|| self.decode_all(call, &all, &lens)).transpose();
+        let request = Request {
+            called: call.collective,
+            ..Buffers::apart(&bytes, &mut all).request(
+                Collective::GatherV,
+                DType::U8,
+                None,
+                root,
+                Counts::Blocks(&lens),
+            )
+        };
+        let mut objects = None;
+        self.run_and(call, &request, || {
+            objects = here.then(|| self.decode_all(&all, &told)).transpose()?;
+            Ok(())
+        })?;
         self.spare([bytes, all]);
-        objects
+        Ok(objects)
     }
 
     /// Gives every rank the object of the member with index `root`. Only the root's `object` is
@@ -125,23 +147,28 @@ impl Communicator {
             (true, Some(object)) => self.encode(object),
             (true, None) => (Vec::new(), Some(Fault::Nothing)),
         };
-        let lens = self.exchange_lens(call, bytes.len(), fault, root)?;
+        let told = self.exchange_lens::<T>(call, bytes.len(), fault, root)?;
+        let len = told[root].bytes();
         if self.rank() != root {
-            bytes = self.room(call, &lens[root..=root])?;
+            bytes = self.room(call, &[len])?;
         }
-        let buffers = Buffers::in_place(&mut bytes, 0, 0);
-        let counts = Counts::Uniform(lens[root]);
-        self.part(
-            call,
-            buffers,
-            Collective::Broadcast,
-            DType::U8,
-            counts,
-            root,
-        )?;
-        let object = self.decode(call, &bytes, root);
+        let request = Request {
+            called: call.collective,
+            ..Buffers::in_place(&mut bytes, 0, 0).request(
+                Collective::Broadcast,
+                DType::U8,
+                None,
+                root,
+                Counts::Uniform(len),
+            )
+        };
+        let mut object = None;
+        self.run_and(call, &request, || {
+            object = Some(self.decode(&bytes, root, &told)?);
+            Ok(())
+        })?;
         self.spare([bytes]);
-        object
+        Ok(object.unwrap_or_else(|| unreachable!("it was decoded, or there was an error")))
     }
 
     /// Gives the member with index `i` object `i` of the member with index `root`. Only the root's
@@ -178,17 +205,18 @@ impl Communicator {
                 *len = (bytes.len() - before) as u64;
             }
         }
-        self.exchange_lens(call, 0, fault, root)?;
-        let buffers = Buffers::in_place(&mut lens, 0, 0);
-        let counts = Counts::Uniform(n);
-        self.part(
-            call,
-            buffers,
-            Collective::Broadcast,
-            DType::U64,
-            counts,
-            root,
-        )?;
+        let told = self.exchange_lens::<T>(call, 0, fault, root)?;
+        let request = Request {
+            called: call.collective,
+            ..Buffers::in_place(&mut lens, 0, 0).request(
+                Collective::Broadcast,
+                DType::U64,
+                None,
+                root,
+                Counts::Uniform(n),
+            )
+        };
+        self.run(call, &request)?;
         let lens: Vec<usize> = lens.into_iter().map(crate::types::index).collect();
         // The root keeps the limit; a root that does not is found out by all ranks alike.
         if let Some(over) = lens
@@ -199,17 +227,29 @@ impl Communicator {
             return Err(self.object_error(call, kind));
         }
         let mut mine = self.room(call, &lens[self.rank()..=self.rank()])?;
-        let buffers = Buffers::apart(&bytes, &mut mine);
-        let counts = Counts::Blocks(&lens);
-        self.part(call, buffers, Collective::ScatterV, DType::U8, counts, root)?;
-        let object = self.decode(call, &mine, root);
+        let request = Request {
+            called: call.collective,
+            ..Buffers::apart(&bytes, &mut mine).request(
+                Collective::ScatterV,
+                DType::U8,
+                None,
+                root,
+                Counts::Blocks(&lens),
+            )
+        };
+        let mut object = None;
+        self.run_and(call, &request, || {
+            object = Some(self.decode(&mine, root, &told)?);
+            Ok(())
+        })?;
         self.spare([bytes, mine]);
-        object
+        Ok(object.unwrap_or_else(|| unreachable!("it was decoded, or there was an error")))
     }
 
     fn limit(&self) -> usize {
         // Relaxed: see `set_object_bytes_max`.
-        crate::types::index(self.inner.object_bytes_max.load(Ordering::Relaxed))
+        let limit = crate::types::index(self.inner.object_bytes_max.load(Ordering::Relaxed));
+        limit.min(LEN_MAX - HEADER_BYTES)
     }
 
     /// The envelope of an object, or why there is none.
@@ -218,42 +258,37 @@ impl Communicator {
     }
 
     /// These bytes and the envelope of an object behind them; no bytes where there is none.
-    fn append<T: Serialize>(&self, mut bytes: Vec<u8>, object: &T) -> (Vec<u8>, Option<Fault>) {
-        bytes.extend(MARK);
-        bytes.extend([VERSION, CODEC_POSTCARD]);
-        let len_at = bytes.len();
-        bytes.extend([0; 8]);
-        let body_at = bytes.len();
-        match postcard::to_extend(object, bytes) {
-            Ok(mut bytes) => {
-                let len = bytes.len() - body_at;
+    fn append<T: Serialize>(&self, bytes: Vec<u8>, object: &T) -> (Vec<u8>, Option<Fault>) {
+        let before = bytes.len();
+        match envelope::append(bytes, object) {
+            Ok(bytes) => {
+                let len = bytes.len() - before - HEADER_BYTES;
                 if len > self.limit() {
                     return (Vec::new(), Some(Fault::TooLarge(len)));
                 }
-                bytes[len_at..body_at].copy_from_slice(&(len as u64).to_le_bytes());
                 (bytes, None)
             }
-            Err(error) => (Vec::new(), Some(Fault::Encode(error.to_string()))),
+            Err(why) => (Vec::new(), Some(Fault::Encode(why))),
         }
     }
 
     /// Tells all ranks the length of this rank's envelope, or that it has none to send. All ranks
     /// go through this, also those whose object was refused: so nobody waits for them in vain.
-    fn exchange_lens(
+    fn exchange_lens<T>(
         &self,
         call: Call,
         len: usize,
         fault: Option<Fault>,
         root: usize,
-    ) -> Result<Vec<usize>, CommError> {
+    ) -> Result<Vec<Length>, CommError> {
         let mine = match &fault {
-            None => len as u64,
-            Some(Fault::TooLarge(len)) => REFUSED | *len as u64,
-            Some(Fault::Encode(_) | Fault::Nothing | Fault::Objects(_)) => REFUSED,
+            None => Length::of::<T>(len),
+            Some(Fault::TooLarge(len)) => Length::refused::<T>(*len),
+            Some(Fault::Encode(_) | Fault::Nothing | Fault::Objects(_)) => Length::refused::<T>(0),
         };
-        let mut lens = vec![0; self.size()];
-        let mine = [mine];
-        let buffers = Buffers::apart(&mine, &mut lens);
+        let mut words = vec![0; self.size()];
+        let mine = [mine.word()];
+        let buffers = Buffers::apart(&mine, &mut words);
         let request = Request {
             called: call.collective,
             ..buffers.request(
@@ -265,31 +300,31 @@ impl Communicator {
             )
         };
         let is_argument = matches!(&fault, Some(fault) if !matches!(fault, Fault::TooLarge(_)));
+        let mut lengths = Vec::new();
         self.run_and(call, &request, || {
             // What went through shared memory says nothing about this rank's own buffer.
-            lens[self.rank()] = mine[0];
+            words[self.rank()] = mine[0];
+            lengths = words.iter().map(|word| Length::from_word(*word)).collect();
             // A rank knows best itself what is wrong with its arguments.
             if is_argument {
                 return Ok(());
             }
-            self.check_lens(&lens)
+            self.check_lens(&lengths)
         })?;
         if let Some(fault) = fault {
             return Err(fault.refuse(self, call));
         }
-        Ok(lens.into_iter().map(crate::types::index).collect())
+        Ok(lengths)
     }
 
     /// Whether all ranks can send what they have; all come to the same conclusion.
-    fn check_lens(&self, lens: &[u64]) -> Result<(), Failure> {
+    fn check_lens(&self, lengths: &[Length]) -> Result<(), Failure> {
         let limit = self.limit();
-        for (len, peer) in lens.iter().zip(self.members()) {
-            let over = crate::types::index(*len & !REFUSED);
-            if len & REFUSED != 0 || over > limit.saturating_add(HEADER_BYTES) {
-                let kind = if over == 0 {
-                    malformed(*peer, "it could not be encoded there".to_owned())
-                } else {
-                    too_large(*peer, over, limit)
+        for (length, peer) in lengths.iter().zip(self.members()) {
+            if length.is_refused(limit) {
+                let kind = match length.bytes() {
+                    0 => malformed(*peer, "it could not be encoded there".to_owned()),
+                    over => too_large(*peer, over, limit),
                 };
                 return Err(Failure {
                     culprit: Some(*peer),
@@ -298,23 +333,6 @@ impl Communicator {
             }
         }
         Ok(())
-    }
-
-    /// One of the collectives that a call is made of. The counts fit the buffers.
-    fn part(
-        &self,
-        call: Call,
-        buffers: Buffers,
-        collective: Collective,
-        dtype: DType,
-        counts: Counts<'_>,
-        root: usize,
-    ) -> Result<(), CommError> {
-        let request = Request {
-            called: call.collective,
-            ..buffers.request(collective, dtype, None, root, counts)
-        };
-        self.run(call, &request)
     }
 
     /// Leaves buffers to the next call.
@@ -342,37 +360,48 @@ impl Communicator {
 
     fn decode_all<T: DeserializeOwned>(
         &self,
-        call: Call,
         all: &[u8],
-        lens: &[usize],
-    ) -> Result<Vec<T>, CommError> {
+        told: &[Length],
+    ) -> Result<Vec<T>, Failure> {
         let mut rest = all;
-        let mut objects = Vec::with_capacity(lens.len());
-        for (member, len) in lens.iter().enumerate() {
-            let (envelope, after) = rest.split_at(*len);
-            objects.push(self.decode(call, envelope, member)?);
+        let mut objects = Vec::with_capacity(told.len());
+        for (member, length) in told.iter().enumerate() {
+            let (envelope, after) = rest.split_at(length.bytes());
+            objects.push(self.decode(envelope, member, told)?);
             rest = after;
         }
         Ok(objects)
     }
 
+    /// The object of a member. Where it is none of type `T`, what all ranks have told of their types says who is
+    /// the odd one, to all of them alike.
     fn decode<T: DeserializeOwned>(
         &self,
-        call: Call,
         envelope: &[u8],
         member: usize,
-    ) -> Result<T, CommError> {
-        let peer = self.members()[member];
-        open(envelope)
-            .and_then(|body| {
-                let (object, rest) =
-                    postcard::take_from_bytes(body).map_err(|error| error.to_string())?;
-                match rest.len() {
-                    0 => Ok(object),
-                    left => Err(format!("{left} bytes are left over: another type was sent")),
+        told: &[Length],
+    ) -> Result<T, Failure> {
+        let members = self.members();
+        envelope::decode(envelope).map_err(|detail| {
+            let (kind, culprit) = match lengths::odd_type(told) {
+                Some((usual, odd)) => {
+                    let kind = ErrorKind::Mismatch {
+                        field: Field::Dtype,
+                        rank: members[usual],
+                        mine: "an object of the usual type".to_owned(),
+                        peer: members[odd],
+                        theirs: "one of another type".to_owned(),
+                    };
+                    (kind, None)
                 }
-            })
-            .map_err(|detail| self.object_error(call, malformed(peer, detail)))
+                None => (malformed(members[member], detail), Some(members[member])),
+            };
+            Failure {
+                culprit,
+                usable: true,
+                ..Failure::from(kind)
+            }
+        })
     }
 
     fn object_error(&self, call: Call, kind: ErrorKind) -> CommError {
@@ -421,33 +450,6 @@ impl Fault {
     }
 }
 
-/// The body of an envelope.
-fn open(envelope: &[u8]) -> Result<&[u8], String> {
-    let Some((header, body)) = envelope.split_at_checked(HEADER_BYTES) else {
-        return Err(format!(
-            "{} bytes, an envelope has at least {HEADER_BYTES}",
-            envelope.len()
-        ));
-    };
-    if header[..2] != MARK {
-        return Err("it does not begin as an object".to_owned());
-    }
-    if header[2..4] != [VERSION, CODEC_POSTCARD] {
-        return Err(format!(
-            "version {} codec {}, known is version {VERSION} codec {CODEC_POSTCARD}",
-            header[2], header[3]
-        ));
-    }
-    let len = header[4..]
-        .iter()
-        .rev()
-        .fold(0_u64, |len, byte| len << 8 | u64::from(*byte));
-    if len != body.len() as u64 {
-        return Err(format!("it says {len} bytes and has {}", body.len()));
-    }
-    Ok(body)
-}
-
 fn malformed(peer: Rank, detail: String) -> ErrorKind {
     ErrorKind::Malformed {
         what: "object".to_owned(),
@@ -461,19 +463,5 @@ fn too_large(rank: Rank, bytes: usize, limit: usize) -> ErrorKind {
         what: format!("the object of rank {rank}"),
         need: format!("{bytes} bytes"),
         have: format!("a limit of {limit} bytes (set_object_bytes_max)"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_are_refused_or_opened_and_never_panic(bytes: Vec<u8>) {
-            let opened = open(&bytes);
-            prop_assert!(opened.is_err() || bytes.starts_with(&MARK));
-        }
     }
 }

@@ -183,7 +183,8 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     }
     let (class, blamed) = class_of(culprit.map_or(rank, |culprit| culprit.0), kind);
     let mut verdict = told(scene, rank, call, kind, usable, class, blamed);
-    if culprit.is_some() {
+    // An object that cannot be decoded is met only by those who decode it.
+    if culprit.is_some() && !matches!(kind, ErrorKind::Malformed { .. }) {
         verdict.evidence = vec!["all ranks of the group found the same in this call".to_owned()];
     }
     verdict

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_comm::collective::Communicator;
-use muster_comm::error::{CommError, ErrorKind};
+use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::Rank;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
@@ -183,23 +183,61 @@ fn an_object_that_cannot_be_encoded_is_an_error_everywhere_and_the_group_goes_on
 }
 
 #[test]
-fn an_object_of_another_type_is_malformed_and_names_its_sender() {
-    let results = ranks(2, &Setup::shm(), |world| {
-        let comm = world.everyone().unwrap();
-        let error = if comm.rank() == 0 {
-            comm.all_gather_object(&"a text".to_owned()).map(drop)
-        } else {
-            comm.all_gather_object(&(1_u8, 2_u8, u64::MAX)).map(drop)
+fn an_object_of_another_type_is_a_mismatch_that_names_the_odd_rank_alike() {
+    for setup in [Setup::shm(), Setup::tcp()] {
+        let results = ranks(4, &setup, |world| {
+            let comm = world.everyone().unwrap();
+            let error = if comm.rank() == 2 {
+                comm.all_gather_object(&(1_u8, 2_u8, u64::MAX)).map(drop)
+            } else {
+                comm.all_gather_object(&"a text".to_owned()).map(drop)
+            }
+            .unwrap_err();
+            assert!(error.is_recoverable(), "{error}");
+            comm.barrier().unwrap();
+            let line = error.verdict().unwrap().line();
+            assert!(line.contains("VERDICT MISMATCH who=rank 2 "), "{line}");
+            (error.kind().clone(), line)
+        });
+        for (kind, line) in &results {
+            assert_eq!((kind, line), (&results[0].0, &results[0].1));
+            let ErrorKind::Mismatch { field, peer, .. } = kind else {
+                panic!("{kind}");
+            };
+            assert_eq!((*field, *peer), (Field::Dtype, Rank(2)), "{kind}");
         }
-        .unwrap_err();
-        assert!(error.is_recoverable(), "{error}");
-        comm.barrier().unwrap();
-        error.kind().clone()
-    });
-    for (rank, kind) in results.iter().enumerate() {
-        let ErrorKind::Malformed { peer, .. } = kind else {
-            panic!("{kind}");
+    }
+}
+
+#[test]
+fn who_decodes_an_object_of_another_type_names_the_odd_rank_though_others_decode_nothing() {
+    let results = ranks(4, &Setup::shm(), |world| {
+        let comm = world.everyone().unwrap();
+        let odd = comm.rank() == 3;
+        let gathered = if odd {
+            comm.gather_object(&(1_u8, 2_u8, u64::MAX), 0).map(drop)
+        } else {
+            comm.gather_object(&"a text".to_owned(), 0).map(drop)
         };
-        assert_eq!(peer.index(), 1 - rank, "{kind}");
+        let sent = if odd {
+            comm.broadcast_object::<(u64, String)>(None, 0).map(drop)
+        } else {
+            comm.broadcast_object(Some(&7_u8), 0).map(drop)
+        };
+        comm.barrier().unwrap();
+        let kind = |result: Result<(), CommError>| result.err().map(|error| error.kind().clone());
+        (kind(gathered), kind(sent))
+    });
+    for (rank, (gathered, sent)) in results.iter().enumerate() {
+        assert_eq!((gathered.is_some(), sent.is_some()), (rank == 0, rank == 3));
+        for kind in [gathered, sent].into_iter().flatten() {
+            let ErrorKind::Mismatch {
+                rank: usual, peer, ..
+            } = kind
+            else {
+                panic!("{kind}");
+            };
+            assert_eq!((*usual, *peer), (Rank(0), Rank(3)), "{kind}");
+        }
     }
 }

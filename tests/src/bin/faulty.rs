@@ -63,6 +63,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "splits" => splits(&everyone, last)?,
         "unreceived" => unreceived(&everyone)?,
         "halfbatch" => half_batch(&everyone, last)?,
+        "object" => object(&everyone, last)?,
+        "gatherobject" => gather_object(&everyone, last)?,
         "crossed" => crossed(&everyone)?,
         other => return Err(format!("unknown mode {other}").into()),
     }
@@ -204,6 +206,26 @@ fn half_batch(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
         batch.push(PointToPoint::recv(&mut from_after, after));
     }
     group.batch_send_recv(&batch)?;
+    step(group, 1)
+}
+
+/// One rank gathers objects of another type.
+fn object(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    if odd {
+        group.all_gather_object(&(1_u8, 2_u8, u64::MAX))?;
+    } else {
+        group.all_gather_object(&"a text".to_owned())?;
+    }
+    Ok(())
+}
+
+/// The same, where only rank 0 gets objects.
+fn gather_object(group: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    if odd {
+        group.gather_object(&(1_u8, 2_u8, u64::MAX), 0)?;
+    } else {
+        group.gather_object(&"a text".to_owned(), 0)?;
+    }
     step(group, 1)
 }
 

@@ -158,6 +158,22 @@ fn a_message_that_nobody_receives_is_a_mismatch_where_the_program_ends() {
 }
 
 #[test]
+fn an_object_of_another_type_is_a_mismatch_of_its_rank() {
+    for mode in ["object", "gatherobject"] {
+        everywhere(&[2, 4], |ranks, transport| {
+            let ended = faulty(mode, ranks, transport, SLOW).wait();
+            let who = format!("who=rank {} ", ranks - 1);
+            expect(
+                &ended,
+                30,
+                ranks,
+                &["VERDICT MISMATCH", &who, "dtype differs"],
+            );
+        });
+    }
+}
+
+#[test]
 fn ranks_that_each_reduce_to_the_other_are_a_mismatch_of_roots() {
     everywhere(&[2], |ranks, transport| {
         let ended = faulty("crossed", ranks, transport, SLOW).wait();
