@@ -103,6 +103,7 @@ mod group;
 pub mod kernel;
 pub mod launch;
 pub mod layout;
+mod memfd;
 pub mod rendezvous;
 mod sabotage;
 pub mod simulate;

@@ -38,9 +38,17 @@ impl Outlook<'_> {
         Some(if judged {
             notice.kind
         } else {
+            // Nobody tells himself but who cancels his own calls.
+            let reason = if let ErrorKind::Orphaned { why } = &notice.kind
+                && Rank(notice.origin) == self.me
+            {
+                format!("its calls were cancelled: {why}")
+            } else {
+                notice.kind.to_string()
+            };
             ErrorKind::PeerAborted {
                 origin: Rank(notice.origin),
-                reason: notice.kind.to_string(),
+                reason,
                 cause: Box::new(notice.kind),
             }
         })

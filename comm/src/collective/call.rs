@@ -68,6 +68,10 @@ impl Call {
 pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>) {
     let cause = match &failure.kind {
         ErrorKind::InvalidArgument { .. } => return (failure, None),
+        // This rank has cancelled the call itself.
+        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.world.rank => {
+            return (failure, None);
+        }
         ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),
         // The others were told by the rank that failed first, and so was the arbiter.
         ErrorKind::PeerAborted { .. } | ErrorKind::Orphaned { .. } => None,

@@ -8,13 +8,14 @@ impl Communicator {
     /// Ends the call that is under way on this communicator, and every later one, with an error.
     ///
     /// May be called from any thread, never waits, and sends nothing: the other members are not
-    /// told, and wait in their calls as they would for a rank that is silent. The calls here end
+    /// told, and wait in their calls as they would for a rank that is silent; a verdict says `why`. The calls here end
     /// with `PeerAborted` whose origin is this rank, within some milliseconds. What peers may still
     /// read or write is kept, as after every failure.
     ///
     /// The group cannot be used again; a new one with the same members can be made.
     pub fn cancel(&self, why: &str) {
         let inner = &*self.inner;
+        inner.place.cancel(why);
         inner.world.status.set_notice(Notice {
             key: inner.group.key,
             // Before every call, so that it ends all of them.

@@ -84,6 +84,16 @@ pub enum SecretError {
         /// What is wrong with it, with both numbers.
         what: String,
     },
+    /// The launcher handed the secret to another user than this process runs as.
+    #[error(
+        "the descriptor of MUSTER_SECRET_FD belongs to user {owner}, and this process runs as user {me}"
+    )]
+    OtherUser {
+        /// Who may read it.
+        owner: u32,
+        /// Who this process is.
+        me: u32,
+    },
     /// The system refused.
     #[error("{action} {place}: {source}")]
     System {
@@ -106,6 +116,9 @@ impl SecretError {
             }
             Self::NoPlace | Self::System { .. } => {
                 "set MUSTER_SECRET_FILE to a file that only you can read, the same for all ranks"
+            }
+            Self::OtherUser { .. } => {
+                "run the launcher as the user that the ranks are to be, as in `setpriv --reuid=USER muster run ...`"
             }
             Self::Unsafe { .. } => "make it yours alone: chmod 0600 for a file, 0700 for a folder",
         }
@@ -182,8 +195,16 @@ fn read_descriptor(descriptor: i32, deadline: Deadline) -> Result<Vec<u8>, Secre
     }
     let place = format!("/proc/self/fd/{descriptor}");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(&place, flags, Mode::empty())
-        .map_err(system("open", "the descriptor of MUSTER_SECRET_FD"))?;
+    let me = rustix::process::geteuid().as_raw();
+    let opened = rustix::fs::open(&place, flags, Mode::empty()).map_err(|errno| {
+        let owner = rustix::fs::stat(&place).map(|stat| stat.st_uid);
+        match owner {
+            Ok(owner) if errno == Errno::ACCESS && owner != me => {
+                SecretError::OtherUser { owner, me }
+            }
+            _ => system("open", "the descriptor of MUSTER_SECRET_FD")(errno),
+        }
+    })?;
     read_to_end(&opened, descriptor, deadline)
 }
 

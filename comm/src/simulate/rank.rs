@@ -267,6 +267,7 @@ impl Player {
                 version: self.versions[group],
                 p99_ms: 0,
                 awaited_by: 0,
+                cancelled: None,
                 call: call.map(|call| InFlight {
                     seq: call.seq,
                     call: CallCode {

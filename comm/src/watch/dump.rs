@@ -276,6 +276,7 @@ mod tests {
                 version: 6,
                 awaited_by: 0,
                 p99_ms: 0,
+                cancelled: None,
                 call,
             }],
             calls: vec![CallRecord {

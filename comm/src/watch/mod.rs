@@ -97,6 +97,8 @@ pub(crate) struct Watch {
     heard_ns: AtomicU64,
     /// The counts of calls under way, by group: with the number of the call.
     rows: Mutex<HashMap<u64, (u64, Vec<u64>)>>,
+    /// Why groups were cancelled.
+    cancels: Mutex<HashMap<u64, String>>,
     /// When waiting threads did not run: the process or the machine was stopped, or starved.
     lost: Mutex<Lost>,
 }
@@ -157,6 +159,7 @@ impl Watch {
             world,
             prints: mode == Mode::Process,
             rows: Mutex::default(),
+            cancels: Mutex::default(),
             lost: Mutex::default(),
         });
         if watch.keeper.is_some() {
@@ -204,15 +207,16 @@ impl Watch {
     /// What stands on the board, with this many of the last calls.
     pub(crate) fn report(&self, calls: usize) -> Option<Report> {
         let mut report = self.board.as_ref()?.report(calls);
-        let rows = self.rows();
+        let (rows, cancels) = (self.rows(), self.cancels());
         for group in &mut report.groups {
+            group.cancelled = cancels.get(&group.key).cloned();
             if let (Some(call), Some((seq, row))) = (&mut group.call, rows.get(&group.key))
                 && call.seq == *seq
             {
                 call.row.clone_from(row);
             }
         }
-        drop(rows);
+        drop((rows, cancels));
         Some(report)
     }
 
@@ -221,6 +225,10 @@ impl Watch {
         let mut report = self.report(CALLS_TOLD)?;
         report.process = process::look(std::process::id());
         Some(report)
+    }
+
+    fn cancels(&self) -> MutexGuard<'_, HashMap<u64, String>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<u64, (u64, Vec<u64>)>> {
@@ -490,6 +498,16 @@ impl Place {
         }
     }
 
+    /// The program has cancelled the calls of this communicator.
+    pub(crate) fn cancel(&self, why: &str) {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            let mut cancels = self.watch.cancels();
+            cancels
+                .entry(board.key(berth))
+                .or_insert_with(|| why.to_owned());
+        }
+    }
+
     /// The waiting thread has looked in vain.
     pub(crate) fn waits(&self, since: Instant, missing: &[usize], is_first: bool) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
@@ -514,6 +532,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
             self.watch.rows().remove(&board.key(berth));
+            self.watch.cancels().remove(&board.key(berth));
             board.release(berth);
         }
     }

@@ -2,6 +2,7 @@
 
 mod container;
 mod find;
+mod freezer;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,7 @@ pub(super) use self::container::inside;
 pub use self::container::{Inside, container};
 pub use self::find::own;
 pub(super) use self::find::{Place, find};
+pub use self::freezer::Freezer;
 use super::cpu_time::{CpuTime, HostLoad};
 use crate::rendezvous::ProcessId;
 
@@ -27,6 +29,9 @@ pub struct ProcessFacts {
     pub syscall: String,
     /// The process that debugs it.
     pub tracer: Option<u32>,
+    /// The control group that is frozen, and it with that.
+    #[serde(default)]
+    pub freezer: Option<Freezer>,
     /// Whether it is ending: its program runs no more.
     #[serde(default)]
     pub is_exiting: bool,
@@ -83,6 +88,9 @@ impl ProcessFacts {
         let traced = self
             .tracer
             .map_or_else(String::new, |tracer| format!(", traced by pid {tracer}"));
+        if let Some(freezer) = &self.freezer {
+            return Some(format!("frozen by its control group {}", freezer.path));
+        }
         if self.wchan.contains("freezer") || self.wchan.contains("refrigerator") {
             return Some(format!("frozen by its control group ({})", self.wchan));
         }
@@ -189,6 +197,7 @@ fn read(pid: u32) -> Option<(ProcessFacts, String)> {
         wchan,
         syscall,
         tracer,
+        freezer: freezer::of(pid),
         is_exiting: flags & EXITING != 0,
         cpu_time: CpuTime::of_process(pid),
         load: HostLoad::now(),
@@ -205,6 +214,51 @@ mod tests {
         let facts = look(std::process::id()).unwrap();
         assert!(matches!(facts.state, 'R' | 'S'), "{facts:?}");
         assert_eq!(look(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_frozen_control_group_is_found_with_its_path_and_the_way_to_thaw_it() {
+        let mounts = "cgroup /sys/fs/cgroup/freezer cgroup rw,relatime,freezer 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
+        let groups = "9:name=systemd:/\n6:freezer:/job/a\n0::/slice/job/a\n";
+        let found = |files: &[(&str, &str)]| {
+            let read = |file: &Path| {
+                let (_, text) = files.iter().find(|(name, _)| Path::new(name) == file)?;
+                Some((*text).to_owned())
+            };
+            frozen_group(groups, mounts, read).map(|freezer| (freezer.path, freezer.thaw))
+        };
+        let unified = "/sys/fs/cgroup/unified/slice";
+        assert_eq!(found(&[]), None);
+        assert_eq!(
+            found(&[(&format!("{unified}/job/a/cgroup.freeze"), "0\n")]),
+            None
+        );
+        // The group above is frozen, and it with that.
+        assert_eq!(
+            found(&[
+                (&format!("{unified}/job/a/cgroup.freeze"), "0\n"),
+                (&format!("{unified}/job/cgroup.freeze"), "1\n"),
+            ]),
+            Some((
+                format!("{unified}/job"),
+                format!("echo 0 > {unified}/job/cgroup.freeze")
+            ))
+        );
+        // In the first version all groups below are frozen too; which one it was says another file.
+        let freezer = "/sys/fs/cgroup/freezer/job";
+        assert_eq!(
+            found(&[
+                (&format!("{freezer}/a/freezer.state"), "FROZEN\n"),
+                (&format!("{freezer}/a/freezer.self_freezing"), "0\n"),
+                (&format!("{freezer}/freezer.state"), "FROZEN\n"),
+                (&format!("{freezer}/freezer.self_freezing"), "1\n"),
+            ]),
+            Some((
+                freezer.to_owned(),
+                format!("echo THAWED > {freezer}/freezer.state")
+            ))
+        );
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub struct GroupState {
     /// Below which time 99 of 100 calls stayed, in milliseconds, as a coarse bound from above; 0 while
     /// there were too few.
     pub p99_ms: u64,
+    /// Why the program has cancelled its calls here, where it has. Not where the board was read from outside.
+    #[serde(default)]
+    pub cancelled: Option<String>,
     /// The call under way, if there is one.
     pub call: Option<InFlight>,
 }

@@ -28,7 +28,7 @@ pub(crate) enum FromRank {
         cause: Cause,
         report: Option<Box<Report>>,
     },
-    /// The verdict that ranks came to by themselves while the arbiter stood still.
+    /// A verdict that ranks came to by themselves: while the arbiter stood still, or in bring-up.
     Judged(Box<Verdict>),
 }
 

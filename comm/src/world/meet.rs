@@ -19,14 +19,15 @@ use super::island::{self, IslandKey};
 use super::join::{JoinOptions, PeerReads};
 use super::{Island, Net, SharedMemory};
 use crate::config::TCP_STREAMS_MAX;
-use crate::rendezvous::{Card, Endpoint, Session};
-use crate::sync::Deadline;
+use crate::rendezvous::{Card, Endpoint, RendezvousError, Session};
+use crate::sync::{Clock, Deadline};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::peer_memory::{Beacon, Speeds};
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
+use crate::watch::wire::{self, FromRank};
 
 /// While members of an island are still coming, the leader looks this often whether the others
 /// have finished without them.
@@ -44,7 +45,7 @@ const ROUND_ADDRESSES: &str = "addresses";
 const ROUND_MEMORY: &str = "memory";
 
 /// What a rank says of itself in the last round of bring-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ready {
     attached: bool,
     data_address: Option<SocketAddr>,
@@ -52,6 +53,15 @@ struct Ready {
     has_memory: bool,
     /// Whether it reads the memory of those that may share memory with it.
     reads: Reads,
+    /// It should have made the shared memory of its host, and the system refused that.
+    refused: Option<Refused>,
+}
+
+/// Why there is no shared memory, and when that was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Refused {
+    why: String,
+    at_unix_ms: u64,
 }
 
 /// What a rank says of reading other ranks' memory.
@@ -108,7 +118,7 @@ impl BringUp<'_> {
             .collect()
     }
 
-    pub(super) fn meet(&self, door: Option<UnixListener>) -> Result<Met, BringUpError> {
+    pub(super) fn meet(&self, mut door: Option<UnixListener>) -> Result<Met, BringUpError> {
         let me = self.session.rank();
         let size = self.session.roster().len();
         let group = self.candidates(me);
@@ -117,7 +127,7 @@ impl BringUp<'_> {
         } else {
             None
         };
-        let (arena, mut all) = self.attach(door.as_ref(), &group, listener.as_ref())?;
+        let (arena, mut all) = self.attach(&mut door, &group, listener.as_ref())?;
         if self.somebody_stands_apart(&all) {
             // Now even ranks that expected none need links.
             let listener = match &mut listener {
@@ -129,7 +139,7 @@ impl BringUp<'_> {
                 ROUND_ADDRESSES,
                 Ready {
                     data_address,
-                    ..all[me.index()]
+                    ..all[me.index()].clone()
                 },
             )?;
         }
@@ -251,7 +261,7 @@ impl BringUp<'_> {
     /// Makes or fetches the arena, and ends with the round that tells everybody how that went.
     fn attach(
         &self,
-        door: Option<&UnixListener>,
+        door: &mut Option<UnixListener>,
         group: &[usize],
         listener: Option<&Listener>,
     ) -> Result<(Option<Arc<Arena>>, Vec<Ready>), BringUpError> {
@@ -261,9 +271,10 @@ impl BringUp<'_> {
             data_address: listener.map(|listener| self.address(listener)),
             has_memory: self.options.memory.is_some(),
             reads: self.reads(group),
+            refused: None,
         };
         let key = IslandKey::derive(self.options.secret.expose());
-        let (Some(door), true) = (door, group.len() > 1) else {
+        let (Some(listening), true) = (door.as_ref(), group.len() > 1) else {
             return Ok((None, self.round(ROUND_READY, ready(false))?));
         };
         if group[0] != me.index() {
@@ -275,10 +286,29 @@ impl BringUp<'_> {
             let all = self.round(ROUND_READY, ready(arena.is_some()))?;
             return Ok((arena, all));
         }
-        let arena = Arc::new(Arena::create(group.len(), self.options.region_bytes)?);
+        let arena = match Arena::create(group.len(), self.options.region_bytes) {
+            Ok(arena) => Arc::new(arena),
+            Err(error) => {
+                // Nobody gets anything here, and all hear why.
+                *door = None;
+                let refused = Some(Refused {
+                    why: error.to_string(),
+                    at_unix_ms: Clock::wall_ms(),
+                });
+                let all = self.round(
+                    ROUND_READY,
+                    Ready {
+                        refused,
+                        ..ready(false)
+                    },
+                )?;
+                return Ok((None, all));
+            }
+        };
         let finished = OnceLock::new();
         let all = std::thread::scope(|scope| {
-            scope.spawn(|| self.hand_out(door, arena.file(), &key, group.len() - 1, &finished));
+            scope
+                .spawn(|| self.hand_out(listening, arena.file(), &key, group.len() - 1, &finished));
             let all = self.round(ROUND_READY, ready(true));
             let _ = finished.set(());
             all
@@ -304,8 +334,35 @@ impl BringUp<'_> {
         }
     }
 
+    /// Tells all ranks how far this one is; fails on all of them where one gets no shared memory.
     fn round(&self, name: &str, mine: Ready) -> Result<Vec<Ready>, BringUpError> {
-        self.tell(name, &mine)
+        let all: Vec<Ready> = self.tell(name, &mine)?;
+        let mut refusals = all.iter().enumerate();
+        let first = refusals.find_map(|(rank, ready)| Some((rank, ready.refused.clone()?)));
+        let Some((rank, refused)) = first else {
+            return Ok(all);
+        };
+        let card = &self.session.roster()[rank];
+        let error = RendezvousError::Resource {
+            what: format!(
+                "rank {rank} ({}, pid {}) cannot make the shared memory of its host",
+                card.host, card.process.pid
+            ),
+            why: refused.why,
+        };
+        let error = BringUpError::Rendezvous {
+            error,
+            at_unix_ms: refused.at_unix_ms,
+        };
+        if rank == self.session.rank().index()
+            && let Some(verdict) = error.verdict()
+        {
+            // Who does not hear it sees how the ranks end.
+            let _ = self
+                .session
+                .watch(wire::encode(&FromRank::Judged(Box::new(verdict))));
+        }
+        Err(error)
     }
 
     /// Tells all ranks `mine`, and returns what all of them said.

@@ -184,6 +184,11 @@ fn a_cancelled_call_ends_here_and_the_peers_wait_on() {
                 panic!("the peer was told: {error}");
             };
             assert_eq!(waiting_for, &[Rank(0)]);
+            let line = error.verdict().unwrap().line();
+            assert!(
+                line.contains("cancelled its calls on world: a test wants it"),
+                "{line}"
+            );
             world.group("after", &rank_list(&[0, 1]))?.barrier()
         }
     });

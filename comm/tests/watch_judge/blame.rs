@@ -1,6 +1,7 @@
 //! Who has not come, and who only waits.
 
 use muster_comm::watch::judge::{Finding, Question, judge};
+use muster_comm::watch::process::{Freezer, ProcessFacts};
 use muster_comm::watch::report::GroupState;
 use muster_comm::watch::verdict::{CallId, Class};
 
@@ -232,4 +233,56 @@ fn where_not_all_missing_ranks_are_known_nobody_is_blamed_for_what_was_not_seen(
         (verdict.class, verdict.blamed.as_slice()),
         (Class::NotJoined, [3].as_slice())
     );
+}
+
+#[test]
+fn all_groups_of_a_culprit_are_named_or_counted() {
+    let who = |groups: u64| {
+        let mut plant = Plant::new(2);
+        plant.group(1, "world", &[0, 1], 0);
+        for key in 2..=groups {
+            plant.group(key, &format!("tensor-parallel-{key}"), &[1], 0);
+        }
+        plant.waits(0, 1, &[1]);
+        plant.overdue(0, 1).who
+    };
+    assert_eq!(who(1), "rank 1 (n1, pid 1001; world)");
+    assert_eq!(
+        who(5),
+        "rank 1 (n1, pid 1001; world tensor-parallel-2 tensor-parallel-3 tensor-parallel-4 tensor-parallel-5)"
+    );
+    let many = who(60);
+    assert!(
+        many.ends_with("tensor-parallel-7 and 53 more groups)"),
+        "{many}"
+    );
+}
+
+#[test]
+fn a_frozen_control_group_is_named_with_the_way_to_thaw_it() {
+    let mut plant = Plant::new(2);
+    plant.group(7, "g", &[0, 1], 0);
+    plant.waits(0, 7, &[1]);
+    let path = "/sys/fs/cgroup/job".to_owned();
+    let thaw = "echo 0 > /sys/fs/cgroup/job/cgroup.freeze".to_owned();
+    let member = &mut plant.scene.members[1];
+    member.silent_ms = 1500;
+    member.process = Some(ProcessFacts {
+        state: 'S',
+        freezer: Some(Freezer { path, thaw }),
+        ..ProcessFacts::default()
+    });
+    let verdict = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::PeerFrozen, [1].as_slice())
+    );
+    let line = verdict.line();
+    for part in [
+        "where=frozen by its control group /sys/fs/cgroup/job",
+        "next=thaw the control group: `echo 0 > /sys/fs/cgroup/job/cgroup.freeze`",
+        "confidence=certain",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `muster run` over programs that misbehave: one verdict, the same from the launcher and from every
 //! rank that is left, the right exit code, and nothing left behind.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use muster_comm::sync::Clock;
@@ -155,6 +156,62 @@ fn a_message_that_nobody_receives_is_a_mismatch_where_the_program_ends() {
             expect(&ended, 30, 1, &parts);
         });
     }
+}
+
+#[test]
+fn ranks_of_another_user_are_told_who_may_read_the_secret() {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !is_root
+        || std::process::Command::new("setpriv")
+            .arg("-V")
+            .output()
+            .is_err()
+    {
+        skipped("only root becomes another user, by setpriv");
+        return;
+    }
+    let change = [
+        "setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        "--",
+        "/bin/sh",
+        "-c",
+    ];
+    let args = [
+        &["run", "-n", "2", "--"],
+        &change[..],
+        &["exec \"$0\" well", FAULTY],
+    ]
+    .concat();
+    let ended = start(binary(), &args, &[]).wait();
+    let said = "belongs to user 0, and this process runs as user 65534";
+    assert!(
+        ended.stdout.contains(said),
+        "{}\n{}",
+        ended.stdout,
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_limit_on_file_size_is_named_and_kills_nobody() {
+    let limited = |kib: &str, script: &str| {
+        let script = format!("ulimit -f {kib}; exec {FAULTY} {script}");
+        let args = ["run", "-n", "2", "--", "sh", "-c", &script];
+        start(binary(), &args, &[("MUSTER_DEADLINE_S", SLOW)]).wait()
+    };
+    // Too small for a board and for shared memory of any use.
+    let ended = limited("512", "well");
+    let parts = [
+        "VERDICT RESOURCE",
+        "rank 0 (",
+        "RLIMIT_FSIZE",
+        "is 524288 bytes",
+    ];
+    expect(&ended, 60, 2, &parts);
+    // Enough for a small heap.
+    limited("200000", "well").expect_code(0);
 }
 
 #[test]

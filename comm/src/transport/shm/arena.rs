@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::memfd;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// First bytes of every arena: guards against mapping something else.
@@ -113,19 +113,11 @@ impl Arena {
 
     fn create_exactly(ranks: usize, heap_bytes: usize) -> Result<Self, ArenaError> {
         let bytes = arena_bytes(ranks, heap_bytes);
-        let failed = |step| {
-            move |errno: rustix::io::Errno| ArenaError::System {
-                step,
-                bytes,
-                source: errno.into(),
-            }
-        };
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("muster-arena", flags).map_err(failed("memfd_create"))?;
-        ftruncate(&file, bytes as u64).map_err(failed("ftruncate"))?;
-        // The size is sealed: nobody can cut the file under a mapping and so raise SIGBUS.
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(failed("seal"))?;
+        let file = memfd::create("muster-arena", bytes).map_err(|refused| ArenaError::System {
+            step: refused.step,
+            bytes,
+            source: refused.source,
+        })?;
         let arena = Self::map(file, bytes, ranks, heap_bytes)?;
         arena
             .header(HeaderWord::Ranks)
@@ -362,7 +354,7 @@ mod tests {
         let file = mine.file().try_clone_to_owned().unwrap();
         let error = Arena::attach(file, 2).expect_err("made for three");
         assert!(matches!(error, ArenaError::Foreign(_)), "{error}");
-        let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
+        let other = memfd::create("other", 0).unwrap();
         let error = Arena::attach(other, 1).expect_err("an empty file");
         assert!(matches!(error, ArenaError::Foreign(_)), "{error}");
     }

@@ -23,11 +23,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
-    ftruncate, memfd_create,
-};
+use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::memfd;
 
 /// Address space that one of these may take: what a word that names a place in it can hold.
 pub const CAPACITY_MAX: usize = 1 << 46;
@@ -82,13 +81,14 @@ impl SharedMemory {
             return Err(SharedMemoryError::Capacity { capacity });
         }
         let capacity = capacity.next_multiple_of(PAGE);
-        let failed = |step| failure(step, capacity);
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("muster-memory", flags).map_err(failed("memfd_create"))?;
-        ftruncate(&file, capacity as u64).map_err(failed("ftruncate"))?;
         // SHARED-1.
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(failed("seal"))?;
+        let file = memfd::create("muster-memory", capacity).map_err(|refused| {
+            SharedMemoryError::System {
+                step: refused.step,
+                capacity,
+                source: refused.source,
+            }
+        })?;
         Self::known(file)
     }
 
@@ -227,6 +227,8 @@ fn failure(
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
     use super::*;
 
     #[test]

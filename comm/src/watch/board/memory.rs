@@ -8,9 +8,9 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::memfd;
 use crate::sync::AtomicU64;
 
 /// Name of the file, as `/proc/PID/fd` shows it.
@@ -35,11 +35,7 @@ impl Memory {
     /// Maps this many words. `readable` keeps the file, so that other processes find it.
     pub(super) fn create(words: usize, readable: bool) -> io::Result<Self> {
         let bytes = words * size_of::<AtomicU64>();
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create(FILE_NAME, flags)?;
-        ftruncate(&file, bytes as u64)?;
-        // Nobody can cut the file under the mapping and so raise SIGBUS.
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let file = memfd::create(FILE_NAME, bytes)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {

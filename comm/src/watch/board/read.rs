@@ -259,6 +259,7 @@ impl Reader<'_> {
             version: word(line::VERSION),
             p99_ms: p99_ms(words),
             members,
+            cancelled: None,
             call,
         })
     }

@@ -87,8 +87,15 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
         ));
     }
     verdict.place = places.join("; ");
-    "continue the process with `kill -CONT`, or see what it waits for in the kernel"
-        .clone_into(&mut verdict.next);
+    let freezer = blamed.iter().find_map(|rank| {
+        let sight = scene.member(*rank)?.process.as_ref()?;
+        sight.facts()?.freezer.as_ref()
+    });
+    verdict.next = match freezer {
+        Some(freezer) => format!("thaw the control group: `{}`", freezer.thaw),
+        None => "continue the process with `kill -CONT`, or see what it waits for in the kernel"
+            .to_owned(),
+    };
     verdict
 }
 

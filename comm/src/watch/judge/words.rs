@@ -7,8 +7,8 @@ use crate::types::Rank;
 use crate::watch::report::{CallOutcome, Report};
 use crate::watch::verdict::{Class, Confidence, ranks};
 
-/// Groups of a culprit that are named.
-const GROUPS_MAX: usize = 4;
+/// Characters that the names of a culprit's groups may take; beyond that the others are counted.
+const NAMES_MAX: usize = 120;
 /// Culprits that are described one by one.
 pub(super) const DESCRIBED_MAX: usize = 8;
 
@@ -23,14 +23,11 @@ pub(in crate::watch) fn who(scene: &Scene, blamed: &[u32]) -> String {
         } else {
             &member.host
         };
-        let groups = member
-            .report
-            .as_ref()
-            .map_or_else(Vec::new, |report| names(report));
+        let groups = member.report.as_ref().map_or_else(String::new, names);
         let groups = if groups.is_empty() {
-            String::new()
+            groups
         } else {
-            format!("; {}", groups.join(" "))
+            format!("; {groups}")
         };
         let process = match &member.inside {
             Some(inside) => inside.describe(member.pid),
@@ -44,18 +41,29 @@ pub(in crate::watch) fn who(scene: &Scene, blamed: &[u32]) -> String {
     blamed.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn names(report: &Report) -> Vec<&str> {
-    let mut names: Vec<&str> = report
-        .groups
-        .iter()
-        .map(|group| group.name.as_str())
-        .collect();
-    names.dedup();
-    if names.len() > GROUPS_MAX {
-        names.truncate(GROUPS_MAX - 1);
-        names.push("...");
+/// The names of a rank's groups: `world tp dp`, or `world tp dp and 70 more groups`.
+fn names(report: &Report) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for group in &report.groups {
+        if !names.contains(&group.name.as_str()) {
+            names.push(&group.name);
+        }
     }
-    names
+    let mut chars = 0;
+    let mut fits = |name: &&&str| {
+        chars += name.chars().count() + 1;
+        chars <= NAMES_MAX
+    };
+    let shown = names.iter().take_while(|name| fits(name)).count();
+    let more = names.len() - shown;
+    let shown = names[..shown].join(" ");
+    match (shown.as_str(), more) {
+        (_, 0) => shown,
+        ("", 1) => "1 group".to_owned(),
+        ("", more) => format!("{more} groups"),
+        (_, 1) => format!("{shown} and 1 more group"),
+        (_, more) => format!("{shown} and {more} more groups"),
+    }
 }
 
 /// `3 waiting: ranks 0,1,3 in all_reduce #184 on tp0`.
@@ -97,6 +105,11 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
     let Some(report) = scene.member(rank).and_then(|member| member.report.as_ref()) else {
         return String::new();
     };
+    let cancels = report.groups.iter().filter_map(|group| {
+        let why = group.cancelled.as_ref()?;
+        Some(format!(", cancelled its calls on {}: {why}", group.name))
+    });
+    let cancels: String = cancels.collect();
     let open = report
         .calls
         .iter()
@@ -104,7 +117,7 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
     let (verb, call) = match (open, report.last_completed()) {
         (Some(call), _) => ("in", call),
         (None, Some(call)) => ("last finished", call),
-        (None, None) => return ", no call so far".to_owned(),
+        (None, None) => return format!(", no call so far{cancels}"),
     };
     let on = if call.group.is_empty() {
         String::new()
@@ -112,7 +125,7 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
         format!(" on {}", call.group)
     };
     format!(
-        ", {verb} {} #{}{on} at {}",
+        ", {verb} {} #{}{on} at {}{cancels}",
         call.call.name(),
         call.seq,
         call.site
