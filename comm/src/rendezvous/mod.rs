@@ -67,6 +67,7 @@ pub use coordinator::{
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{Absence, Presence, RendezvousError, WorldClaim};
 pub use secret::Secret;
+pub(crate) use session::resolve;
 pub use session::{EventHandler, Session, SessionEvent, Watcher};
 pub use wire::build_id;
 pub(crate) use wire::{

@@ -1,6 +1,6 @@
 //! Joining the world that the environment describes: under any launcher, or in anybody's worker.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::bring_up::BringUpError;
 use super::join::{
@@ -14,7 +14,7 @@ use crate::config::{
 use crate::launch::rank_table::{self, RankTableError};
 use crate::launch::secret::{SecretError, job_secret};
 use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
-use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousError};
+use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousError, resolve};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::{Rank, index};
@@ -42,6 +42,18 @@ pub enum FromEnvError {
     /// Nothing says where the ranks meet.
     #[error("nothing says where the ranks meet, and the launcher gives no way to tell")]
     NoEndpoint,
+    /// The ranks are on several hosts and are to meet at an address that each host has for itself.
+    #[error(
+        "MUSTER_RENDEZVOUS is {endpoint}, which every host has for itself, and of {world_size} ranks only {here} are on this host"
+    )]
+    Loopback {
+        /// Where the ranks are to meet.
+        endpoint: Endpoint,
+        /// Ranks on this host, as the launcher says.
+        here: u32,
+        /// Ranks in all.
+        world_size: u32,
+    },
     /// The vendor's rank table is wrong, or contradicts the launcher.
     #[error(transparent)]
     RankTable(#[from] RankTableError),
@@ -65,6 +77,7 @@ impl FromEnvError {
             Self::Secret(_) => 60,
             Self::Config(_)
             | Self::Launch(_)
+            | Self::Loopback { .. }
             | Self::NoEndpoint
             | Self::PerNode { .. }
             | Self::RankTable(_)
@@ -83,7 +96,7 @@ impl FromEnvError {
                 "start it with mpirun, srun, torchrun, or set MUSTER_RANK and MUSTER_WORLD_SIZE"
             }
             Self::PerNode { .. } => "start the ranks of each node with a per-process launcher",
-            Self::NoEndpoint => {
+            Self::Loopback { .. } | Self::NoEndpoint => {
                 "set MUSTER_RENDEZVOUS=tcp://HOST:PORT, an address of rank 0's host"
             }
             Self::Selection(_) => {
@@ -112,6 +125,9 @@ impl JoinOptions {
         let one_host = identity.is_on_one_host();
         let hint = identity.endpoint.as_ref().ok_or(FromEnvError::NoEndpoint)?;
         let endpoint = hint.endpoint.clone();
+        if environment.read(&config::RENDEZVOUS)?.is_some() {
+            check_reach(&endpoint, &identity)?;
+        }
         let job_id = identity.job_id.clone().unwrap_or_default();
         let (secret, _) = job_secret(environment, identity.job_id.as_deref(), one_host, deadline)?;
         let own = identity.source.contract == Contract::Muster
@@ -180,7 +196,10 @@ impl JoinOptions {
         let world_size = u32::try_from(self.world_size).unwrap_or(0);
         let mut options =
             CoordinatorOptions::new(self.secret.clone(), self.job_id.clone(), world_size);
-        options.bind = bind_address(&self.endpoint);
+        // Where nobody can find out where to connect nobody needs to be waited for.
+        let addresses = resolve(&self.endpoint, Deadline::after(self.bring_up))?;
+        let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), self.endpoint.port()).into();
+        options.bind = addresses.first().copied().unwrap_or(loopback);
         options.attempt = self.attempt;
         options.deadline = self.bring_up;
         options.arbiter = Some(crate::watch::arbiter::arbiter);
@@ -188,16 +207,20 @@ impl JoinOptions {
     }
 }
 
-/// Where rank 0 listens: the address that the endpoint names.
-fn bind_address(endpoint: &Endpoint) -> SocketAddr {
-    let resolved = || {
-        (endpoint.host(), endpoint.port())
-            .to_socket_addrs()
-            .ok()?
-            .next()
+/// Whether ranks on other hosts can get to the endpoint: not where it leads to whichever host asks for it.
+fn check_reach(endpoint: &Endpoint, identity: &Identity) -> Result<(), FromEnvError> {
+    let is_loopback = match endpoint.literal() {
+        Some(address) => address.ip().is_loopback(),
+        None => endpoint.host() == "localhost",
     };
-    let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), endpoint.port()).into();
-    endpoint.literal().or_else(resolved).unwrap_or(loopback)
+    match identity.local_world_size {
+        Some(here) if is_loopback && here < identity.world_size => Err(FromEnvError::Loopback {
+            endpoint: endpoint.clone(),
+            here,
+            world_size: identity.world_size,
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl World {
@@ -238,5 +261,65 @@ impl World {
             world.keep(coordinator);
         }
         Ok(world)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rendezvous::Secret;
+
+    /// A rank of a world of four, two of which are on its host.
+    fn identity(endpoint: &str) -> (Environment, Identity) {
+        let environment = Environment::from_pairs([
+            ("MUSTER_RANK", "0"),
+            ("MUSTER_WORLD_SIZE", "4"),
+            ("MUSTER_LOCAL_RANK", "0"),
+            ("MUSTER_LOCAL_WORLD_SIZE", "2"),
+            ("MUSTER_JOB_ID", "job"),
+            ("MUSTER_RENDEZVOUS", endpoint),
+        ]);
+        let Ok(Detected::Identity(identity)) = detect(&environment, None) else {
+            panic!("no identity");
+        };
+        (environment, identity)
+    }
+
+    #[test]
+    fn ranks_of_several_hosts_cannot_meet_on_a_loopback_address() {
+        for endpoint in ["127.0.0.1:46004", "[::1]:46004", "localhost:46004"] {
+            let (environment, identity) = identity(endpoint);
+            let error = JoinOptions::from_identity(&environment, &identity).unwrap_err();
+            assert!(matches!(
+                error,
+                FromEnvError::Loopback {
+                    here: 2,
+                    world_size: 4,
+                    ..
+                }
+            ));
+            assert_eq!(error.exit_code(), 2);
+        }
+        let (_, identity) = identity("10.0.0.1:46004");
+        let hint = identity.endpoint.clone().unwrap();
+        assert!(check_reach(&hint.endpoint, &identity).is_ok());
+    }
+
+    #[test]
+    fn where_the_name_of_the_rendezvous_does_not_resolve_rank_0_says_so() {
+        let secret = Secret::random().unwrap();
+        let endpoint: Endpoint = "no-such-host.invalid:46004".parse().unwrap();
+        let options = JoinOptions {
+            served_by: ServedBy::Rank(Rank(0)),
+            bring_up: Duration::from_millis(300),
+            ..JoinOptions::new(endpoint, secret, 0, 2)
+        };
+        let error = options.serve().unwrap_err();
+        assert!(
+            matches!(error, RendezvousError::NameUnresolved { .. }),
+            "{error}"
+        );
     }
 }

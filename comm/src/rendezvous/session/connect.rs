@@ -60,18 +60,41 @@ pub(super) fn connect(
     hello: &Hello,
     deadline: Deadline,
 ) -> Result<Link, RendezvousError> {
+    again_until(endpoint, deadline, || {
+        attempt(endpoint, secret, hello, deadline)
+    })
+}
+
+/// The addresses of an endpoint; tries again until `deadline`.
+pub(crate) fn resolve(
+    endpoint: &Endpoint,
+    deadline: Deadline,
+) -> Result<Vec<SocketAddr>, RendezvousError> {
+    again_until(endpoint, deadline, || addresses(endpoint, deadline))
+}
+
+/// Tries until one try succeeds or fails for good, or the time is up. A try that the deadline has cut short tells
+/// nothing: the reason is that of the one before.
+fn again_until<T>(
+    endpoint: &Endpoint,
+    deadline: Deadline,
+    attempt: impl Fn() -> Result<T, Miss>,
+) -> Result<T, RendezvousError> {
     let mut pause = PAUSE_MIN;
     let mut tries = 0;
+    let mut before = None;
     loop {
         tries += 1;
-        let miss = match attempt(endpoint, secret, hello, deadline) {
-            Ok(link) => return Ok(link),
+        let miss = match attempt() {
+            Ok(found) => return Ok(found),
             Err(Miss::Fatal(error)) => return Err(error),
             Err(miss) => miss,
         };
         if deadline.passed() {
-            return Err(give_up(endpoint, miss, deadline, tries));
+            let why = before.unwrap_or(miss);
+            return Err(give_up(endpoint, why, deadline, tries));
         }
+        before = Some(miss);
         Clock::pause(pause.min(deadline.left()));
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -102,7 +125,7 @@ fn attempt(
     hello: &Hello,
     deadline: Deadline,
 ) -> Result<Link, Miss> {
-    let addresses = resolve(endpoint, deadline)?;
+    let addresses = addresses(endpoint, deadline)?;
     let mut last = Miss::Peer("the name has no addresses".to_owned());
     for address in addresses {
         match reach(address, deadline) {
@@ -134,7 +157,7 @@ fn reach(address: SocketAddr, deadline: Deadline) -> io::Result<TcpStream> {
 
 /// The endpoint's addresses. A resolver may block for as long as it likes: it gets a thread of its
 /// own, which outlives the deadline if it must.
-fn resolve(endpoint: &Endpoint, deadline: Deadline) -> Result<Vec<SocketAddr>, Miss> {
+fn addresses(endpoint: &Endpoint, deadline: Deadline) -> Result<Vec<SocketAddr>, Miss> {
     if let Some(address) = endpoint.literal() {
         return Ok(vec![address]);
     }
@@ -300,5 +323,31 @@ pub(super) fn read_before(
                 ) => {}
             outcome => return outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_try_that_the_deadline_cuts_short_does_not_hide_the_reason() {
+        let endpoint: Endpoint = "node-7:46004".parse().unwrap();
+        let deadline = Deadline::after(Duration::from_millis(30));
+        let tries = Cell::new(0);
+        let error = again_until::<()>(&endpoint, deadline, || {
+            tries.set(tries.get() + 1);
+            if tries.get() < 3 {
+                return Err(Miss::Peer("connection refused".to_owned()));
+            }
+            Clock::pause(deadline.left() + Duration::from_millis(1));
+            Err(Miss::Name("the resolver does not answer".to_owned()))
+        });
+        let RendezvousError::Unreachable { why, tries, .. } = error.unwrap_err() else {
+            panic!("the name was resolved");
+        };
+        assert_eq!((why.as_str(), tries), ("connection refused", 3));
     }
 }

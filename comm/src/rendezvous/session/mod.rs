@@ -11,6 +11,8 @@ mod connect;
 mod join;
 mod reader;
 
+pub(crate) use connect::resolve;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
