@@ -107,6 +107,7 @@ mod memfd;
 pub mod rendezvous;
 mod sabotage;
 pub mod simulate;
+pub mod strangers;
 pub mod sync;
 pub mod transport;
 pub mod types;

@@ -39,10 +39,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("kernel", &["sync", "types"]),
     ("layout", &["types"]),
     ("sync.rs", &[]),
-    ("transport", &["memfd", "sync", "types"]),
+    ("transport", &["memfd", "strangers", "sync", "types"]),
     ("types.rs", &[]),
     ("vendor.rs", &[]),
-    ("rendezvous", &["sync", "types"]),
+    ("rendezvous", &["strangers", "sync", "types"]),
     (
         "watch",
         &["error", "memfd", "rendezvous", "sabotage", "sync", "types"],

@@ -3,7 +3,11 @@
 //! Ten times over, every group is made, used and dropped. After the first rounds, which may warm up
 //! caches, nothing may grow: no descriptors, no mappings, and no memory beyond noise.
 
+use std::time::Duration;
+
 use muster_comm::error::CommError;
+use muster_comm::strangers;
+use muster_comm::sync::Clock;
 use muster_comm::types::{Rank, ReduceOp};
 
 use crate::check::message::Wrong;
@@ -20,6 +24,11 @@ const STEADY: usize = 4;
 const MAPPINGS_SLACK: u64 = 4;
 /// Bytes that may come and go by themselves.
 const BYTES_SLACK: u64 = 2 << 20;
+
+/// How often descriptors are counted where there are more than before.
+const LOOKS: u32 = 20;
+/// Pause between two counts.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a process holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,13 +50,40 @@ impl Holdings {
                 .map_or(0, |kibibytes: u64| kibibytes * 1024)
         };
         Self {
-            descriptors: std::fs::read_dir("/proc/self/fd")
-                .map_or(0, |entries| entries.count() as u64),
+            descriptors: descriptors(),
             mappings: read("/proc/self/maps").lines().count() as u64,
             private_bytes: bytes("RssAnon:"),
             shared_bytes: bytes("RssShmem:"),
         }
     }
+}
+
+/// Descriptors of this process, without those of connections that anybody can make.
+fn descriptors() -> u64 {
+    let open = || std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
+    loop {
+        let before = strangers::count();
+        let open = open();
+        if strangers::count() == before {
+            return open.saturating_sub(before);
+        }
+    }
+}
+
+/// The descriptors once no stranger comes or goes at the moment of the look: what leaks stays.
+fn settled_descriptors(most: u64) -> u64 {
+    let mut looks = (0..LOOKS).map(|look| {
+        if look > 0 {
+            Clock::pause(LOOK_PAUSE);
+        }
+        descriptors()
+    });
+    let mut least = u64::MAX;
+    looks.any(|held| {
+        least = least.min(held);
+        least <= most
+    });
+    least
 }
 
 /// What grew over the rounds beyond its slack, if anything. The first look is after the warm-up,
@@ -156,6 +192,11 @@ pub fn check(
             looks.push(Holdings::now());
         }
     }
+    if let [first, .., last] = looks.as_mut_slice()
+        && last.descriptors > first.descriptors
+    {
+        last.descriptors = settled_descriptors(first.descriptors);
+    }
     let growth = || {
         if on_device {
             device_growth(&free)
@@ -168,6 +209,11 @@ pub fn check(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
+    use muster_comm::sync::Deadline;
+    use muster_comm::transport::tcp::Listener;
+
     use super::*;
 
     const START: Holdings = Holdings {
@@ -228,6 +274,25 @@ mod tests {
         let touched = rounds(|round, held| held.shared_bytes += round.min(6) << 20);
         assert_eq!(growth(&touched), None, "it stopped growing");
         assert_eq!(growth(&[]), None);
+    }
+
+    #[test]
+    fn connections_of_strangers_are_nothing_that_a_rank_holds() {
+        let secret = [7; 32];
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(any, 0, &secret).unwrap();
+        let before = descriptors();
+        let address = listener.local_addr();
+        let came: Vec<TcpStream> = (0..20)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let deadline = Deadline::after(Duration::from_secs(10));
+        while strangers::count() < 20 && !deadline.passed() {
+            Clock::pause(Duration::from_millis(1));
+        }
+        // This side's ends are the only ones that count.
+        assert!(settled_descriptors(before + 20) <= before + 20);
+        drop(came);
     }
 
     #[test]

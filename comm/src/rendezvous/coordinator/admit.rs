@@ -102,11 +102,10 @@ impl Engine {
         };
         let proof = Admission::Welcome(proving.transcript.coordinator_proof().into());
         conn.queue_plain(plain_frame(&proof.encode()));
-        conn.seals = Some(Box::new(Seals {
+        conn.let_in(Seals {
             read: proving.transcript.joiner_seal(),
             write: proving.transcript.coordinator_seal(),
-        }));
-        conn.stage = Stage::Introducing;
+        });
         self.unproved.remove(&token);
         self.flush(token);
     }

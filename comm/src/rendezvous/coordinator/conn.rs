@@ -13,6 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use crate::rendezvous::limits::{HANDSHAKE_FRAME_BYTES_MAX, JOINER_FRAME_BYTES_MAX};
 use crate::rendezvous::secret::{Seal, Transcript};
 use crate::rendezvous::wire::{Body, HEAD_BYTES, Inbox, WireError};
+use crate::strangers::Stranger;
 use crate::types::Rank;
 
 /// How far a connection has come.
@@ -50,6 +51,8 @@ pub(super) struct Conn {
     pub(super) seals: Option<Box<Seals>>,
     /// When the connection is dropped, if it has not come further by then.
     pub(super) until: Option<Instant>,
+    /// As long as the secret is not proved.
+    stranger: Option<Stranger>,
     /// Whether the poller watches for room to write.
     pub(super) is_write_watched: bool,
     inbox: Inbox,
@@ -75,10 +78,18 @@ impl Conn {
             stage: Stage::Opening,
             seals: None,
             until: Some(until),
+            stranger: Some(Stranger::new()),
             is_write_watched: false,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
         }
+    }
+
+    /// The secret is proved.
+    pub(super) fn let_in(&mut self, seals: Seals) {
+        self.seals = Some(Box::new(seals));
+        self.stage = Stage::Introducing;
+        self.stranger = None;
     }
 
     /// Whether the secret is still to be proved.

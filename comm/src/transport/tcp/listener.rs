@@ -20,6 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use super::hello::{self, HELLO_BYTES, Key, LinkName, PROOF_BYTES, Refusal, Role, SECRET_BYTES};
 use super::{TcpError, TcpLink, poll_by};
+use crate::strangers::Stranger;
 use crate::sync::Deadline;
 use crate::transport::stream::Stream;
 
@@ -235,6 +236,7 @@ struct Pending {
     filled: usize,
     /// What was asked for and the proof that is expected, once the hello was answered.
     challenged: Option<(LinkName, blake3::Hash)>,
+    _stranger: Stranger,
 }
 
 /// What becomes of a pending connection.
@@ -368,6 +370,7 @@ impl Pending {
             proof: [0; PROOF_BYTES],
             filled: 0,
             challenged: None,
+            _stranger: Stranger::new(),
         })
     }
 
