@@ -18,6 +18,7 @@ mod exit {
     pub(super) const CONFLICT: u8 = 11;
     pub(super) const UNREACHABLE: u8 = 12;
     pub(super) const PEER_DEAD: u8 = 20;
+    pub(super) const PEER_FROZEN: u8 = 21;
     pub(super) const RESOURCE: u8 = 60;
     pub(super) const INTERNAL: u8 = 70;
 }
@@ -137,6 +138,20 @@ pub enum RendezvousError {
         first: Box<Claimant>,
         /// Who came second.
         second: Box<Claimant>,
+    },
+    /// The process of a rank that the others wait for is there and does not run.
+    #[error("rank {rank}{} does not run: {how}", at(host, *pid))]
+    RankFrozen {
+        /// The rank.
+        rank: Rank,
+        /// Its host name.
+        host: String,
+        /// Its process id there.
+        pid: u32,
+        /// What keeps it from running.
+        how: String,
+        /// How long the others waited, in milliseconds.
+        waited_ms: u64,
     },
     /// Ranks did not arrive in time.
     #[error("{absence}")]
@@ -342,6 +357,8 @@ pub struct Absence {
     pub missing_more: u32,
     /// The ranks that are there; empty where a joiner gave up on its own.
     pub present: Vec<Presence>,
+    /// What the launcher saw last of the processes of missing ranks, in words.
+    pub seen: Vec<String>,
 }
 
 /// A rank that is there.
@@ -358,7 +375,7 @@ pub struct Presence {
 }
 
 impl RendezvousError {
-    /// The exit code of the error's class: 10 missing, 11 conflict, 12 unreachable, 20 dead peer,
+    /// The exit code of the error's class: 10 missing, 11 conflict, 12 unreachable, 20 dead peer, 21 frozen peer,
     /// 60 resource, 70 misuse of this crate.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -386,6 +403,7 @@ impl RendezvousError {
             Self::CoordinatorGone { .. } | Self::RankDown { .. } | Self::RankLeft { .. } => {
                 exit::PEER_DEAD
             }
+            Self::RankFrozen { .. } => exit::PEER_FROZEN,
             Self::Descriptors { .. } | Self::Resource { .. } | Self::TooLarge { .. } => {
                 exit::RESOURCE
             }
@@ -429,6 +447,9 @@ impl RendezvousError {
                 "run it again; if it happens again, this is a fault worth reporting"
             }
             Self::RankDown { .. } => "look at what that rank said last",
+            Self::RankFrozen { .. } => {
+                "continue the process with `kill -CONT`, or see who stopped it"
+            }
             Self::RankLeft { .. } => {
                 "ranks disagree on when the job is over: look at why that one left first"
             }

@@ -62,7 +62,8 @@ pub use arbiter::{Act, Arbiter, Liveness, Looker, Poster, Seen};
 pub use card::{Card, Claimant, DownReason, Hello, ProcessId};
 pub(crate) use coordinator::desk::{Desk, Rules, Task};
 pub use coordinator::{
-    Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal, Refusals,
+    Absent, Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Look, Refusal,
+    Refusals, Stopped,
 };
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{Absence, Presence, RendezvousError, WorldClaim};

@@ -74,7 +74,10 @@ impl fmt::Display for Absence {
             .collect();
         hosts.sort_unstable();
         hosts.dedup();
-        write!(f, "; hosts seen {}", Hosts(&hosts))
+        write!(f, "; hosts seen {}", Hosts(&hosts))?;
+        self.seen
+            .iter()
+            .try_for_each(|seen| write!(f, "; {}", Plain(seen)))
     }
 }
 
@@ -221,6 +224,7 @@ mod tests {
                     presence(1, "n1", 4500),
                     presence(3, "n\u{1b}2", 450),
                 ],
+                seen: Vec::new(),
             }),
         };
         assert_eq!(

@@ -252,12 +252,18 @@ pub(crate) enum ToSession {
         /// The process that serves the rendezvous; unknown where nobody judges there.
         server: ProcessId,
     },
+    /// A rank cannot come any more, and the ranks were not through their rounds: bring-up has failed, at this time of day.
+    Over {
+        error: RendezvousError,
+        at_unix_ms: u64,
+    },
     /// A round is complete: one part a rank, in rank order.
     Round { round: String, parts: Vec<Part> },
     /// A round cannot be completed.
     RoundFailed {
         round: String,
         error: RendezvousError,
+        at_unix_ms: u64,
     },
     /// From the arbiter.
     Watch {
@@ -353,6 +359,7 @@ mod tests {
                     pid: 4711,
                     since_ms: 5,
                 }],
+                seen: Vec::new(),
             }),
         };
         let message = ToSession::Failed {

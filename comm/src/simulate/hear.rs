@@ -56,6 +56,7 @@ impl Stage<'_> {
             }
             ToSession::Watch { bytes } => self.watch(rank, &bytes),
             ToSession::Message { .. }
+            | ToSession::Over { .. }
             | ToSession::Progress { .. }
             | ToSession::Round { .. }
             | ToSession::RoundFailed { .. } => {}

@@ -72,6 +72,7 @@ impl<'a> Stage<'a> {
             owner_knows_exits: plan.is_launched,
             arbiter: Some(Box::<Arbiter>::default()),
             closes_door: false,
+            look: None,
             arrival_ms: ARRIVAL_MS,
             epoch_unix_ms: 0,
         };

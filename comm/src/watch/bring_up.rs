@@ -38,6 +38,7 @@ fn class(error: &RendezvousError) -> Class {
         Class::RdvConflict,
         Class::RdvUnreachable,
         Class::PeerDead,
+        Class::PeerFrozen,
         Class::Resource,
     ];
     classes
@@ -76,9 +77,9 @@ fn blamed(error: &RendezvousError) -> Vec<u32> {
                 .flat_map(|claim| claim.ranks.iter().map(|rank| rank.0))
                 .collect()
         }
-        RendezvousError::RankDown { rank, .. } | RendezvousError::RankLeft { rank } => {
-            vec![rank.0]
-        }
+        RendezvousError::RankDown { rank, .. }
+        | RendezvousError::RankFrozen { rank, .. }
+        | RendezvousError::RankLeft { rank } => vec![rank.0],
         _ => Vec::new(),
     };
     blamed.sort_unstable();
@@ -100,7 +101,10 @@ fn who(error: &RendezvousError, blamed: &[u32]) -> String {
         RendezvousError::RankRange { claimant, .. } => {
             format!("rank {} ({claimant})", claimant.rank)
         }
-        RendezvousError::RankDown { host, pid, .. } if *pid > 0 => {
+        RendezvousError::RankDown { host, pid, .. }
+        | RendezvousError::RankFrozen { host, pid, .. }
+            if *pid > 0 =>
+        {
             format!("{} ({host}, pid {pid})", ranks(blamed))
         }
         _ if blamed.is_empty() => "no rank in particular".to_owned(),
@@ -117,6 +121,7 @@ fn waited_ms(error: &RendezvousError) -> u64 {
         RendezvousError::Missing { absence } => absence.waited_ms,
         RendezvousError::CoordinatorGone { .. } => 0,
         RendezvousError::NameUnresolved { waited_ms, .. }
+        | RendezvousError::RankFrozen { waited_ms, .. }
         | RendezvousError::RoundMissing { waited_ms, .. }
         | RendezvousError::Silent { waited_ms, .. }
         | RendezvousError::Unreachable { waited_ms, .. } => *waited_ms,
@@ -133,6 +138,7 @@ fn evidence(class: Class) -> &'static str {
         Class::RdvConflict => "what the ranks said of themselves, compared by the coordinator",
         Class::RdvMissing => "the coordinator counted who came",
         Class::PeerDead => "the connection to it ended",
+        Class::PeerFrozen => "its process was found in that state at every look of a second",
         _ => "this process met it itself",
     }
 }
@@ -168,6 +174,7 @@ mod tests {
                         since_ms: 1900,
                     })
                     .to_vec(),
+                seen: Vec::new(),
             }),
         }
     }

@@ -102,6 +102,13 @@ impl ProcessFacts {
         }
     }
 
+    /// What keeps it from running, in words, where somebody has stopped it: a signal, a debugger, its control group. In
+    /// state D a process is for moments, while it waits for its disk.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        self.frozen().filter(|_| self.state != 'D')
+    }
+
     /// Whether its program runs no more, though its parent has not taken note of that.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_exiting || matches!(self.state, 'Z' | 'X' | 'x')
@@ -163,6 +170,12 @@ pub fn look_at(process: &ProcessId) -> Sight {
         Place::Ended => Sight::Ended,
         Place::Hidden(why) => Sight::Hidden(why),
     }
+}
+
+/// [`ProcessFacts::stopped`] of a process, where it can be looked at.
+#[must_use]
+pub fn stopped(process: &ProcessId) -> Option<String> {
+    look_at(process).facts()?.stopped()
 }
 
 /// Looks at the process that /proc shows under this number; `None` where there is none.

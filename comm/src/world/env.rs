@@ -1,6 +1,7 @@
 //! Joining the world that the environment describes: under any launcher, or in anybody's worker.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use super::bring_up::BringUpError;
 use super::join::{
@@ -19,6 +20,10 @@ use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::{Rank, index};
 use crate::watch::CallSites;
+
+/// How long a rank that serves the rendezvous tells ranks that come late why bring-up failed; ranks of a job are started
+/// within seconds of each other.
+const LATE_RANKS: Duration = Duration::from_secs(3);
 
 /// Why the environment leads to no world.
 #[derive(Debug, thiserror::Error)]
@@ -203,6 +208,7 @@ impl JoinOptions {
         options.attempt = self.attempt;
         options.deadline = self.bring_up;
         options.arbiter = Some(crate::watch::arbiter::arbiter);
+        options.look = Some(crate::watch::process::stopped);
         Coordinator::start(options).map(Some)
     }
 }
@@ -256,17 +262,19 @@ impl World {
             .serve()
             .map_err(BringUpError::from)
             .inspect_err(BringUpError::tell)?;
-        let world = Self::join(options)?;
-        if let Some(coordinator) = coordinator {
-            world.keep(coordinator);
+        let world = Self::join(options);
+        match (&world, coordinator) {
+            (Ok(world), Some(coordinator)) => world.keep(coordinator),
+            // Who comes a little later is to hear why there is no world, and not to look for this rank in vain.
+            (Err(_), Some(coordinator)) => coordinator.finish(Deadline::after(LATE_RANKS)),
+            (_, None) => {}
         }
-        Ok(world)
+        Ok(world?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
     use crate::rendezvous::Secret;

@@ -12,7 +12,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -22,12 +22,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::sync::Deadline;
+use crate::sync::{Clock, Deadline};
 
 /// A peer that connected and says nothing for this long loses its connection.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that may fail their proof before the leader stops listening: somebody is trying.
 const FAILED_PROOFS_MAX: u32 = 1000;
+/// How often who waits for a peer looks whether that still has a point.
+const FETCH_STEP: Duration = Duration::from_millis(20);
 const NONCE_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 
@@ -136,12 +138,14 @@ pub(crate) fn hand_out(
     Ok(served)
 }
 
-fn wait_readable(listener: &UnixListener, deadline: Deadline) -> io::Result<()> {
+/// Waits until there is something to take in; false where that took too long.
+fn wait_readable(socket: &impl AsFd, deadline: Deadline) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, poll};
     let timeout = rustix::time::Timespec::try_from(deadline.left())
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -193,14 +197,19 @@ fn check_proof(proof: &[u8], expected: [u8; MAC_BYTES]) -> io::Result<()> {
     }
 }
 
-/// Fetches the descriptor that a peer hands out.
-pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Result<OwnedFd> {
-    let address = SocketAddr::from_abstract_name(name)?;
-    let mut stream = UnixStream::connect_addr(&address)?;
+/// Fetches the descriptor that a peer hands out, unless it `is_over` before: the peer may stand still.
+pub(crate) fn fetch(
+    name: &str,
+    key: &IslandKey,
+    deadline: Deadline,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<OwnedFd> {
+    let mut stream = connect(name, deadline, is_over)?;
     let patience = deadline.left().max(Duration::from_millis(1));
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     let mut theirs = [0; NONCE_BYTES];
+    await_bytes(&stream, deadline, is_over)?;
     stream.read_exact(&mut theirs)?;
     let mut answer = [0; NONCE_BYTES + MAC_BYTES];
     random(&mut answer[..NONCE_BYTES])?;
@@ -209,6 +218,7 @@ pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Resu
         .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
     answer[NONCE_BYTES..].copy_from_slice(&key.mac(b'j', &[&theirs, &mine]));
     stream.write_all(&answer)?;
+    await_bytes(&stream, deadline, is_over)?;
     let mut reply = [0; MAC_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -234,6 +244,47 @@ pub(crate) fn fetch(name: &str, key: &IslandKey, deadline: Deadline) -> io::Resu
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no descriptor came along"))
 }
 
+/// Connects to a peer. Where more have come than it has taken in, that takes until it does.
+fn connect(name: &str, deadline: Deadline, is_over: &dyn Fn() -> bool) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::AGAIN) => check_time(deadline, is_over)?,
+            Err(errno) => return Err(errno.into()),
+        }
+        Clock::pause(FETCH_STEP);
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Waits until the peer has said something.
+fn await_bytes(
+    stream: &UnixStream,
+    deadline: Deadline,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    loop {
+        let step = Deadline::after(FETCH_STEP.min(deadline.left()));
+        if wait_readable(stream, step)? {
+            return Ok(());
+        }
+        check_time(deadline, is_over)?;
+    }
+}
+
+fn check_time(deadline: Deadline, is_over: &dyn Fn() -> bool) -> io::Result<()> {
+    if is_over() || deadline.passed() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,12 +300,12 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let wrong = IslandKey::derive(&[8; 32]);
-                assert!(fetch(&name, &wrong, deadline).is_err());
+                assert!(fetch(&name, &wrong, deadline, &|| false).is_err());
                 let mut garbage =
                     UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap())
                         .unwrap();
                 garbage.write_all(&[0xff; 200]).unwrap();
-                let file = fetch(&name, &key, deadline).unwrap();
+                let file = fetch(&name, &key, deadline, &|| false).unwrap();
                 assert!(Arena::attach(file, 1).is_ok());
             });
             assert_eq!(

@@ -200,6 +200,7 @@ impl BringUp<'_> {
         let finished = OnceLock::new();
         let patience = Deadline::after(MEMORY_PATIENCE.min(self.deadline.left()));
         let mut memories = vec![None; group.len()];
+        let is_over = || self.session.is_over();
         let rows = std::thread::scope(|scope| {
             if let (Some(door), Some(own)) = (door, own) {
                 scope.spawn(|| self.hand_out(door, own.file(), &key, mates - 1, &finished));
@@ -212,7 +213,7 @@ impl BringUp<'_> {
                     own.map(Arc::clone)
                 } else {
                     let address = &self.session.roster()[*rank].unix_address;
-                    let file = island::fetch(address, &key, patience).ok();
+                    let file = island::fetch(address, &key, patience, &is_over).ok();
                     file.and_then(|file| SharedMemory::attach(file).ok())
                 };
             }
@@ -279,7 +280,7 @@ impl BringUp<'_> {
         };
         if group[0] != me.index() {
             let leader = &self.session.roster()[group[0]].unix_address;
-            let arena = island::fetch(leader, &key, self.deadline)
+            let arena = island::fetch(leader, &key, self.deadline, &|| self.session.is_over())
                 .ok()
                 .and_then(|file| Arena::attach(file, group.len()).ok())
                 .map(Arc::new);
@@ -372,7 +373,11 @@ impl BringUp<'_> {
         mine: &T,
     ) -> Result<Vec<T>, BringUpError> {
         let bytes = postcard::to_allocvec(mine).unwrap_or_default();
-        let all = self.session.gather(name, bytes, self.deadline)?;
+        let gathered = self.session.gather(name, bytes, self.deadline);
+        let all = gathered.map_err(|error| match self.session.failed_unix_ms() {
+            Some(at_unix_ms) => BringUpError::Rendezvous { error, at_unix_ms },
+            None => error.into(),
+        })?;
         let read = |(rank, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| BringUpError::Malformed {
                 peer: Rank::from_index(rank),

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, SessionEvent,
+    Absent, CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, Session,
+    SessionEvent,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
@@ -88,6 +89,109 @@ fn a_rank_that_dies_during_bring_up_ends_it_at_once_with_its_name() {
         "rank 2 (never joined) exited with code 7"
     );
     assert_eq!(expected.exit_code(), 20);
+}
+
+#[test]
+fn a_process_that_is_seen_stopped_before_its_rank_joined_ends_bring_up_and_one_that_runs_is_told_of()
+ {
+    let coordinator = start(options(3));
+    let endpoint = endpoint(&coordinator);
+    let waiting = join(&endpoint, hello(0, 3));
+    await_joined(&coordinator, 1);
+    let seen = |pid, is_stopped| Absent {
+        host: "n1".to_owned(),
+        pid,
+        state: if is_stopped { "state T" } else { "it runs" }.to_owned(),
+        is_stopped,
+    };
+    let begun = Clock::now();
+    let error = loop {
+        coordinator.rank_absent(Rank(1), seen(8, false));
+        coordinator.rank_absent(Rank(2), seen(9, true));
+        match coordinator
+            .events()
+            .next(Deadline::after(Duration::from_millis(50)))
+        {
+            Some(CoordinatorEvent::Failed(error)) => break error,
+            _ => assert!(Clock::now().duration_since(begun) < PATIENCE),
+        }
+    };
+    assert!(Clock::now().duration_since(begun) >= Duration::from_millis(900));
+    assert_eq!(error.exit_code(), 21);
+    let text = "rank 2 (n1 pid 9) does not run: state T, before it joined";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(failure(waiting), error);
+    // Who comes later hears the same.
+    assert_eq!(failure(join(&endpoint, hello(1, 3))), error);
+
+    let coordinator = start(options(2));
+    let endpoint = coordinator.address().into();
+    let waiting = join_within(&endpoint, secret(), hello(0, 2), Duration::from_secs(1));
+    await_joined(&coordinator, 1);
+    coordinator.rank_absent(Rank(1), seen(8, false));
+    let error = failure(waiting);
+    assert_eq!(error.exit_code(), 10);
+    assert!(
+        error.to_string().ends_with("; rank 1: pid 8, it runs"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_rank_that_stands_still_or_dies_before_the_first_round_ends_it_for_all_with_one_text_and_time()
+{
+    for is_dead in [false, true] {
+        let coordinator = start(CoordinatorOptions {
+            look: Some(|process| (process.pid == 1002).then(|| "state T".to_owned())),
+            ..options(3)
+        });
+        let members = world(&coordinator, 3);
+        if is_dead {
+            coordinator.rank_down(Rank(2), DownReason::Killed { signal: 9 });
+        }
+        let (first, late) = (&members[0].session, &members[1].session);
+        let gather = |session: &Session| {
+            let all = session.gather("ready", Vec::new(), Deadline::after(PATIENCE));
+            let error = all.expect_err("rank 2 does not come");
+            (error, session.failed_unix_ms())
+        };
+        let outcomes = std::thread::scope(|scope| {
+            let first = scope.spawn(|| gather(first));
+            // It was busy elsewhere when the others were told, and notices there.
+            let late = scope.spawn(|| {
+                while !late.is_over() {
+                    Clock::pause(Duration::from_millis(1));
+                }
+                Clock::pause(Duration::from_millis(30));
+                gather(late)
+            });
+            [first, late].map(|one| one.join().unwrap())
+        });
+        assert_eq!(outcomes[0], outcomes[1]);
+        assert!(outcomes[0].1.is_some());
+        let code = if is_dead { 20 } else { 21 };
+        assert_eq!(outcomes[0].0.exit_code(), code, "{}", outcomes[0].0);
+        assert_eq!(failed(&coordinator), outcomes[0].0);
+    }
+}
+
+#[test]
+fn ranks_that_come_after_bring_up_has_failed_are_waited_for_and_told() {
+    let coordinator = start(options(3));
+    let endpoint = endpoint(&coordinator);
+    let waiting = join(&endpoint, hello(0, 3));
+    await_joined(&coordinator, 1);
+    coordinator.rank_down(Rank(2), DownReason::Killed { signal: 9 });
+    let error = failure(waiting);
+    let late = std::thread::spawn(move || {
+        Clock::pause(Duration::from_millis(300));
+        failure(join(&endpoint, hello(1, 3)))
+    });
+    // As the rank does that serves it.
+    let begun = Clock::now();
+    coordinator.finish(Deadline::after(PATIENCE));
+    assert!(Clock::now().duration_since(begun) < PATIENCE);
+    assert_eq!(late.join().unwrap(), error);
 }
 
 #[test]

@@ -4,9 +4,12 @@
 //!
 //! Connections are numbers here. Those of ranks are known; what becomes of one is the engine's business.
 
+use std::collections::BTreeMap;
+
+use super::awaited::{LOOK_EVERY_MS, Stopped};
 use super::job::{Job, Phase, Verdict};
 use super::rounds::{Contribution, Failure, Rounds};
-use super::{CoordinatorEvent, Refusal};
+use super::{Absent, CoordinatorEvent, Look, Refusal};
 use crate::rendezvous::arbiter::{Act, Arbiter, Liveness, Seen};
 use crate::rendezvous::card::{DownReason, ProcessId, millis};
 use crate::rendezvous::error::RendezvousError;
@@ -54,7 +57,7 @@ struct Held {
 /// See the module.
 pub(crate) struct Desk {
     pub(super) job: Job,
-    rounds: Rounds,
+    pub(super) rounds: Rounds,
     /// The connection of every rank that has one.
     ranks: Vec<Option<u64>>,
     /// Ranks whose goodbye the others have not been told of yet.
@@ -65,12 +68,19 @@ pub(crate) struct Desk {
     closes_door: bool,
     /// How long ranks may take to come.
     arrival_ms: u64,
+    pub(super) look: Option<Look>,
+    pub(super) next_look_ms: u64,
+    pub(super) stopped: Stopped,
+    /// What the owner saw last of the processes of ranks that have not joined.
+    pub(super) absent: BTreeMap<Rank, Absent>,
     next_progress_ms: u64,
     /// The time of day at time zero, and the last time that was told.
     epoch_unix_ms: u64,
-    seen_ms: u64,
+    pub(super) seen_ms: u64,
     /// When bring-up failed, if it has.
     failed_unix_ms: Option<u64>,
+    /// Ranks that have been told so, or went before.
+    told: usize,
     tasks: Vec<Task>,
 }
 
@@ -80,6 +90,8 @@ pub(crate) struct Rules {
     pub(crate) arbiter: Option<Box<dyn Arbiter>>,
     pub(crate) closes_door: bool,
     pub(crate) arrival_ms: u64,
+    /// Where it is given, bring-up ends with the first round, and ranks that it waits for are looked at.
+    pub(crate) look: Option<Look>,
     /// The time of day at time zero, in milliseconds since 1970; for people.
     pub(crate) epoch_unix_ms: u64,
 }
@@ -102,10 +114,15 @@ impl Desk {
             arbiter: rules.arbiter,
             closes_door: rules.closes_door,
             arrival_ms: rules.arrival_ms,
+            look: rules.look,
+            next_look_ms: 0,
+            stopped: Stopped::default(),
+            absent: BTreeMap::new(),
             next_progress_ms: millis(PROGRESS_EVERY),
             epoch_unix_ms: rules.epoch_unix_ms,
             seen_ms: 0,
             failed_unix_ms: None,
+            told: 0,
             tasks: Vec::new(),
         }
     }
@@ -128,9 +145,17 @@ impl Desk {
         self.ranks.get(rank.index()).copied().flatten()
     }
 
-    /// Whether no rank has a connection.
+    /// Whether the arbiter is at work though no rank is left: what it says now is its last word.
+    pub(crate) fn is_judging_the_last(&self) -> bool {
+        let is_empty = self.ranks.iter().all(Option::is_none);
+        is_empty && self.arbiter.as_ref().is_some_and(|one| one.is_busy())
+    }
+
+    /// Whether no rank has a connection, and where bring-up has failed none is left that has not been told so.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.ranks.iter().all(Option::is_none)
+        let is_failed = matches!(self.job.phase(), Phase::Failed(_));
+        let are_all_told = !is_failed || self.told >= self.ranks.len();
+        are_all_told && self.ranks.iter().all(Option::is_none)
     }
 
     /// A joiner's third frame, and the first that is believed.
@@ -149,7 +174,9 @@ impl Desk {
         match verdict {
             Verdict::Joined(rank) => self.joined(token, rank, now_ms),
             Verdict::Refused(error) => {
-                if !matches!(self.job.phase(), Phase::Failed(_)) {
+                if matches!(self.job.phase(), Phase::Failed(_)) {
+                    self.told += 1;
+                } else {
                     self.tasks.push(Task::Refuse(token, Refusal::Job));
                 }
                 self.tasks.push(Task::Dismiss(token, failed(error)));
@@ -184,6 +211,7 @@ impl Desk {
             return;
         }
         self.job.set_ready(now_ms);
+        self.next_look_ms = now_ms + LOOK_EVERY_MS;
         if let Some(arbiter) = &mut self.arbiter {
             arbiter.ready(&self.job.roster());
         }
@@ -246,7 +274,7 @@ impl Desk {
     /// complete meanwhile, the roster is on its way to that rank, and it is there after all.
     fn give_up(&mut self, now_ms: u64) {
         if matches!(self.job.phase(), Phase::Gathering) {
-            self.fail(self.job.absence(now_ms));
+            self.fail(self.absence(now_ms));
         }
     }
 
@@ -407,17 +435,18 @@ impl Desk {
     }
 
     /// Ends the bring-up for everybody, for one reason.
-    fn fail(&mut self, error: RendezvousError) {
+    pub(super) fn fail(&mut self, error: RendezvousError) {
         self.job.set_failed(error.clone());
-        let at_unix_ms = self.epoch_unix_ms + self.seen_ms;
-        self.failed_unix_ms = Some(at_unix_ms);
+        let at_unix_ms = self.set_failed_at();
         self.arbitrate(|arbiter| arbiter.failed(&error, at_unix_ms));
         let message = ToSession::Failed {
             error: error.clone(),
             at_unix_ms,
         };
         let body = Body::new(&message);
+        self.told += usize::from(matches!(error, RendezvousError::RankDown { .. }));
         for token in self.ranks.iter_mut().filter_map(Option::take) {
+            self.told += 1;
             self.tasks.push(Task::Dismiss(token, body.clone()));
         }
         self.emit(CoordinatorEvent::Failed(error));
@@ -432,9 +461,10 @@ impl Desk {
             let failures = self.rounds.expire(now_ms);
             self.tell_failures(failures);
         }
+        self.look_at_awaited(now_ms);
         if matches!(self.job.phase(), Phase::Gathering) {
             if now_ms >= self.arrival_ms {
-                self.fail(self.job.absence(now_ms));
+                self.fail(self.absence(now_ms));
             } else if self.next_progress_ms <= now_ms {
                 self.next_progress_ms = now_ms + millis(PROGRESS_EVERY);
                 self.tell_all(&self.job.progress(), None);
@@ -443,7 +473,7 @@ impl Desk {
     }
 
     /// Lets the arbiter act.
-    fn arbitrate(&mut self, work: impl FnOnce(&mut dyn Arbiter) -> Vec<Act>) {
+    pub(super) fn arbitrate(&mut self, work: impl FnOnce(&mut dyn Arbiter) -> Vec<Act>) {
         let Some(arbiter) = &mut self.arbiter else {
             return;
         };
@@ -463,21 +493,27 @@ impl Desk {
         }
     }
 
-    /// No round can be completed any more, for this reason.
-    fn end_rounds(&mut self, error: &RendezvousError) {
-        let failures = self.rounds.end(error);
-        self.tell_failures(failures);
+    /// The time of day at which bring-up failed: the first one counts.
+    pub(super) fn set_failed_at(&mut self) -> u64 {
+        let now_unix_ms = self.epoch_unix_ms + self.seen_ms;
+        *self.failed_unix_ms.get_or_insert(now_unix_ms)
     }
 
     /// Tells the ranks that wait in failed rounds.
-    fn tell_failures(&mut self, failures: Vec<Failure>) {
+    pub(super) fn tell_failures(&mut self, failures: Vec<Failure>) {
+        let now_unix_ms = self.epoch_unix_ms + self.seen_ms;
+        let at_unix_ms = self.failed_unix_ms.unwrap_or(now_unix_ms);
         for Failure {
             round,
             waiting,
             error,
         } in failures
         {
-            let body = Body::new(&ToSession::RoundFailed { round, error });
+            let body = Body::new(&ToSession::RoundFailed {
+                round,
+                error,
+                at_unix_ms,
+            });
             for rank in waiting {
                 self.tell_rank(rank, &body);
             }
@@ -509,7 +545,7 @@ impl Desk {
         self.tasks.push(Task::Malformed(token, what.to_owned()));
     }
 
-    fn emit(&mut self, event: CoordinatorEvent) {
+    pub(super) fn emit(&mut self, event: CoordinatorEvent) {
         self.tasks.push(Task::Emit(event));
     }
 }

@@ -27,6 +27,7 @@ use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE
 use crate::rendezvous::secret::Secret;
 use crate::rendezvous::wire::{Body, ToSession};
 use crate::sync::{Clock, Deadline};
+use crate::types::Rank;
 
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
@@ -98,6 +99,8 @@ pub(super) struct Engine {
     /// Accepting pauses until then: the process is out of descriptors.
     accept_after: Option<Instant>,
     scratch: Vec<u8>,
+    /// Ranks whose connections have been read to the end, which the owner is to be told.
+    undrained: Vec<Rank>,
     stop_by: Option<Instant>,
     /// Stop once no rank is left, or then.
     finish_by: Option<Deadline>,
@@ -113,6 +116,7 @@ impl Engine {
             arbiter,
             closes_door: options.closes_door,
             arrival_ms: millis(options.deadline),
+            look: options.look,
             epoch_unix_ms: Clock::wall_ms(),
         };
         Self {
@@ -136,6 +140,7 @@ impl Engine {
             next_token: FIRST_CONN,
             accept_after: None,
             scratch: vec![0; SCRATCH_BYTES],
+            undrained: Vec::new(),
             stop_by: None,
             finish_by: None,
         }
@@ -398,6 +403,16 @@ impl Engine {
     fn obey(&mut self) {
         while let Ok(command) = self.io.commands.try_recv() {
             match command {
+                Command::Absent(rank, absent) => {
+                    self.desk.see_absent(rank, absent, self.now_ms());
+                    self.carry_out();
+                }
+                Command::Drain(rank) => {
+                    if let Some(token) = self.desk.token(rank) {
+                        self.take_in_rest(token);
+                    }
+                    self.undrained.push(rank);
+                }
                 Command::Broadcast(bytes) => {
                     self.desk.tell_all(&ToSession::Message { bytes }, None);
                     self.carry_out();
@@ -420,6 +435,11 @@ impl Engine {
         }
         self.desk.tick(self.now_ms());
         self.carry_out();
+        if !self.desk.is_judging_the_last() {
+            for rank in std::mem::take(&mut self.undrained) {
+                self.emit(CoordinatorEvent::Drained { rank });
+            }
+        }
     }
 
     fn expire_connections(&mut self, now: Instant) {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::rendezvous::card::{Card, Claimant, DownReason};
+use crate::rendezvous::card::{Card, Claimant, DownReason, ProcessId};
 use crate::rendezvous::error::{Absence, Presence, RendezvousError, WorldClaim};
 use crate::rendezvous::limits::{CONTROL_WORLD_SIZE_MAX, PROGRESS_RANKS_MAX};
 use crate::rendezvous::wire::{Introduction, PROTOCOL, ToSession, decode, decode_introduction};
@@ -163,8 +163,8 @@ impl Job {
         }
     }
 
-    /// The error of a bring-up whose time is up.
-    pub(super) fn absence(&self, now_ms: u64) -> RendezvousError {
+    /// The error of a bring-up whose time is up; `seen` is what the launcher saw last of the processes of missing ranks.
+    pub(super) fn absence(&self, seen: Vec<String>, now_ms: u64) -> RendezvousError {
         let present = self.joined().map(|(rank, joined)| Presence {
             rank,
             host: joined.claimant.host.clone(),
@@ -178,7 +178,28 @@ impl Job {
                 missing: self.missing(),
                 missing_more: 0,
                 present: present.collect(),
+                seen,
             }),
+        }
+    }
+
+    /// The process of a rank that is there.
+    pub(super) fn process(&self, rank: Rank) -> Option<ProcessId> {
+        match self.members.get(rank.index())? {
+            Member::Here(joined) => Some(joined.card.process),
+            Member::Absent | Member::Gone(_) => None,
+        }
+    }
+
+    /// The error that a rank is whose process does not run.
+    pub(super) fn frozen(&self, rank: Rank, how: String, waited_ms: u64) -> RendezvousError {
+        let claimant = self.claimant(rank);
+        RendezvousError::RankFrozen {
+            rank,
+            host: claimant.map_or_else(String::new, |claimant| claimant.host.clone()),
+            pid: claimant.map_or(0, |claimant| claimant.pid),
+            how,
+            waited_ms,
         }
     }
 

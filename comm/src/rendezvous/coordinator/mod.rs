@@ -4,6 +4,7 @@
 //! without I/O, `conn` is one connection, `owner` finds out who has the port.
 
 mod admit;
+mod awaited;
 mod conn;
 pub(crate) mod desk;
 mod engine;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use crossbeam::channel::{self, Receiver, Sender};
 
 use super::arbiter::Arbiter;
-use super::card::{DownReason, within};
+use super::card::{DownReason, ProcessId, within};
 use super::error::RendezvousError;
 use super::limits::{CONTROL_WORLD_SIZE_MAX, JOB_ID_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::secret::Secret;
@@ -32,6 +33,7 @@ use super::wire::build_id;
 use crate::sync::{AtomicU64, Clock, Deadline, Ordering};
 use crate::types::Rank;
 
+pub use awaited::Stopped;
 pub(super) use listen::tune;
 
 /// How often a rank that ends looks whether all others have.
@@ -64,6 +66,25 @@ pub struct CoordinatorOptions {
     pub owner_knows_exits: bool,
     /// Makes the arbiter, where one is wanted: `muster_comm::watch::arbiter::arbiter`.
     pub arbiter: Option<fn() -> Box<dyn Arbiter>>,
+    /// Looks at the processes of ranks that bring-up waits for: `muster_comm::watch::process::stopped`. Bring-up then lasts
+    /// until the ranks are through their first round, and fails for all of them where one of them cannot come any more.
+    pub look: Option<Look>,
+}
+
+/// What keeps a process from running, in words; `None` where it runs, or cannot be looked at.
+pub type Look = fn(&ProcessId) -> Option<String>;
+
+/// What the owner of a coordinator sees of a process whose rank has not joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// Its host.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+    /// Its state, in words.
+    pub state: String,
+    /// Whether that is one in which it does not run.
+    pub is_stopped: bool,
 }
 
 impl CoordinatorOptions {
@@ -83,6 +104,7 @@ impl CoordinatorOptions {
             closes_door: false,
             owner_knows_exits: false,
             arbiter: None,
+            look: None,
         }
     }
 }
@@ -97,6 +119,12 @@ pub enum CoordinatorEvent {
         origin: Rank,
         /// What it said.
         bytes: Vec<u8>,
+    },
+    /// All that a rank said before its process ended has been heard, and what came of it has been told; see
+    /// [`Coordinator::drain`].
+    Drained {
+        /// Which.
+        rank: Rank,
     },
     /// Bring-up has failed; every rank that is there has been told the same.
     Failed(RendezvousError),
@@ -217,6 +245,8 @@ impl Counters {
 }
 
 enum Command {
+    Drain(Rank),
+    Absent(Rank, Absent),
     Broadcast(Vec<u8>),
     Finish(Deadline),
     RankDown(Rank, DownReason),
@@ -365,6 +395,17 @@ impl Coordinator {
     /// complete this ends the bring-up.
     pub fn rank_down(&self, rank: Rank, reason: DownReason) {
         self.command(Command::RankDown(rank, reason));
+    }
+
+    /// The process of `rank` has ended: when all that it said has been heard, [`CoordinatorEvent::Drained`] says so.
+    pub fn drain(&self, rank: Rank) {
+        self.command(Command::Drain(rank));
+    }
+
+    /// The owner sees this of the process of a rank that has not joined. One that it has seen stopped for a second ends
+    /// bring-up.
+    pub fn rank_absent(&self, rank: Rank, absent: Absent) {
+        self.command(Command::Absent(rank, absent));
     }
 
     /// Sends `bytes` to every rank that is there.

@@ -57,6 +57,8 @@ pub(super) struct Rounds {
     failed: VecDeque<(String, RendezvousError)>,
     /// Why no further round can be completed: the first rank that went.
     over: Option<RendezvousError>,
+    /// A round was completed.
+    has_completed: bool,
 }
 
 impl Rounds {
@@ -66,12 +68,25 @@ impl Rounds {
             open: BTreeMap::new(),
             failed: VecDeque::new(),
             over: None,
+            has_completed: false,
         }
     }
 
     /// Whether any rank waits in a round.
     pub(super) fn is_any_open(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// The ranks that the others wait for, before the first round is complete or while one is open; `None` where nobody
+    /// waits.
+    pub(super) fn awaited(&self) -> Option<Vec<Rank>> {
+        let oldest = self.open.values().min_by_key(|open| open.began_ms);
+        match oldest {
+            _ if self.over.is_some() => None,
+            Some(open) => Some(open.ranks(false)),
+            None if self.has_completed => None,
+            None => Some((0..self.world_size).map(Rank).collect()),
+        }
     }
 
     /// Takes one rank's part.
@@ -123,6 +138,7 @@ impl Rounds {
             return Contribution::Waiting;
         }
         let parts = self.open.remove(&round).map(|open| open.parts);
+        self.has_completed = true;
         Contribution::Complete(parts.into_iter().flatten().flatten().collect())
     }
 
@@ -241,6 +257,20 @@ mod tests {
         assert_eq!(rounds.expire(1000), []);
         let late = contribute(&mut rounds, 1, "r", 2000);
         assert_eq!(late, Contribution::Failed(failure(&[1])));
+    }
+
+    #[test]
+    fn ranks_are_awaited_until_the_first_round_is_complete_and_in_each_that_is_open() {
+        let mut rounds = Rounds::new(2);
+        assert_eq!(rounds.awaited(), Some(vec![Rank(0), Rank(1)]));
+        contribute(&mut rounds, 0, "r", 0);
+        assert_eq!(rounds.awaited(), Some(vec![Rank(1)]));
+        contribute(&mut rounds, 1, "r", 0);
+        assert_eq!(rounds.awaited(), None);
+        contribute(&mut rounds, 1, "s", 0);
+        assert_eq!(rounds.awaited(), Some(vec![Rank(0)]));
+        rounds.end(&RendezvousError::RankLeft { rank: Rank(0) });
+        assert_eq!(rounds.awaited(), None);
     }
 
     #[test]

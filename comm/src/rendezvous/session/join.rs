@@ -121,6 +121,7 @@ impl Wait<'_> {
                 ToSession::Abort { .. }
                 | ToSession::Down { .. }
                 | ToSession::Left { .. }
+                | ToSession::Over { .. }
                 | ToSession::Round { .. }
                 | ToSession::RoundFailed { .. }
                 | ToSession::Watch { .. } => {
@@ -182,6 +183,7 @@ impl Wait<'_> {
                 missing: std::mem::take(&mut self.missing),
                 missing_more: self.missing_more,
                 present: Vec::new(),
+                seen: Vec::new(),
             }),
         }
     }

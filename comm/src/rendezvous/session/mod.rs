@@ -125,6 +125,10 @@ struct State {
     rounds: HashMap<String, Option<Outcome>>,
     /// Why the reader has ended, if it has.
     over: Option<String>,
+    /// Why no round can be completed any more.
+    no_rounds: Option<RendezvousError>,
+    /// When the coordinator says that a round failed last, in milliseconds since 1970.
+    failed_unix_ms: Option<u64>,
 }
 
 impl Shared {
@@ -227,6 +231,9 @@ impl Session {
         if let Some(why) = &state.over {
             return Err(self.over(why));
         }
+        if let Some(error) = &state.no_rounds {
+            return Err(error.clone());
+        }
         if state.rounds.contains_key(round) {
             return Err(RendezvousError::RoundMisused {
                 round: round.to_owned(),
@@ -260,6 +267,18 @@ impl Session {
             let waited = self.shared.changed.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether the coordinator has said that no round can be completed any more: what is done for the next one is in vain.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.state().no_rounds.is_some()
+    }
+
+    /// When the last round failed that has, in milliseconds since 1970: the same for all ranks that it failed for.
+    #[must_use]
+    pub fn failed_unix_ms(&self) -> Option<u64> {
+        self.shared.state().failed_unix_ms
     }
 
     /// Sends bytes to the coordinator's owner.

@@ -157,7 +157,15 @@ impl Reader {
                 let parts = parts.into_iter().map(|Part(bytes)| bytes).collect();
                 self.finish(&round, Ok(parts));
             }
-            ToSession::RoundFailed { round, error } => self.finish(&round, Err(error)),
+            ToSession::RoundFailed {
+                round,
+                error,
+                at_unix_ms,
+            } => {
+                self.shared.state().failed_unix_ms = Some(at_unix_ms);
+                self.finish(&round, Err(error));
+            }
+            ToSession::Over { error, at_unix_ms } => self.end_rounds(&error, at_unix_ms),
             ToSession::Watch { bytes } => self.answer(&bytes),
         }
         Ok(())
@@ -175,6 +183,18 @@ impl Reader {
         let sender = self.shared.sender.lock();
         // Where it cannot be sent the coordinator is gone, which the next read shows.
         let _ = sender.unwrap_or_else(PoisonError::into_inner).send(&body);
+    }
+
+    /// No round can be completed any more.
+    fn end_rounds(&self, error: &RendezvousError, at_unix_ms: u64) {
+        let mut state = self.shared.state();
+        state.failed_unix_ms = Some(at_unix_ms);
+        state.no_rounds = Some(error.clone());
+        for slot in state.rounds.values_mut() {
+            slot.get_or_insert_with(|| Err(error.clone()));
+        }
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     fn finish(&self, round: &str, outcome: Outcome) {

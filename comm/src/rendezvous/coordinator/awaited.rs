@@ -1,0 +1,139 @@
+//! Ranks that bring-up waits for: before the world is complete those that have not joined, at whose processes the owner
+//! looks, and then those that have not come to a round, whose cards say where they are. Looks and times come in.
+
+use std::collections::BTreeMap;
+
+use super::desk::Desk;
+use super::job::Phase;
+use super::{Absent, CoordinatorEvent};
+use crate::rendezvous::error::RendezvousError;
+use crate::rendezvous::limits::PROGRESS_RANKS_MAX;
+use crate::rendezvous::wire::ToSession;
+use crate::types::Rank;
+
+/// Time between two looks.
+pub(super) const LOOK_EVERY_MS: u64 = 250;
+/// Looks must have found a rank stopped for this long.
+const STOPPED_AFTER_MS: u64 = 1000;
+/// After a longer time without a look whoever looks was stopped itself, and begins again.
+const GAP_MS: u64 = 2000;
+
+/// A process may be found stopped for a moment: a debugger reads a register, a shell hands the terminal over. A rank
+/// counts as stopped that every look of a second has found so.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    /// The first and the last look of each rank that was found stopped at its last one.
+    seen: BTreeMap<Rank, (u64, u64)>,
+}
+
+impl Stopped {
+    /// Takes in a look at a rank, which found it stopped or not; says whether it counts as stopped.
+    pub fn see(&mut self, rank: Rank, is_stopped: bool, now_ms: u64) -> bool {
+        if !is_stopped {
+            self.seen.remove(&rank);
+            return false;
+        }
+        let (first, last) = self.seen.entry(rank).or_insert((now_ms, now_ms));
+        if now_ms.saturating_sub(*last) > GAP_MS {
+            *first = now_ms;
+        }
+        *last = now_ms;
+        now_ms.saturating_sub(*first) >= STOPPED_AFTER_MS
+    }
+}
+
+impl Desk {
+    pub(super) fn absence(&self, now_ms: u64) -> RendezvousError {
+        let is_missing = |rank: &Rank| self.job.process(*rank).is_none();
+        let seen = self.absent.iter().filter(|(rank, _)| is_missing(rank));
+        let told = |(rank, absent): (&Rank, &Absent)| {
+            format!("rank {rank}: pid {}, {}", absent.pid, absent.state)
+        };
+        let seen = seen.take(PROGRESS_RANKS_MAX).map(told).collect();
+        self.job.absence(seen, now_ms)
+    }
+
+    /// The owner has looked at the process of a rank that has not joined.
+    pub(crate) fn see_absent(&mut self, rank: Rank, absent: Absent, now_ms: u64) {
+        self.seen_ms = now_ms;
+        if !matches!(self.job.phase(), Phase::Gathering) || self.job.process(rank).is_some() {
+            return;
+        }
+        if self.stopped.see(rank, absent.is_stopped, now_ms) {
+            self.fail(RendezvousError::RankFrozen {
+                rank,
+                host: absent.host,
+                pid: absent.pid,
+                how: format!("{}, before it joined", absent.state),
+                waited_ms: now_ms,
+            });
+            return;
+        }
+        self.absent.insert(rank, absent);
+    }
+
+    /// Looks at the ranks that the others wait for in a round of bring-up.
+    pub(super) fn look_at_awaited(&mut self, now_ms: u64) {
+        let (Some(look), Phase::Ready { since_ms }) = (self.look, self.job.phase()) else {
+            return;
+        };
+        let waited_ms = now_ms.saturating_sub(*since_ms);
+        if now_ms < self.next_look_ms {
+            return;
+        }
+        self.next_look_ms = now_ms + LOOK_EVERY_MS;
+        for rank in self.rounds.awaited().unwrap_or_default() {
+            let how = self.job.process(rank).and_then(|process| look(&process));
+            if self.stopped.see(rank, how.is_some(), now_ms) {
+                let how = how.unwrap_or_default();
+                let error = self.job.frozen(rank, how, waited_ms);
+                self.end_rounds(&error);
+                return;
+            }
+        }
+    }
+
+    /// No round can be completed any more, for this reason.
+    pub(super) fn end_rounds(&mut self, error: &RendezvousError) {
+        let is_bring_up = self.look.is_some() && self.rounds.awaited().is_some();
+        let failures = self.rounds.end(error);
+        if !is_bring_up {
+            return self.tell_failures(failures);
+        }
+        let at_unix_ms = self.set_failed_at();
+        self.arbitrate(|arbiter| arbiter.failed(error, at_unix_ms));
+        let message = ToSession::Over {
+            error: error.clone(),
+            at_unix_ms,
+        };
+        self.tell_all(&message, None);
+        self.emit(CoordinatorEvent::Failed(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_stopped_that_every_look_of_a_second_found_so() {
+        let mut stopped = Stopped::default();
+        for at in [0, 300, 600, 999] {
+            assert!(!stopped.see(Rank(1), true, at));
+        }
+        assert!(stopped.see(Rank(1), true, 1000));
+        // It ran meanwhile.
+        assert!(!stopped.see(Rank(1), false, 1200));
+        assert!(!stopped.see(Rank(1), true, 1300));
+        assert!(!stopped.see(Rank(2), true, 1300));
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_does_not_count() {
+        let mut stopped = Stopped::default();
+        assert!(!stopped.see(Rank(1), true, 0));
+        assert!(!stopped.see(Rank(1), true, 60_000));
+        assert!(!stopped.see(Rank(1), true, 60_900));
+        assert!(stopped.see(Rank(1), true, 61_000));
+    }
+}
