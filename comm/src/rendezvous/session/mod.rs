@@ -32,8 +32,10 @@ use crate::types::Rank;
 /// Time beyond a round's deadline in which the coordinator may still say who is missing.
 const ROUND_GRACE: Duration = Duration::from_millis(250);
 
-/// Longest time that leaving takes, whatever the coordinator does.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// Longest time that leaving takes, whatever the coordinator does. It takes no longer than until the coordinator has read the
+/// goodbye, and that long it must take: on a starved machine segments come late or again, and a process that ends while the
+/// coordinator still tells it of others has the system reset the connection, and with it what was under way.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// Longest time that one message takes to write; without any progress it is
 /// [`SILENCE_MAX`].
@@ -315,8 +317,8 @@ impl Session {
         self.send(&ToCoordinator::Abort { bytes })
     }
 
-    /// Says goodbye and closes. The others see this rank leave, not die. Takes a second at most,
-    /// and may be called more than once.
+    /// Says goodbye and closes, when the coordinator has read that; it waits five seconds for it at most. The others see this
+    /// rank leave, not die. May be called more than once.
     pub fn leave(&self) {
         // Before the goodbye: the coordinator may answer it by closing before this thread runs on.
         if self.set_closing() {
