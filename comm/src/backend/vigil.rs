@@ -63,6 +63,9 @@ pub(crate) const NOTICE_WAIT: Duration = Duration::from_secs(1);
 const VERDICT_STEP: Duration = Duration::from_micros(500);
 /// After this long without a word of the arbiter, whose process is seen stopped, ranks judge by themselves.
 const ARBITER_QUIET: Duration = Duration::from_secs(1);
+/// After this long without a word of the arbiter, at whose process nobody here can look, a call that is over is judged by what
+/// can be seen here. The arbiter itself waits less for ranks of which it knows nothing.
+const ARBITER_SILENT: Duration = Duration::from_secs(4);
 
 impl<'a> Vigil<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
@@ -314,12 +317,20 @@ impl Vigil<'_> {
         let Some(peers) = &self.world.peers else {
             return;
         };
-        if waited < ARBITER_QUIET || peers.arbiter_state() != ArbiterState::Stopped {
+        let patience = match peers.arbiter_state() {
+            ArbiterState::Stopped => ARBITER_QUIET,
+            // It may be starved; or it is stopped, and nobody here can see that.
+            ArbiterState::Hidden => ARBITER_SILENT,
+            ArbiterState::Ended | ArbiterState::Runs => return,
+        };
+        let quiet_ms = self.world.watch.quiet_ms();
+        if waited.min(Duration::from_millis(quiet_ms)) < patience {
             return;
         }
-        let at_once = waited >= 2 * ARBITER_QUIET;
+        let at_once = waited >= 2 * patience;
         let fate_of = |rank| self.fate_of(rank);
-        if let Some(verdict) = peers.judge_overdue(self.call(), &fate_of, at_once) {
+        let verdict = peers.judge_overdue(self.call(), &fate_of, quiet_ms, at_once);
+        if let Some(verdict) = verdict {
             self.tell(verdict);
         }
     }

@@ -13,6 +13,8 @@
 mod cpu_history;
 mod held;
 mod round;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::collections::BTreeMap;

@@ -48,7 +48,8 @@ impl Mate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArbiterState {
     Ended,
-    /// It runs, as far as can be seen.
+    /// Nobody can look at it from here.
+    Hidden,
     Runs,
     Stopped,
 }
@@ -90,14 +91,15 @@ impl Peers {
         match process::look_at(&self.arbiter) {
             Sight::Ended => ArbiterState::Ended,
             Sight::Seen(facts) if facts.frozen().is_some() => ArbiterState::Stopped,
-            Sight::Seen(_) | Sight::Hidden(_) => ArbiterState::Runs,
+            Sight::Seen(_) => ArbiterState::Runs,
+            Sight::Hidden(_) => ArbiterState::Hidden,
         }
     }
 
     /// The verdict on ranks that were seen to have ended, or stopped for long enough, where the arbiter is stopped and this
     /// call waits for them.
     pub(crate) fn judge_early(&self, call: CallId, gone: &Departed<'_>) -> Option<Verdict> {
-        let scene = self.scene(gone);
+        let scene = self.scene(gone, 1);
         let question = Question::Overdue {
             rank: self.me,
             call,
@@ -108,19 +110,20 @@ impl Peers {
         self.share(own)
     }
 
-    /// The verdict on a call that has ended without what it waited for, where nobody runs the arbiter. `None` where somebody
-    /// of this host is just about to tell it; with `at_once` this rank does not wait for that.
+    /// The verdict on a call that has ended without what it waited for, where nothing was heard of the arbiter for so long.
+    /// `None` where somebody of this host is just about to tell it; with `at_once` this rank does not wait for that.
     pub(crate) fn judge_overdue(
         &self,
         call: CallId,
         gone: &Departed<'_>,
+        quiet_ms: u64,
         at_once: bool,
     ) -> Option<Verdict> {
         let question = Question::Overdue {
             rank: self.me,
             call,
         };
-        let mut own = verdict_of(judge(&self.scene(gone), question))?;
+        let mut own = verdict_of(judge(&self.scene(gone, quiet_ms), question))?;
         own.end(call);
         match self.share(own.clone()) {
             Some(mut told) => {
@@ -152,7 +155,13 @@ impl Peers {
                 ..failure::fate(&DownReason::Ended, 0)
             },
             // The arbiter says what it sees of this, and writes it onto the board of this rank.
-            ArbiterState::Runs | ArbiterState::Stopped if !at_once => return None,
+            _ if !at_once => return None,
+            // Whether it has ended is not known here.
+            ArbiterState::Hidden => Fate {
+                how: "does not serve the rendezvous any more: the connection to it ended"
+                    .to_owned(),
+                ..failure::fate(&DownReason::HungUp, 0)
+            },
             ArbiterState::Runs | ArbiterState::Stopped => return Some(self.cut_off(server, call)),
         };
         let fate_of = |rank: u32| {
@@ -162,7 +171,7 @@ impl Peers {
                 gone(rank)
             }
         };
-        let scene = self.scene(&fate_of);
+        let scene = self.scene(&fate_of, 1);
         let question = Question::Overdue {
             rank: self.me,
             call,
@@ -189,7 +198,7 @@ impl Peers {
         let fate = failure::fate(&lost, 0);
         let me = self.me;
         let fate_of = |rank: u32| (rank == me).then(|| fate.clone());
-        let mut verdict = failure::server_gone(&self.scene(&fate_of), me, me, call);
+        let mut verdict = failure::server_gone(&self.scene(&fate_of, 1), me, me, call);
         verdict.kind = ErrorKind::PeerClosed {
             peer: Rank(server),
             how: "cannot be reached any more".to_owned(),
@@ -220,8 +229,8 @@ impl Peers {
         Some(told)
     }
 
-    /// The ranks as they can be seen from here.
-    fn scene(&self, gone: &Departed<'_>) -> Scene {
+    /// The ranks as they can be seen from here. Of those that cannot nothing was heard for so long.
+    fn scene(&self, gone: &Departed<'_>, quiet_ms: u64) -> Scene {
         let now_ms = Clock::nanos() / 1_000_000;
         let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         let member = |(rank, mate): (u32, &Mate)| {
@@ -238,7 +247,7 @@ impl Peers {
                     let ended = || failure::fate(&DownReason::Ended, u64::from(rank));
                     member.fate.get_or_insert_with(ended);
                 }
-                Sight::Hidden(_) => member.silent_ms = 1,
+                Sight::Hidden(_) => member.silent_ms = quiet_ms.max(1),
                 Sight::Seen(facts) => {
                     let stop = stops.entry(rank).or_default();
                     stop.take(facts, now_ms);

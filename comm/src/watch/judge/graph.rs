@@ -8,7 +8,7 @@ mod components;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
+use super::{CYCLE_AFTER_MS, DESTROYED_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::types::Collective;
 use crate::watch::report::{
     CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
@@ -149,10 +149,12 @@ impl<'a> Graph<'a> {
             }
             return;
         }
-        let gone = destroyed_in(report, &waiter, self.is_overdue);
+        let gone = destroyed_in(report, &waiter);
         if let Some(group) = gone.filter(|_| same.is_none()) {
-            // What it sent before is on its way.
-            if waiter.call.call.is_point_to_point() || group.entered < waiter.call.seq {
+            let is_message = waiter.call.call.is_point_to_point();
+            // What it sent before may be on its way.
+            let may_come = is_message && !self.is_overdue && group.age_ms < DESTROYED_AFTER_MS;
+            if !may_come && (is_message || group.entered < waiter.call.seq) {
                 self.leaf(from, rank, Why::Destroyed { group });
             }
             return;
@@ -373,17 +375,11 @@ fn state_of(member: &Member, is_overdue: bool) -> Result<&Report, Why<'static>> 
 }
 
 /// What is remembered of the group of a call where the rank has destroyed it, if that says something.
-fn destroyed_in<'a>(
-    report: &'a Report,
-    waiter: &Waiter<'_>,
-    is_overdue: bool,
-) -> Option<&'a Destroyed> {
+fn destroyed_in<'a>(report: &'a Report, waiter: &Waiter<'_>) -> Option<&'a Destroyed> {
     let gone = report.destroyed(waiter.group.key)?;
     // Who made a group once more and never used the first one differs in that.
     let is_remade = gone.entered == 0 && report.groups.iter().any(|group| group.name == gone.name);
-    // A message that was sent before may still come: until the time is up what counts is where the rank is now.
-    let may_come = waiter.call.call.is_point_to_point() && !is_overdue;
-    (!is_remade && !may_come).then_some(gone)
+    (!is_remade).then_some(gone)
 }
 
 /// Whether a rank with this line of the group has come to the call that the waiter is in.

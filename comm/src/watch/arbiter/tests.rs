@@ -1,0 +1,257 @@
+//! The arbiter between ranks that answer, and ranks that do not.
+
+use super::{Arbiter, ROUND_MS, UNKNOWN_WAIT_MS};
+use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Seen};
+use crate::types::Rank;
+use crate::watch::cpu_time::CpuTime;
+use crate::watch::process::{ProcessFacts, Sight};
+use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+use crate::watch::verdict::{CallId, Class, Confidence, Verdict};
+use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
+
+const CALL: CallId = CallId { key: 9, seq: 3 };
+
+/// What rank 0 of three shows, which waits for rank 1, or another rank, which has not come.
+fn board(rank: u32, waits: bool) -> Report {
+    let call = InFlight {
+        seq: CALL.seq,
+        call: CallCode { word: 4, count: 8 },
+        site: "train.rs:8".to_owned(),
+        age_ms: 2000,
+        wait: Some(Wait {
+            missing: vec![1],
+            checks: 5,
+            age_ms: 1990,
+            ..Wait::default()
+        }),
+        ..InFlight::default()
+    };
+    let group = GroupState {
+        key: CALL.key,
+        name: "world".to_owned(),
+        members: vec![0, 1, 2],
+        size: 3,
+        entered: CALL.seq - u64::from(rank == 1),
+        thread: 1,
+        call: Some(call).filter(|_| waits),
+        ..GroupState::default()
+    };
+    Report {
+        rank,
+        world_size: 3,
+        threads: 1,
+        groups: vec![group],
+        ..Report::default()
+    }
+}
+
+/// An arbiter of three ranks, and the time.
+struct Play {
+    arbiter: Arbiter,
+    now_ms: u64,
+    /// What the coordinator sees of rank 1, where it can look.
+    sight: Option<Sight>,
+    /// Ranks that answer.
+    answer: Vec<u32>,
+    told: Vec<Verdict>,
+}
+
+impl Play {
+    fn new(answer: &[u32]) -> Self {
+        let mut arbiter = Arbiter::default();
+        arbiter.ready(&[Card::default(), Card::default(), Card::default()]);
+        Self {
+            arbiter,
+            now_ms: 1000,
+            sight: None,
+            answer: answer.to_vec(),
+            told: Vec::new(),
+        }
+    }
+
+    fn complain(&mut self, cause: Cause) {
+        let report = (cause != Cause::Waits).then(|| Box::new(board(0, true)));
+        let complaint = FromRank::Complaint {
+            call: CALL,
+            cause,
+            report,
+        };
+        let acts = self
+            .arbiter
+            .heard(Rank(0), &encode(&complaint), self.now_ms);
+        self.act(acts);
+    }
+
+    /// Lets time pass, in the steps of the coordinator.
+    fn pass(&mut self, ms: u64) {
+        let end_ms = self.now_ms + ms;
+        while self.now_ms < end_ms {
+            self.now_ms += 10;
+            let acts = self.arbiter.tick(self.now_ms);
+            self.act(acts);
+        }
+    }
+
+    fn act(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            let more = match act {
+                Act::Tell(rank, bytes) => self.hear(rank, &bytes),
+                Act::TellAll(bytes) => self.hear(Rank(0), &bytes),
+                Act::Look(ranks) => ranks.into_iter().flat_map(|rank| self.look(rank)).collect(),
+                Act::Ended(_) | Act::Post(..) | Act::Report(_) => Vec::new(),
+            };
+            self.act(more);
+        }
+    }
+
+    fn hear(&mut self, rank: Rank, bytes: &[u8]) -> Vec<Act> {
+        let answer = match decode::<ToRank>(bytes) {
+            Some(ToRank::Ask { ask, .. }) if self.answer.contains(&rank.0) => FromRank::Answer {
+                ask,
+                // A line that is being written shows no call.
+                report: Box::new(board(rank.0, false)),
+                looks: Vec::new(),
+            },
+            Some(ToRank::Stack { .. }) => FromRank::Stack {
+                functions: Vec::new(),
+            },
+            Some(ToRank::Verdict(verdict)) => {
+                self.told.push(*verdict);
+                return Vec::new();
+            }
+            _ => return Vec::new(),
+        };
+        self.arbiter.heard(rank, &encode(&answer), self.now_ms)
+    }
+
+    fn look(&mut self, rank: Rank) -> Vec<Act> {
+        let sight = self.sight.clone().filter(|_| rank == Rank(1));
+        let sight = sight.unwrap_or(Sight::Hidden("elsewhere".to_owned()));
+        let look = Look {
+            rank: rank.0,
+            report: sight.facts().map(|_| Box::new(board(rank.0, false))),
+            sight,
+        };
+        let seen = Seen {
+            liveness: Liveness::Hidden,
+            bytes: encode(&look),
+        };
+        self.arbiter.looked(rank, &seen, self.now_ms)
+    }
+
+    fn found(&self) -> Option<(Class, &[u32])> {
+        let verdict = self.told.first()?;
+        Some((verdict.class, &verdict.blamed))
+    }
+}
+
+/// A process in this state that has run for so long, and was ready without running for so long.
+fn process(state: char, ran_ms: u64, delayed_ms: u64) -> Option<Sight> {
+    Some(Sight::Seen(ProcessFacts {
+        state,
+        cpu_time: CpuTime {
+            ran_ns: ran_ms * 1_000_000,
+            delayed_ns: delayed_ms * 1_000_000,
+        },
+        ..ProcessFacts::default()
+    }))
+}
+
+#[test]
+fn a_call_is_judged_by_the_board_that_its_complaint_carries() {
+    let mut play = Play::new(&[0, 1, 2]);
+    play.complain(Cause::InVain);
+    play.pass(20);
+    assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
+    assert_eq!(play.told[0].confidence, Confidence::Certain);
+    assert!(play.told[0].ends.contains(&CALL));
+}
+
+#[test]
+fn who_does_not_answer_and_cannot_be_seen_is_named_late_and_never_for_certain() {
+    let mut play = Play::new(&[0, 2]);
+    play.complain(Cause::Waits);
+    play.pass(20_000);
+    assert_eq!(play.found(), None, "silence proves nothing");
+    play.complain(Cause::InVain);
+    play.pass(UNKNOWN_WAIT_MS - ROUND_MS);
+    assert_eq!(play.found(), None);
+    play.pass(1000);
+    assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
+    assert_eq!(play.told[0].confidence, Confidence::Likely);
+}
+
+#[test]
+fn a_rank_that_is_known_to_be_dead_is_the_cause_whether_or_not_any_board_came() {
+    let mut play = Play::new(&[]);
+    play.arbiter
+        .down(Rank(1), &DownReason::Killed { signal: 9 });
+    play.complain(Cause::InVain);
+    play.pass(2 * ROUND_MS);
+    assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
+}
+
+#[test]
+fn a_rank_is_frozen_that_every_look_of_a_second_found_stopped_and_that_did_not_run() {
+    let mut play = Play::new(&[0, 2]);
+    play.sight = process('T', 5, 0);
+    play.complain(Cause::Waits);
+    play.pass(900);
+    assert_eq!(play.found(), None);
+    // It ran for a moment, and is stopped again.
+    play.sight = process('T', 6, 0);
+    play.complain(Cause::Waits);
+    play.pass(900);
+    assert_eq!(play.found(), None);
+    play.complain(Cause::Waits);
+    play.pass(500);
+    assert_eq!(play.found(), Some((Class::PeerFrozen, [1].as_slice())));
+}
+
+#[test]
+fn a_rank_that_gets_no_processor_is_not_to_blame() {
+    let mut play = Play::new(&[0, 2]);
+    for second in 0..12 {
+        play.sight = process('R', 40, second * 1000);
+        play.complain(Cause::Waits);
+        play.pass(1000);
+    }
+    assert_eq!(play.found(), None);
+    play.complain(Cause::InVain);
+    play.pass(500);
+    assert_eq!(play.found(), Some((Class::Resource, [].as_slice())));
+    assert!(
+        play.told[0].place.contains("starved: rank 1"),
+        "{}",
+        play.told[0]
+    );
+}
+
+#[test]
+fn what_fails_soon_after_a_verdict_is_told_as_that_verdict() {
+    let mut play = Play::new(&[0, 1, 2]);
+    play.complain(Cause::InVain);
+    play.pass(20);
+    let first = play.told[0].line();
+    let call = CallId { key: 77, seq: 1 };
+    let complaint = FromRank::Complaint {
+        call,
+        cause: Cause::InVain,
+        report: None,
+    };
+    let acts = play
+        .arbiter
+        .heard(Rank(2), &encode(&complaint), play.now_ms);
+    play.act(acts);
+    play.pass(5000);
+    assert!(
+        play.told.iter().all(|verdict| verdict.line() == first),
+        "{:?}",
+        play.told
+    );
+    assert!(
+        play.told
+            .last()
+            .is_some_and(|verdict| verdict.ends.contains(&call))
+    );
+}
