@@ -15,9 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::message::{
-    Buffers, Heed, MessageCall, MessageError, MessageRun, Progress, StepField, Workspace,
-};
+use super::message::{Buffers, Heed, MessageCall, MessageError, MessageRun, Progress, Workspace};
 use super::problem::problem;
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request, matching};
@@ -271,16 +269,16 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
             format!("{mine} bytes expected from rank {}", members[*peer]),
             format!("{theirs} bytes for rank {}", members[vigil.group.me]),
         ),
-        MessageError::OutOfStep {
+        MessageError::OtherCall {
             peer,
-            what: StepField::Seq,
             mine,
             theirs,
+            tag,
         } => differs(
             *peer,
             Field::Sequence,
             format!("call {mine}"),
-            format!("call {theirs}"),
+            format!("call {theirs}, {}", describe(&CallTag { algo: 0, ..*tag })),
         ),
         MessageError::Checksum { peer, .. }
         | MessageError::Frame { peer, .. }

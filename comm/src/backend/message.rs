@@ -410,7 +410,19 @@ pub enum MessageError {
         /// Bytes asked for.
         bytes: usize,
     },
-    /// A peer is in another call, or elsewhere in this one.
+    /// A peer is in another call.
+    #[error("rank {peer} is at call {theirs}, this rank at {mine}")]
+    OtherCall {
+        /// The peer.
+        peer: usize,
+        /// Number of this rank's call.
+        mine: u64,
+        /// Number of the peer's call.
+        theirs: u64,
+        /// The peer's call.
+        tag: CallTag,
+    },
+    /// A peer is in another group, or elsewhere in this call.
     #[error("rank {peer} is at {what} {theirs}, this rank at {mine}")]
     OutOfStep {
         /// The peer.
@@ -461,9 +473,6 @@ pub enum StepField {
     /// The round of the plan.
     #[error("round")]
     Round,
-    /// The number of the call.
-    #[error("seq")]
-    Seq,
 }
 
 /// The stream to a peer.

@@ -179,7 +179,20 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     if let ErrorKind::Mismatch { field, .. } = kind
         && *field != Field::Membership
     {
-        return mismatch(scene, rank, call, kind, usable);
+        let mut verdict = mismatch(scene, rank, call, kind, usable);
+        if is_unread(kind, culprit) && verdict.kind == *kind {
+            // Nothing says which of the two made a call too many or too few.
+            verdict.confidence = Confidence::Likely;
+            if call.seq == 0 {
+                verdict.what = format!("messages on {}", name(scene, call));
+            }
+            verdict.evidence = vec![
+                "the message was sent, and its receiver makes no more calls on the group"
+                    .to_owned(),
+            ];
+            "receive every message that is sent, or do not send it".clone_into(&mut verdict.next);
+        }
+        return verdict;
     }
     let (class, blamed) = class_of(culprit.map_or(rank, |culprit| culprit.0), kind);
     let mut verdict = told(scene, rank, call, kind, usable, class, blamed);
@@ -190,25 +203,21 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     verdict
 }
 
-/// Whether an error says that a rank has left a group with messages that it never received, while others wait
+/// Whether an error says that a rank has left the world with messages that it never received, while others wait
 /// in calls of that group: what they wait for says more.
 pub(super) fn is_left_to_waiters(scene: &Scene, failed: &Failed) -> bool {
-    let in_call = |member: &Member| {
+    let waits = |(rank, member): (u32, &Member)| {
         let report = member.report.as_ref().filter(|_| member.fate.is_none());
         let group = report.and_then(|report| report.group(failed.call.key));
-        group.is_some_and(|group| group.call.is_some())
+        rank != failed.rank && group.is_some_and(|group| group.call.is_some())
     };
-    let is_own = |rank: usize| crate::types::index(failed.rank.into()) == rank;
-    matches!(
-        failed.kind,
-        ErrorKind::Mismatch {
-            field: Field::Sequence,
-            ..
-        }
-    ) && !scene.member(failed.rank).is_some_and(in_call)
-        && (0..)
-            .zip(&scene.members)
-            .any(|(rank, member)| !is_own(rank) && in_call(member))
+    is_unread(&failed.kind, failed.culprit) && (0..).zip(&scene.members).any(waits)
+}
+
+/// Whether an error is about a message that was never received: of other mismatches no single rank is known to be
+/// the culprit before the boards are compared.
+fn is_unread(kind: &ErrorKind, culprit: Option<Rank>) -> bool {
+    culprit.is_some() && matches!(kind, ErrorKind::Mismatch { .. })
 }
 
 /// Ranks made different calls: the boards name all sides.
@@ -240,14 +249,6 @@ fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bo
     let places = mismatch::places(scene, call);
     if !places.is_empty() {
         verdict.place = format!("{} ({places})", verdict.place);
-    }
-    if call.seq == 0 {
-        // Outside collectives nothing says which of the two made a call too many or too few.
-        verdict.confidence = Confidence::Likely;
-        verdict.what = format!("messages on {}", name(scene, call));
-        verdict.evidence =
-            vec!["the message was sent, and the receiver has ended the group".to_owned()];
-        "receive every message that is sent, or do not send it".clone_into(&mut verdict.next);
     }
     verdict
 }

@@ -501,10 +501,8 @@ impl Place {
     /// The program has cancelled the calls of this communicator.
     pub(crate) fn cancel(&self, why: &str) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
-            let mut cancels = self.watch.cancels();
-            cancels
-                .entry(board.key(berth))
-                .or_insert_with(|| why.to_owned());
+            let key = board.key(berth);
+            self.watch.cancels().insert(key, why.to_owned());
         }
     }
 

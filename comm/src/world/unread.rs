@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::WorldInner;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
+use crate::types::Rank;
 use crate::watch::verdict::CallId;
 use crate::watch::wire::Cause;
 
@@ -24,6 +25,8 @@ const VERDICT_STEP: Duration = Duration::from_millis(1);
 pub(crate) struct Unread {
     /// The call after that of the message; number 0 for a message outside collectives.
     pub(crate) call: CallId,
+    /// Who has not received it.
+    pub(crate) receiver: Rank,
     /// The mismatch of its sender and its receiver.
     pub(crate) kind: ErrorKind,
 }
@@ -91,13 +94,18 @@ impl WorldInner {
             return;
         }
         let sent = || self.island.as_ref()?.sent_in_vain(self);
-        let Some(Unread { call, kind }) = self.unread.first().or_else(sent) else {
+        let Some(unread) = self.unread.first().or_else(sent) else {
             return;
         };
+        let Unread {
+            call,
+            receiver,
+            kind,
+        } = unread;
         let cause = Cause::Failed {
             kind,
             usable: false,
-            culprit: None,
+            culprit: Some(receiver),
         };
         if !self.watch.is_on() || !self.complain_with_board(call, cause) {
             return;

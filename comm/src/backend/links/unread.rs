@@ -93,6 +93,7 @@ pub(crate) fn sent_in_vain(ring: &RingBlock, key: u64, world: &WorldInner) -> Op
 fn unread((key, seq): (u64, u64), sender: (Rank, String), receiver: (Rank, String)) -> Unread {
     Unread {
         call: CallId { key, seq },
+        receiver: receiver.0,
         kind: ErrorKind::Mismatch {
             field: Field::Sequence,
             rank: sender.0,

@@ -34,6 +34,17 @@ impl MessageError {
         let seq = frame.seq;
         Self::Repeated { peer, seq, round }
     }
+
+    /// A frame of another call than this rank's.
+    pub(super) fn other_call(peer: usize, call: &MessageCall, frame: &Frame) -> Self {
+        let (mine, theirs, tag) = (call.seq, frame.seq, frame.tag);
+        Self::OtherCall {
+            peer,
+            mine,
+            theirs,
+            tag,
+        }
+    }
 }
 
 impl Heed {
