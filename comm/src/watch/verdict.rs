@@ -59,6 +59,26 @@ impl Class {
         }
     }
 
+    const ALL: [Self; 12] = [
+        Self::RdvMissing,
+        Self::RdvConflict,
+        Self::RdvUnreachable,
+        Self::PeerDead,
+        Self::PeerFrozen,
+        Self::NotJoined,
+        Self::Link,
+        Self::Deadlock,
+        Self::Mismatch,
+        Self::Data,
+        Self::Resource,
+        Self::Internal,
+    ];
+
+    /// The class with this name.
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+
     /// The exit code of programs that end because of it.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -165,6 +185,88 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Reads a line; what it does not hold is empty. It is from the last 24 hours before this time.
+    #[must_use]
+    pub fn parse(line: &str, now_unix_ms: u64) -> Option<Self> {
+        let (class, rest) = line.strip_prefix("VERDICT ")?.split_once(" who=")?;
+        let (who, rest) = rest.split_once(" what=")?;
+        let (what, rest) = rest.split_once(" where=")?;
+        let (place, rest) = rest.split_once(" since=")?;
+        let (since, rest) = rest.split_once(" (+")?;
+        let (elapsed, rest) = rest.split_once(" s) confidence=")?;
+        let (confidence, rest) = rest.split_once(" evidence=")?;
+        let (evidence, rest) = rest.split_once(" others=")?;
+        let (others, next) = rest.split_once(" next=")?;
+        let today_ms = now_unix_ms - now_unix_ms % DAY_MS + day_ms(since)?;
+        Some(Self {
+            class: Class::named(class)?,
+            blamed: ranks_in(who),
+            who: who.to_owned(),
+            what: what.to_owned(),
+            place: place.to_owned(),
+            since_unix_ms: if today_ms > now_unix_ms {
+                today_ms.saturating_sub(DAY_MS)
+            } else {
+                today_ms
+            },
+            elapsed_ms: seconds_ms(elapsed)?,
+            confidence: match confidence {
+                "certain" => Confidence::Certain,
+                _ => Confidence::Likely,
+            },
+            evidence: evidence.split("; ").map(str::to_owned).collect(),
+            others: others.to_owned(),
+            next: next.to_owned(),
+            cascades: Vec::new(),
+            ends: Vec::new(),
+            about: None,
+            kind: ErrorKind::Orphaned {
+                why: place.to_owned(),
+            },
+        })
+    }
+}
+
+const DAY_MS: u64 = 86_400_000;
+/// Ranks of a line that are read; no world has more.
+const RANKS_MAX: usize = 16_384;
+
+/// `12:03:02.512Z`, in milliseconds.
+fn day_ms(text: &str) -> Option<u64> {
+    let (clock, millis) = text.strip_suffix('Z')?.split_once('.')?;
+    let seconds = clock
+        .split(':')
+        .try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
+    Some(seconds * 1000 + millis.parse::<u64>().ok()?)
+}
+
+/// `2.5` or `0.113`, in milliseconds.
+fn seconds_ms(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.')?;
+    let scale = 10_u64.checked_pow(3_u32.checked_sub(u32::try_from(part.len()).ok()?)?)?;
+    Some(whole.parse::<u64>().ok()? * 1000 + part.parse::<u64>().ok()? * scale)
+}
+
+/// The ranks of `rank 2 (n1, pid 7), rank 3 (n1, pid 8)` or of `ranks 0,1,3-5`.
+fn ranks_in(who: &str) -> Vec<u32> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let Some(list) = who.strip_prefix("ranks ") else {
+        let starts = who.strip_prefix("rank ").into_iter();
+        let starts = starts.flat_map(|rest| rest.split("), rank "));
+        return starts
+            .filter_map(|part| number(part.split(' ').next()?))
+            .collect();
+    };
+    let list = list.split(' ').next().unwrap_or_default();
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(number(first)?..=number(last)?)
+    };
+    let ranks = list.split(',').filter_map(range).flatten();
+    ranks.take(RANKS_MAX).collect()
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line())
@@ -251,6 +353,36 @@ pub(crate) mod tests {
              confidence=certain evidence=state R; answers others=3 waiting: ranks 0,1,3 \
              next=look at rank 2's stack"
         );
+    }
+
+    #[test]
+    fn a_line_is_read_back_as_it_was_and_other_lines_are_none() {
+        let mut verdict = example();
+        // Since before midnight.
+        for now_unix_ms in [43_400_000, 86_400_000 + 10] {
+            let read = Verdict::parse(&verdict.line(), now_unix_ms).unwrap();
+            assert_eq!(read.line(), verdict.line());
+            assert_eq!(read.since_unix_ms + read.elapsed_ms / 5000, 43_384_513);
+            assert_eq!(read.blamed, [2]);
+        }
+        verdict.elapsed_ms = 113;
+        let read = Verdict::parse(&verdict.line(), 43_400_000).unwrap();
+        assert_eq!(read.elapsed_ms, 113);
+        for (who, blamed) in [
+            (
+                "rank 2 (n1, pid 7 = 1 in container ab), rank 9 (n1, pid 8)",
+                vec![2, 9],
+            ),
+            ("ranks 0,1,3-5", vec![0, 1, 3, 4, 5]),
+            ("no rank in particular", vec![]),
+        ] {
+            verdict.who = who.to_owned();
+            let read = Verdict::parse(&verdict.line(), 43_400_000).unwrap();
+            assert_eq!(read.blamed, blamed, "{who}");
+        }
+        for other in ["", "VERDICT", "VERDICT HOPE who=a what=b", "rank 2 is gone"] {
+            assert_eq!(Verdict::parse(other, 43_400_000), None, "{other}");
+        }
     }
 
     #[test]
