@@ -4,6 +4,7 @@
 //! harsher means (a second's grace, SIGKILL, giving up on a process that the kernel holds).
 //! LOCAL-2: an end that we caused ourselves is never taken for a cause.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::launcher::{Event, contract};
+use crate::run::standing::Arrivals;
 use crate::run::verdict::{BringUp, Death, Facts};
 use crate::run::{Finished, Progress, catalogue, printed, procstate, pump};
 use crate::world::capture::Capture;
@@ -33,12 +35,16 @@ use crate::world::{self, Ended, Ranks, Spawn, limits, ranks};
 const GRACE: Duration = Duration::from_secs(1);
 /// The same after a request to stop.
 const GRACE_INTERRUPTED: Duration = Duration::from_millis(500);
+/// How often the launcher looks at the time at least.
+const SLICE: Duration = Duration::from_secs(1);
 /// Time for killed processes to end.
 const KILL_BOUND: Duration = Duration::from_secs(3);
-/// Time for the last reports of ranks that have ended to come through.
-const DRAIN: Duration = Duration::from_millis(250);
-/// Time for a rank's goodbye, after its process has ended, to come through the coordinator.
-const GOODBYE: Duration = Duration::from_millis(100);
+/// Time for the last reports of ranks that have ended to come through: the coordinator says when they have.
+const DRAIN_BOUND: Duration = Duration::from_secs(30);
+/// A wait that ended this much too late shows that this process did not run, or hardly.
+const STOPPED: Duration = Duration::from_secs(1);
+/// How long it is looked whether ranks of which nothing was heard get a processor.
+const STARVED_LOOK: Duration = Duration::from_secs(2);
 /// What a case may take besides waiting for its peers: computing what it should receive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -98,6 +104,7 @@ pub fn run(
     options.deadline = job.deadline();
     options.owner_knows_exits = true;
     options.arbiter = Some(muster_comm::watch::arbiter::arbiter);
+    options.look = Some(muster_comm::watch::process::stopped);
     let coordinator = Coordinator::start(options)
         .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
     let args = arguments(job)?;
@@ -124,8 +131,9 @@ pub fn run(
         patience,
         started,
         bring_up: None,
-        control: vec![Control::Absent; world_size as usize],
-        unexplained: Vec::new(),
+        undrained: BTreeMap::new(),
+        arrivals: Arrivals::new(world_size),
+        delays: Vec::new(),
         ranks,
         coordinator,
     };
@@ -164,19 +172,6 @@ fn environment(job: &Job, job_id: &str, coordinator: &Coordinator) -> Vec<(Strin
     variables
 }
 
-/// A rank on the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
-    /// Never came, so far.
-    Absent,
-    /// Is there.
-    Joined,
-    /// Said goodbye.
-    Left,
-    /// Went without a goodbye.
-    Lost,
-}
-
 struct Driver {
     collector: Collector,
     facts: Facts,
@@ -185,24 +180,27 @@ struct Driver {
     started: std::time::Instant,
     /// Time until every rank was through its first barrier.
     bring_up: Option<Duration>,
-    control: Vec<Control>,
-    /// Ranks whose process returned, until it is known whether their work was done.
-    unexplained: Vec<(u32, Ended, Deadline)>,
+    /// Ranks whose processes have ended and of which there may be words to come; with how they ended, where that is to
+    /// be judged by those.
+    undrained: BTreeMap<u32, Option<Ended>>,
+    arrivals: Arrivals,
+    /// How long ranks of which nothing was heard had waited for a processor when that was looked at.
+    delays: Vec<(u32, Duration)>,
     ranks: Ranks<Event>,
     coordinator: Coordinator,
 }
 
 impl Driver {
     fn drive(&mut self, progress: &mut dyn FnMut(Progress)) {
-        while !(self.ranks.all_ended() && self.unexplained.is_empty()) {
-            let deadline = self
-                .unexplained
-                .iter()
-                .map(|(_, _, deadline)| *deadline)
-                .chain([self.phase.deadline()])
+        while !self.ranks.all_ended() {
+            let looks = self.arrivals.next().into_iter();
+            let until = looks
+                .chain([self.phase.deadline(), Deadline::after(SLICE)])
                 .min_by_key(Deadline::left)
                 .unwrap_or_else(|| self.phase.deadline());
-            let event = self.ranks.next(deadline);
+            let slice = Deadline::after(until.left());
+            let event = self.ranks.next(slice);
+            self.forgive(slice);
             let is_late = event.is_none() && self.phase.deadline().passed();
             if let Some(event) = event {
                 self.take(event, progress);
@@ -210,13 +208,30 @@ impl Driver {
             if is_late && !self.escalate() {
                 break;
             }
-            self.explain();
+            self.arrivals
+                .look(self.ranks.processes(), &self.coordinator);
         }
-        self.drain(progress);
+        let drain = Deadline::after(DRAIN_BOUND);
+        while !self.undrained.is_empty() {
+            let Some(event) = self.ranks.next(drain) else {
+                break;
+            };
+            self.take(event, progress);
+        }
+    }
+
+    /// Time in which this process did not run counts against nobody.
+    fn forgive(&mut self, slice: Deadline) {
+        if let Phase::Running(_) = self.phase
+            && slice.elapsed().saturating_sub(slice.budget()) > STOPPED
+        {
+            self.phase = Phase::Running(Deadline::after(self.patience));
+        }
     }
 
     fn take(&mut self, event: Event, progress: &mut dyn FnMut(Progress)) {
         if let Phase::Running(_) = self.phase {
+            self.delays.clear();
             self.phase = Phase::Running(Deadline::after(self.patience));
         }
         match event {
@@ -232,9 +247,8 @@ impl Driver {
                     dispatched: self.collector.take_dispatched(),
                 });
             }
-            Event::Control(CoordinatorEvent::Joined { rank }) => self.note(rank, Control::Joined),
-            Event::Control(CoordinatorEvent::Left { rank }) => self.note(rank, Control::Left),
-            Event::Control(CoordinatorEvent::Lost { rank, .. }) => self.note(rank, Control::Lost),
+            Event::Control(CoordinatorEvent::Drained { rank }) => self.drained(rank.0),
+            Event::Control(CoordinatorEvent::Joined { rank }) => self.arrivals.note(rank.0),
             Event::Control(CoordinatorEvent::Failed(error)) => self.bring_up_failed(&error),
             Event::Control(CoordinatorEvent::Watch { bytes }) => self.facts.hear(&bytes),
             // Aborts come with a report of the rank itself, strangers are no business of ours.
@@ -242,44 +256,47 @@ impl Driver {
         }
     }
 
-    fn note(&mut self, rank: Rank, control: Control) {
-        if let Some(known) = self.control.get_mut(rank.index()) {
-            *known = control;
-        }
-    }
-
     fn ended(&mut self, rank: u32, how: Ended) {
         self.ranks.note_end(rank, how);
-        match (self.phase, how) {
+        let is_ours = matches!(self.phase, Phase::Killed(_)) || self.facts.interrupted;
+        let to_judge = match how {
             // By our own hand (LOCAL-2).
-            (Phase::Killed(_), _) => {}
-            _ if self.facts.interrupted => {}
-            (_, Ended::Exited(_)) => {
-                self.unexplained.push((rank, how, Deadline::after(GOODBYE)));
+            _ if is_ours => None,
+            Ended::Exited(_) => Some(how),
+            Ended::Lost | Ended::Signaled(_) => {
+                self.died(rank, how);
+                None
             }
-            (_, Ended::Lost | Ended::Signaled(_)) => self.died(rank, how),
+        };
+        self.undrained.insert(rank, to_judge);
+        self.coordinator.drain(Rank(rank));
+        if let Phase::Killed(_) = self.phase {
+            // As long as they end they are not held by the kernel.
+            self.phase = Phase::Killed(Deadline::after(KILL_BOUND));
         }
     }
 
-    /// Decides about ranks whose process returned: reports and goodbyes travel another way than
-    /// the news of a process, and may arrive after it.
-    fn explain(&mut self) {
-        for (rank, how, deadline) in std::mem::take(&mut self.unexplained) {
-            let index = rank as usize;
-            let has_spoken =
-                self.collector.ranks().get(index).is_some_and(|state| {
-                    state.failed.is_some() || (state.done && how.is_success())
-                });
-            let is_gone = self.control.get(index) == Some(&Control::Lost);
-            if has_spoken {
-                continue;
-            }
-            if is_gone || deadline.passed() {
-                self.died(rank, how);
-            } else {
-                self.unexplained.push((rank, how, deadline));
-            }
+    /// Decides about a rank whose process returned, when all is here that it said: reports travel another way than the
+    /// news of a process, and may arrive after it.
+    fn drained(&mut self, rank: u32) {
+        let Some(Some(how)) = self.undrained.remove(&rank) else {
+            return;
+        };
+        let state = self.collector.ranks().get(rank as usize);
+        let has_spoken =
+            state.is_some_and(|state| state.failed.is_some() || (state.done && how.is_success()));
+        if !has_spoken && !self.is_consequence(how) {
+            self.died(rank, how);
         }
+    }
+
+    /// Whether a rank ended as one does that could not join, after bring-up had failed for all.
+    fn is_consequence(&self, how: Ended) -> bool {
+        let Ended::Exited(code) = how else {
+            return false;
+        };
+        let told = self.facts.bring_up.as_ref();
+        told.is_some_and(|told| i32::from(told.exit.code()) == code)
     }
 
     fn died(&mut self, rank: u32, how: Ended) {
@@ -375,6 +392,7 @@ impl Driver {
     }
 
     fn bring_up_failed(&mut self, error: &RendezvousError) {
+        self.arrivals.end();
         if self.facts.bring_up.is_none() {
             let exit = Exit::from_code(error.exit_code().into()).unwrap_or(Exit::Internal);
             self.facts.bring_up = Some(BringUp {
@@ -393,6 +411,26 @@ impl Driver {
         }
     }
 
+    /// How long each rank of which nothing was heard has waited for a processor so far.
+    fn delays_now(&self) -> Vec<(u32, Duration)> {
+        let silent = self.collector.silent();
+        let processes = self.ranks.processes().iter();
+        processes
+            .filter(|one| silent.contains(&one.rank()) && one.ended().is_none())
+            .filter_map(|one| Some((one.rank(), procstate::run_delay(one.pid())?)))
+            .collect()
+    }
+
+    /// Whether a rank of which nothing was heard spent a good part of the last look waiting for a processor: then it is
+    /// not silent, but slow.
+    fn is_starved(&self) -> bool {
+        let now = self.delays_now();
+        self.delays.iter().any(|(rank, before)| {
+            let now = now.iter().find(|(other, _)| other == rank);
+            now.is_some_and(|(_, now)| now.saturating_sub(*before) > STARVED_LOOK / 4)
+        })
+    }
+
     fn kill(&mut self) {
         self.ranks.signal_all(Signal::KILL);
         self.phase = Phase::Killed(Deadline::after(KILL_BOUND));
@@ -401,8 +439,19 @@ impl Driver {
     /// The next harsher means; false where there is none left.
     fn escalate(&mut self) -> bool {
         match self.phase {
-            Phase::Running(deadline) => {
-                self.facts.silence_s = Some(deadline.budget().as_secs());
+            Phase::Running(_) if self.is_starved() => {
+                self.delays.clear();
+                self.phase = Phase::Running(Deadline::after(self.patience));
+                true
+            }
+            Phase::Running(_) if self.delays.is_empty() => {
+                // Whether they get a processor at all is seen over a moment.
+                self.delays = self.delays_now();
+                self.phase = Phase::Running(Deadline::after(STARVED_LOOK));
+                true
+            }
+            Phase::Running(_) => {
+                self.facts.silence_s = Some(self.patience.as_secs());
                 for rank in self.collector.silent() {
                     self.look_at(rank);
                 }
@@ -414,17 +463,6 @@ impl Driver {
                 true
             }
             Phase::Killed(_) => false,
-        }
-    }
-
-    /// Takes in what ranks said before they ended and what has not come through yet.
-    fn drain(&mut self, progress: &mut dyn FnMut(Progress)) {
-        let deadline = Deadline::after(DRAIN);
-        while self.control.contains(&Control::Joined) {
-            let Some(event) = self.ranks.next(deadline) else {
-                return;
-            };
-            self.take(event, progress);
         }
     }
 

@@ -12,6 +12,7 @@ pub mod procstate;
 pub mod program;
 pub mod pump;
 pub mod rank;
+mod standing;
 pub mod verdict;
 
 use std::time::Duration;

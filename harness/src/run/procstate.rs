@@ -1,4 +1,4 @@
-//! Whether a process runs, as the kernel sees it.
+//! Whether a process runs, as the kernel sees it, and whether it could.
 
 use std::time::Duration;
 
@@ -24,6 +24,14 @@ pub fn not_running(pid: i32) -> Option<char> {
     Some(state)
 }
 
+/// How long the main thread of a process could have run and got no processor, so far; `None` where the kernel does not say.
+#[must_use]
+pub fn run_delay(pid: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let delay_ns = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(delay_ns))
+}
+
 /// Looks at a process in state D, and the pause before each: one that is stuck is there every time.
 const LOOKS_AT_D: usize = 10;
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -45,5 +53,7 @@ mod tests {
         assert_eq!(state_of(""), None);
         let own = i32::try_from(std::process::id()).expect("a process id");
         assert_eq!(not_running(own), None);
+        assert!(run_delay(own) < Some(Duration::from_secs(3600)));
+        assert_eq!(run_delay(-1), None);
     }
 }

@@ -7,6 +7,10 @@
 //! SIGKILL, each with its time.
 //! PROGRAM-2: an end that we caused ourselves is never taken for a cause.
 
+mod last;
+mod outcome;
+
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::Path;
@@ -21,15 +25,17 @@ use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
 use muster_comm::watch::arbiter::arbiter;
 use muster_comm::watch::verdict::{Class, Confidence, Verdict};
-use muster_comm::watch::{keep, of_process};
+use muster_comm::watch::{keep, of_process, process};
 use rustix::process::Signal;
-use serde::Serialize;
 
+use self::last::Last;
+use self::outcome::{Outcome, RankEnd};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::run::launcher::{Event, contract};
 use crate::run::pump;
+use crate::run::standing::{Arrivals, tree};
 use crate::run::verdict::Facts;
 use crate::world::capture::Capture;
 use crate::world::echo::Printer;
@@ -43,10 +49,8 @@ const ARRIVAL: Duration = Duration::from_secs(7 * 24 * 3600);
 const TERM_GRACE: Duration = Duration::from_secs(1);
 /// Time for killed processes to end.
 const KILL_BOUND: Duration = Duration::from_secs(3);
-/// Time for what the arbiter says last to come through.
-const DRAIN: Duration = Duration::from_millis(200);
-/// Version of the JSON document.
-const SCHEMA_VERSION: u32 = 1;
+/// Time for the last words of ranks, and of the arbiter, to come through the coordinator: it says when they have.
+const DRAIN_BOUND: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug)]
@@ -92,6 +96,7 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
     options.deadline = ARRIVAL;
     options.owner_knows_exits = true;
     options.arbiter = Some(arbiter);
+    options.look = Some(process::stopped);
     let coordinator = Coordinator::start(options)
         .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
     let mut env = environment(&job_id, &coordinator)?;
@@ -132,6 +137,11 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
         phase: Phase::Running,
         first: None,
         ends: vec![None; program.ranks as usize],
+        undrained: BTreeSet::new(),
+        arrivals: Arrivals::new(program.ranks),
+        left: BTreeSet::new(),
+        last: Last::default(),
+        stopped: None,
         ranks,
         started_ms: Clock::wall_ms(),
         has_dumped: false,
@@ -172,6 +182,14 @@ struct Driver<'a> {
     /// The first rank that ended badly, by itself.
     first: Option<(u32, Ended)>,
     ends: Vec<Option<Ended>>,
+    /// Ranks whose processes have ended, and of which there may be words to come.
+    undrained: BTreeSet<u32>,
+    arrivals: Arrivals,
+    /// Ranks that said goodbye.
+    left: BTreeSet<u32>,
+    last: Last,
+    /// A rank that did not run when the first one ended badly.
+    stopped: Option<Verdict>,
     ranks: Ranks<Event>,
     started_ms: u64,
     /// The dumps of culprits were written.
@@ -187,14 +205,22 @@ impl Driver<'_> {
                     deadline
                 }
             };
-            match self.ranks.next(deadline) {
+            let looks = [self.arrivals.next(), self.last.next];
+            let next = looks.into_iter().flatten().chain([deadline]);
+            let next = next.min_by_key(Deadline::left).unwrap_or(deadline);
+            match self.ranks.next(next) {
                 Some(event) => self.take(event),
                 None if deadline.passed() && !self.escalate() => break,
                 None => {}
             }
+            self.arrivals.look(self.ranks.processes(), self.coordinator);
+            self.look_at_the_last();
         }
-        let drain = Deadline::after(DRAIN);
-        while let Some(event) = self.ranks.next(drain) {
+        let drain = Deadline::after(DRAIN_BOUND);
+        while !self.undrained.is_empty() {
+            let Some(event) = self.ranks.next(drain) else {
+                break;
+            };
             self.take(event);
         }
     }
@@ -215,7 +241,15 @@ impl Driver<'_> {
                     self.end_within(self.program.grace);
                 }
             }
-            // Who has joined, left or failed to is known by how its process ends.
+            Event::Control(CoordinatorEvent::Drained { rank }) => {
+                self.undrained.remove(&rank.0);
+            }
+            Event::Control(CoordinatorEvent::Joined { rank }) => self.arrivals.note(rank.0),
+            Event::Control(CoordinatorEvent::Left { rank }) => {
+                self.left.insert(rank.0);
+            }
+            Event::Control(CoordinatorEvent::Failed(_)) => self.arrivals.end(),
+            // What else becomes of a rank is known by how its process ends.
             Event::Control(_) => {}
         }
     }
@@ -227,12 +261,17 @@ impl Driver<'_> {
         }
         let is_ours =
             matches!(self.phase, Phase::Asked(_) | Phase::Killed(_)) || self.facts.interrupted;
+        self.undrained.insert(rank);
         if is_ours {
-            return;
+            return self.coordinator.drain(Rank(rank));
         }
         self.coordinator
             .rank_down(Rank(rank), self.reason(rank, how));
+        self.coordinator.drain(Rank(rank));
         if !how.is_success() {
+            if self.first.is_none() {
+                self.stopped = self.look_for_stopped();
+            }
             self.first.get_or_insert((rank, how));
             self.end_within(self.program.grace);
         }
@@ -265,10 +304,11 @@ impl Driver<'_> {
         self.has_dumped = true;
         for process in self.ranks.processes() {
             let pid = u32::try_from(process.pid()).unwrap_or(0);
+            let reports_of = |pid: u32| of_process(pid).unwrap_or_default();
             if process.ended().is_some() || !found.blamed.contains(&process.rank()) {
                 continue;
             }
-            let reports = of_process(pid).unwrap_or_default();
+            let reports: Vec<_> = tree(pid).into_iter().flat_map(reports_of).collect();
             for report in reports
                 .iter()
                 .filter(|report| report.rank == process.rank())
@@ -325,11 +365,19 @@ impl Driver<'_> {
             .found
             .as_deref()
             .filter(|found| !found.ends.is_empty() || self.first.is_some());
+        // One without evidence gives way to what was seen of a process.
+        let is_vague = found.is_some_and(|found| found.class == Class::Internal);
+        let has_seen =
+            matches!(self.first, Some((_, Ended::Signaled(_)))) || self.stopped.is_some();
+        let found = found.filter(|_| !(is_vague && has_seen));
         let verdict = match (self.facts.interrupted, found, self.first) {
             (true, _, _) => None,
             (false, Some(found), _) => Some(found.clone()),
-            (false, None, Some((rank, how))) => Some(self.seen(rank, how)),
-            (false, None, None) => None,
+            (false, None, first) => self
+                .last
+                .verdict
+                .clone()
+                .or_else(|| first.map(|(rank, how)| self.told(rank, how))),
         };
         let exit = match &verdict {
             _ if self.facts.interrupted => Exit::Interrupted,
@@ -358,6 +406,22 @@ impl Driver<'_> {
                 })
                 .collect(),
         }
+    }
+
+    /// What a rank that ended badly said of the cause; else how it ended, unless it gave up while another one did not run.
+    /// Ranks that the launcher could not tell a verdict, since it was stopped itself, come to one by themselves, or to none.
+    fn told(&self, rank: u32, how: Ended) -> Verdict {
+        let now_ms = Clock::wall_ms();
+        let said = |process: &world::RankProcess| {
+            let lines = process.output(Capture::lines);
+            lines.iter().find_map(|line| Verdict::parse(line, now_ms))
+        };
+        let all = || self.ranks.processes().iter();
+        let own = all().filter(|one| one.rank() == rank).find_map(said);
+        let gave_up = matches!(how, Ended::Exited(_)) && self.arrivals.has_joined(rank);
+        own.or_else(|| all().find_map(said))
+            .or_else(|| self.stopped.clone().filter(|_| gave_up))
+            .unwrap_or_else(|| self.seen(rank, how))
     }
 
     /// What is known of a rank whose program does not use the library, or had not joined.
@@ -390,51 +454,5 @@ impl Driver<'_> {
                 orderly: false,
             },
         }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct RankEnd {
-    rank: u32,
-    pid: i32,
-    ended: String,
-}
-
-#[derive(Debug)]
-struct Outcome {
-    exit: Exit,
-    interrupted: bool,
-    elapsed_ms: u64,
-    verdict: Option<Verdict>,
-    ranks: Vec<RankEnd>,
-}
-
-impl Outcome {
-    fn tell(&self, json: bool) -> Result<(), Failure> {
-        if json {
-            let document = serde_json::json!({
-                "schema_version": SCHEMA_VERSION,
-                "tool": "muster",
-                "passed": self.exit == Exit::Ok,
-                "class": self.exit.class(),
-                "exit_code": self.exit.code(),
-                "interrupted": self.interrupted,
-                "elapsed_ms": self.elapsed_ms,
-                "verdict": self.verdict,
-                "ranks": self.ranks,
-            });
-            return out::result(&format!("{document:#}\n"));
-        }
-        if let Some(verdict) = &self.verdict {
-            out::note(&out::escaped(&verdict.line()));
-        } else if self.interrupted {
-            out::note("INTERRUPTED by a signal; the ranks were ended");
-        }
-        if self.exit != Exit::Ok {
-            for end in &self.ranks {
-                out::note(&format!("  rank {}: {}", end.rank, end.ended));
-            }
-        }
-        Ok(())
     }
 }

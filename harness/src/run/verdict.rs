@@ -121,6 +121,10 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
         .filter(|_| facts.deaths.is_empty())?;
     let mut verdict = Verdict::new(error.exit, error.text.clone());
     verdict.next = Some(error.help.clone());
+    // The same, with the ranks that it names.
+    if let Some(found) = &facts.found {
+        verdict.blamed.clone_from(&found.blamed);
+    }
     Some(verdict)
 }
 

@@ -59,6 +59,7 @@ pub(super) fn run<E: From<Event>>(
         .iter()
         .any(|rank| rank.pidfd.is_some() || rank.output.is_some())
     {
+        let mut ends = Vec::new();
         for source in ready(&ranks, interrupts, stop) {
             match source {
                 Source::Stop => return,
@@ -73,13 +74,26 @@ pub(super) fn run<E: From<Event>>(
                     if let Some(how) = ranks[index].reap(&mut kills) {
                         // What it wrote last explains how it ended, so that is read first.
                         ranks[index].drain();
-                        let rank = ranks[index].rank;
-                        let _ = events.send(Event::Ended { rank, how }.into());
+                        ends.push((ranks[index].rank, how));
                     }
                 }
             }
         }
+        for (rank, how) in in_order(ends) {
+            let _ = events.send(Event::Ended { rank, how }.into());
+        }
     }
+}
+
+/// Ends that were found together. In which order they came nobody knows: the launcher may have been stopped for long. Who
+/// returned an exit code may have done so because another one was killed, and hardly the other way round.
+fn in_order(mut ends: Vec<(u32, Ended)>) -> Vec<(u32, Ended)> {
+    ends.sort_by_key(|(_, how)| match how {
+        Ended::Signaled(_) => 0,
+        Ended::Lost => 1,
+        Ended::Exited(_) => 2,
+    });
+    ends
 }
 
 /// Waits until at least one source has something to say.
@@ -177,5 +191,23 @@ impl Watched {
         };
         self.pidfd = None;
         Some(how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_ends_that_are_found_together_those_by_a_signal_come_first() {
+        let ends = vec![
+            (0, Ended::Exited(1)),
+            (1, Ended::Exited(20)),
+            (2, Ended::Lost),
+            (3, Ended::Signaled(9)),
+            (4, Ended::Exited(0)),
+        ];
+        let ranks: Vec<u32> = in_order(ends).iter().map(|(rank, _)| *rank).collect();
+        assert_eq!(ranks, [3, 2, 0, 1, 4]);
     }
 }

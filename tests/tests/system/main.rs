@@ -15,6 +15,7 @@ mod moe;
 mod recount;
 mod reports;
 mod spread;
+mod standing;
 mod toolkit;
 mod tuned;
 mod usage;
