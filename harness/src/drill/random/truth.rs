@@ -248,15 +248,14 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         }
         Fault::RecvLeftOut => {
             let classes = [Exit::Mismatch, Exit::NotJoined];
-            vec![Claim::new(&classes, Blamed::Among(group.clone()))]
+            let mut claims = vec![Claim::new(&classes, Blamed::Among(group.clone()))];
+            claims.extend(circle(*victim, outcomes));
+            claims
         }
         Fault::DestroysEarly => {
             let mut claims = vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))];
             // Where the others have made the group again, and the victim never will.
-            if outcomes.iter().any(has_circle) {
-                let circle = Blamed::CircleThrough(*victim);
-                claims.push(Claim::new(&[Exit::Deadlock], circle));
-            }
+            claims.extend(circle(*victim, outcomes));
             claims
         }
         Fault::Skips | Fault::Extra | Fault::Inverts => outcomes
@@ -310,10 +309,14 @@ fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
         // they are gone is what can be seen.
         claims.push(Claim::new(&[Exit::NotJoined], Blamed::Among(gone)));
     }
-    if has_circle(outcome) {
-        claims.push(Claim::new(&[Exit::Deadlock], Blamed::CircleThrough(victim)));
-    }
+    claims.extend(circle(victim, std::slice::from_ref(outcome)));
     claims
+}
+
+/// That there is a circle, where there may be one.
+fn circle(victim: u32, outcomes: &[Outcome]) -> Option<Claim> {
+    let claim = Claim::new(&[Exit::Deadlock], Blamed::CircleThrough(victim));
+    outcomes.iter().any(has_circle).then_some(claim)
 }
 
 /// Whether ranks wait for each other in a circle.
