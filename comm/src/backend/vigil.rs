@@ -265,16 +265,13 @@ impl Vigil<'_> {
         if status.cut_off().is_some() {
             return self.without_arbiter();
         }
-        match cause {
+        // What fails just after a verdict fails because of it: nobody need be asked.
+        let told = || status.cause_of(call, false);
+        let heard = || match cause {
             Some(cause) => self.ask(cause),
-            // Another rank gave the group up, because of what was told already or is about to be told.
-            None => {
-                let told = || status.first_cause_of(call);
-                told()
-                    .or_else(|| self.hear_verdict(NOTICE_WAIT))
-                    .or_else(told)
-            }
-        }
+            None => self.hear_verdict(NOTICE_WAIT),
+        };
+        told().or_else(heard).or_else(told)
     }
 
     /// Asks the arbiter about the end of this call, and waits for its verdict.
@@ -339,7 +336,7 @@ impl Vigil<'_> {
     fn without_arbiter(&self) -> Option<Arc<Verdict>> {
         let (peers, status) = (self.world.peers.as_ref()?, &self.world.status);
         // Whoever served it may have ended because of a verdict that all have.
-        if let Some(first) = status.first_cause_of(self.call()) {
+        if let Some(first) = status.cause_of(self.call(), true) {
             return Some(first);
         }
         let patience = Deadline::after(ARBITER_QUIET);

@@ -263,15 +263,18 @@ impl Communicator {
         let inner = &*self.inner;
         let (entered, under_way) = inner.place.under_way();
         let waits = under_way.as_ref().and_then(|call| call.wait.as_ref());
-        let waiting_for: Vec<Rank> = match waits {
-            Some(wait) => wait.missing.iter().map(|rank| Rank(*rank)).collect(),
-            None => vec![inner.world.rank],
+        let waiting_for: Vec<Rank> = match (waits, &under_way) {
+            (Some(wait), _) => wait.missing.iter().map(|rank| Rank(*rank)).collect(),
+            // It waits for nobody that is known of.
+            (None, Some(_)) => Vec::new(),
+            // The program has not made the calls that it has started.
+            (None, None) => vec![inner.world.rank],
         };
         let kind = ErrorKind::Stalled {
             waiting_for,
             waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        let cause = if waits.is_some() {
+        let cause = if under_way.is_some() {
             Cause::InVain
         } else {
             Cause::Failed {

@@ -48,11 +48,16 @@ pub enum Liveness {
     },
 }
 
-/// Looks at the process of a rank. It reads what the system shows and waits for nobody.
-pub type Looker = fn(Rank, &Card) -> Seen;
-
-/// Writes something onto the board of a rank. It waits for nobody.
-pub type Poster = fn(&ProcessId, Rank, &[u8]);
+/// How the coordinator reaches processes without their help. None of these waits for anybody.
+#[derive(Clone, Copy, Debug)]
+pub struct Eyes {
+    /// Looks at the process of a rank.
+    pub look: fn(Rank, &Card) -> Seen,
+    /// Writes something onto the board of a rank.
+    pub post: fn(&ProcessId, Rank, &[u8]),
+    /// What keeps a process from running, in words, where somebody has stopped it.
+    pub stopped: fn(&ProcessId) -> Option<String>,
+}
 
 /// Called on the coordinator's thread: nothing here may block. Times are milliseconds of one clock.
 pub trait Arbiter: Debug + Send {
@@ -68,12 +73,8 @@ pub trait Arbiter: Debug + Send {
     fn looked(&mut self, _rank: Rank, _seen: &Seen, _now_ms: u64) -> Vec<Act> {
         Vec::new()
     }
-    /// How the coordinator looks at processes; `None` where nobody can.
-    fn looker(&self) -> Option<Looker> {
-        None
-    }
-    /// How the coordinator writes onto the boards of ranks; `None` where nobody can.
-    fn poster(&self) -> Option<Poster> {
+    /// How the coordinator reaches processes; `None` where nobody can.
+    fn eyes(&self) -> Option<Eyes> {
         None
     }
     /// The process that it runs in, as other processes find it.

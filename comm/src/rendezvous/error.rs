@@ -249,6 +249,18 @@ pub enum RendezvousError {
         /// What the system said.
         why: String,
     },
+    /// A rank cannot make the shared memory of its host.
+    #[error("rank {rank} cannot make the shared memory of its host: {why}")]
+    SharedMemory {
+        /// The rank.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// Its process.
+        pid: u32,
+        /// What the system said.
+        why: String,
+    },
     /// A rank did not contribute to a round in time.
     #[error(
         "round {round:?} over the control plane: rank {} of {world_size} missing after {}",
@@ -404,9 +416,10 @@ impl RendezvousError {
                 exit::PEER_DEAD
             }
             Self::RankFrozen { .. } => exit::PEER_FROZEN,
-            Self::Descriptors { .. } | Self::Resource { .. } | Self::TooLarge { .. } => {
-                exit::RESOURCE
-            }
+            Self::Descriptors { .. }
+            | Self::Resource { .. }
+            | Self::SharedMemory { .. }
+            | Self::TooLarge { .. } => exit::RESOURCE,
             Self::RoundMisused { .. } | Self::SessionClosed => exit::INTERNAL,
         }
     }
@@ -457,6 +470,9 @@ impl RendezvousError {
                 "rank numbers run from 0 to the world size less one: look at the variable named"
             }
             Self::Resource { .. } => "look at the limits of this process and this host",
+            Self::SharedMemory { .. } => {
+                "raise the limits on address space and file size (ulimit -v, -f)"
+            }
             Self::RoundMissing { .. } => {
                 "the missing ranks are alive and have not called: look at what they are doing"
             }

@@ -58,11 +58,11 @@ mod secret;
 mod session;
 mod wire;
 
-pub use arbiter::{Act, Arbiter, Liveness, Looker, Poster, Seen};
+pub use arbiter::{Act, Arbiter, Eyes, Liveness, Seen};
 pub use card::{Card, Claimant, DownReason, Hello, ProcessId};
 pub(crate) use coordinator::desk::{Desk, Rules, Task};
 pub use coordinator::{
-    Absent, Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Look, Refusal,
+    Absent, Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal,
     Refusals, Stopped,
 };
 pub use endpoint::{Endpoint, EndpointError};

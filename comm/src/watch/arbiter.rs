@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use self::cpu_history::CpuHistory;
 use self::held::Held;
 use self::round::{Round, Silence};
+pub(crate) use self::told::ECHO_MS;
 use self::told::Told;
 
 use super::judge::{Finding, Member, Question, Scene, judge};
@@ -32,7 +33,7 @@ use super::wire::{Cause, FromRank, ToOwner, ToRank, decode, encode};
 use super::{bring_up, failure, mismatch, suspect};
 use crate::error::ErrorKind;
 use crate::rendezvous::{
-    Act, Arbiter as Referee, Card, DownReason, Looker, Poster, ProcessId, RendezvousError, Seen,
+    Act, Arbiter as Referee, Card, DownReason, Eyes, ProcessId, RendezvousError, Seen,
 };
 use crate::types::Rank;
 
@@ -138,12 +139,12 @@ impl Referee for Arbiter {
         decode(&seen.bytes).map_or_else(Vec::new, |look| self.saw(rank.0, look, now_ms))
     }
 
-    fn looker(&self) -> Option<Looker> {
-        Some(super::probe::look)
-    }
-
-    fn poster(&self) -> Option<Poster> {
-        Some(super::peers::post)
+    fn eyes(&self) -> Option<Eyes> {
+        Some(Eyes {
+            look: super::probe::look,
+            post: super::peers::post,
+            stopped: process::stopped,
+        })
     }
 
     fn process(&self) -> ProcessId {

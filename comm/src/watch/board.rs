@@ -349,6 +349,13 @@ impl Board {
         });
     }
 
+    /// A call that waited goes on.
+    pub(super) fn goes_on(&self, berth: Berth) {
+        self.write(berth, |words| {
+            words[line::CHECKS].store(0, Ordering::Relaxed)
+        });
+    }
+
     /// A thread begins to wait for the asynchronous calls of a communicator, or has ended to (0).
     pub(super) fn set_awaited(&self, berth: Berth, thread: u32) {
         // Relaxed: one word that tells by itself.

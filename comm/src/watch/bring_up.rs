@@ -79,7 +79,8 @@ fn blamed(error: &RendezvousError) -> Vec<u32> {
         }
         RendezvousError::RankDown { rank, .. }
         | RendezvousError::RankFrozen { rank, .. }
-        | RendezvousError::RankLeft { rank } => vec![rank.0],
+        | RendezvousError::RankLeft { rank }
+        | RendezvousError::SharedMemory { rank, .. } => vec![rank.0],
         _ => Vec::new(),
     };
     blamed.sort_unstable();
@@ -103,6 +104,7 @@ fn who(error: &RendezvousError, blamed: &[u32]) -> String {
         }
         RendezvousError::RankDown { host, pid, .. }
         | RendezvousError::RankFrozen { host, pid, .. }
+        | RendezvousError::SharedMemory { host, pid, .. }
             if *pid > 0 =>
         {
             format!("{} ({host}, pid {pid})", ranks(blamed))

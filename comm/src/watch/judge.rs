@@ -350,6 +350,16 @@ impl Scene {
         ))
     }
 
+    /// The ranks that somebody waits for whose report is fresh.
+    pub(super) fn awaited(&self) -> BTreeSet<u32> {
+        let reports = self.members.iter().filter_map(Member::fresh);
+        let calls = reports
+            .flat_map(|report| &report.groups)
+            .filter_map(|group| group.call.as_ref());
+        let waits = calls.filter_map(|call| call.wait.as_ref());
+        waits.flat_map(|wait| &wait.missing).copied().collect()
+    }
+
     /// How a rank fared that got less processor time than it needs.
     fn starvation_of(&self, rank: u32) -> Option<Starvation> {
         let starvation = self.member(rank)?.starvation?;

@@ -514,6 +514,15 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The call waits for nobody any more, for now.
+    pub(crate) fn goes_on(&self) {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            board.goes_on(berth);
+        }
+    }
+}
+
 /// A thread waits for asynchronous calls.
 #[derive(Debug)]
 pub(crate) struct Awaiting<'a>(&'a Place);

@@ -230,51 +230,6 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_control_group_is_found_with_its_path_and_the_way_to_thaw_it() {
-        let mounts = "cgroup /sys/fs/cgroup/freezer cgroup rw,relatime,freezer 0 0\n\
-                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
-        let groups = "9:name=systemd:/\n6:freezer:/job/a\n0::/slice/job/a\n";
-        let found = |files: &[(&str, &str)]| {
-            let read = |file: &Path| {
-                let (_, text) = files.iter().find(|(name, _)| Path::new(name) == file)?;
-                Some((*text).to_owned())
-            };
-            frozen_group(groups, mounts, read).map(|freezer| (freezer.path, freezer.thaw))
-        };
-        let unified = "/sys/fs/cgroup/unified/slice";
-        assert_eq!(found(&[]), None);
-        assert_eq!(
-            found(&[(&format!("{unified}/job/a/cgroup.freeze"), "0\n")]),
-            None
-        );
-        // The group above is frozen, and it with that.
-        assert_eq!(
-            found(&[
-                (&format!("{unified}/job/a/cgroup.freeze"), "0\n"),
-                (&format!("{unified}/job/cgroup.freeze"), "1\n"),
-            ]),
-            Some((
-                format!("{unified}/job"),
-                format!("echo 0 > {unified}/job/cgroup.freeze")
-            ))
-        );
-        // In the first version all groups below are frozen too; which one it was says another file.
-        let freezer = "/sys/fs/cgroup/freezer/job";
-        assert_eq!(
-            found(&[
-                (&format!("{freezer}/a/freezer.state"), "FROZEN\n"),
-                (&format!("{freezer}/a/freezer.self_freezing"), "0\n"),
-                (&format!("{freezer}/freezer.state"), "FROZEN\n"),
-                (&format!("{freezer}/freezer.self_freezing"), "1\n"),
-            ]),
-            Some((
-                freezer.to_owned(),
-                format!("echo THAWED > {freezer}/freezer.state")
-            ))
-        );
-    }
-
-    #[test]
     fn only_a_process_that_cannot_run_is_frozen() {
         let of = |state, wchan: &str| ProcessFacts {
             state,

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use crate::rendezvous::RendezvousError;
 use crate::sync::Clock;
-use crate::transport::shm::arena::ArenaError;
 use crate::transport::tcp::TcpError;
 use crate::types::Rank;
 use crate::watch::bring_up;
@@ -22,9 +21,6 @@ pub enum BringUpError {
         /// When: where the coordinator said so, in milliseconds since 1970, the same for all ranks.
         at_unix_ms: u64,
     },
-    /// No shared memory.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
     /// No way to listen for links from other hosts.
     #[error("cannot listen for links: {0}")]
     Listen(#[from] TcpError),
@@ -54,7 +50,7 @@ impl BringUpError {
     pub fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Rendezvous { error, at_unix_ms } => Some(bring_up::verdict(error, *at_unix_ms)),
-            Self::Arena(_) | Self::Listen(_) | Self::Malformed { .. } => None,
+            Self::Listen(_) | Self::Malformed { .. } => None,
         }
     }
 
@@ -73,7 +69,7 @@ impl BringUpError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Rendezvous { error, .. } => error.exit_code(),
-            Self::Arena(_) | Self::Listen(_) => 60,
+            Self::Listen(_) => 60,
             Self::Malformed { .. } => 11,
         }
     }
@@ -83,7 +79,6 @@ impl BringUpError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Rendezvous { error, .. } => error.help(),
-            Self::Arena(_) => "raise the limits on address space and file size (ulimit -v, -f)",
             Self::Listen(_) => "raise the limit on descriptors (ulimit -n), or free the port",
             Self::Malformed { .. } => "make sure that all ranks run the same build",
         }

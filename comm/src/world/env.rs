@@ -208,7 +208,6 @@ impl JoinOptions {
         options.attempt = self.attempt;
         options.deadline = self.bring_up;
         options.arbiter = Some(crate::watch::arbiter::arbiter);
-        options.look = Some(crate::watch::process::stopped);
         Coordinator::start(options).map(Some)
     }
 }

@@ -344,11 +344,10 @@ impl BringUp<'_> {
             return Ok(all);
         };
         let card = &self.session.roster()[rank];
-        let error = RendezvousError::Resource {
-            what: format!(
-                "rank {rank} ({}, pid {}) cannot make the shared memory of its host",
-                card.host, card.process.pid
-            ),
+        let error = RendezvousError::SharedMemory {
+            rank: Rank::from_index(rank),
+            host: card.host.clone(),
+            pid: card.process.pid,
             why: refused.why,
         };
         let error = BringUpError::Rendezvous {

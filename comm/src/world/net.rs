@@ -6,6 +6,7 @@ use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::error::ErrorKind;
 use crate::group::Identity;
+use crate::sync::Clock;
 use crate::transport::Stream;
 use crate::transport::tcp::{
     Bundle, LinkName, Listener, ParkedKey, SECRET_BYTES, TcpError, TcpLink, connect,
@@ -45,7 +46,13 @@ impl Net {
             };
             connect(address, name, &self.secret, vigil.deadline())
         };
+        // The other side may be stopped: who looks at the board is to see for whom this call waits.
+        vigil.enter();
+        vigil.place.waits(Clock::now(), &[peer], true);
         let links: Result<Vec<TcpLink>, TcpError> = (0..self.lanes).map(lane).collect();
+        if links.is_ok() {
+            vigil.place.goes_on();
+        }
         match links {
             Ok(links) => Ok(stream_of(links)),
             Err(TcpError::TimedOut { .. }) => Err(vigil.stalled(&[peer])),

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
-use crate::watch::arbiter::covers;
+use crate::watch::arbiter::{ECHO_MS, covers};
 use crate::watch::verdict::{CallId, Verdict};
 
 /// How a rank went.
@@ -49,6 +49,8 @@ pub(crate) struct Notice {
     pub(crate) kind: ErrorKind,
 }
 
+/// What fails this soon after a verdict is its consequence, as the arbiter has it.
+const ECHO_NS: u64 = ECHO_MS * 1_000_000;
 /// Most verdicts that are remembered, for the same reason as notices.
 const VERDICTS_MAX: usize = 1024;
 /// Most groups whose failure is remembered. A process that has this many failed groups has long
@@ -74,6 +76,8 @@ struct Known {
     cut_off: Option<CutOff>,
     /// What the arbiter found, in the order in which it was told first.
     verdicts: Vec<Arc<Verdict>>,
+    /// When each of them was, in nanoseconds of the monotonic clock.
+    told_ns: Vec<u64>,
 }
 
 impl Status {
@@ -143,7 +147,9 @@ impl Status {
             Some(at) => self.known().verdicts[at] = Arc::new(verdict),
             None if count < VERDICTS_MAX => {
                 say();
-                self.known().verdicts.push(Arc::new(verdict));
+                let mut known = self.known();
+                known.verdicts.push(Arc::new(verdict));
+                known.told_ns.push(Clock::nanos());
             }
             None => {}
         }
@@ -157,14 +163,24 @@ impl Status {
         found.map(Arc::clone)
     }
 
-    /// The first verdict that ended calls, made to end this one too: what ends later because of it, or with whom it ended, is its
-    /// consequence.
-    pub(crate) fn first_cause_of(&self, call: CallId) -> Option<Arc<Verdict>> {
+    /// The verdict of the last seconds that a call which has ended badly is taken for a consequence of, made to end this call too.
+    /// Where `arbiter_is_gone` that is the first verdict ever: whoever ran the arbiter may have ended because of it.
+    pub(crate) fn cause_of(&self, call: CallId, arbiter_is_gone: bool) -> Option<Arc<Verdict>> {
+        let now_ns = Clock::nanos();
         let mut known = self.known();
-        let first = known
-            .verdicts
-            .iter_mut()
-            .find(|verdict| !verdict.ends.is_empty())?;
+        let Known {
+            verdicts, told_ns, ..
+        } = &mut *known;
+        let is_cause = |(verdict, told_ns): &(&mut Arc<Verdict>, &u64)| {
+            let is_recent = now_ns.saturating_sub(**told_ns) <= ECHO_NS;
+            // Ranks go on after a mismatch that leaves the group usable, unless they do not.
+            if verdict.ends.is_empty() {
+                is_recent && arbiter_is_gone
+            } else {
+                is_recent || arbiter_is_gone
+            }
+        };
+        let (first, _) = verdicts.iter_mut().zip(told_ns.iter()).find(is_cause)?;
         Arc::make_mut(first).end(call);
         Some(Arc::clone(first))
     }

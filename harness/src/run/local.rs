@@ -104,7 +104,6 @@ pub fn run(
     options.deadline = job.deadline();
     options.owner_knows_exits = true;
     options.arbiter = Some(muster_comm::watch::arbiter::arbiter);
-    options.look = Some(muster_comm::watch::process::stopped);
     let coordinator = Coordinator::start(options)
         .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
     let args = arguments(job)?;

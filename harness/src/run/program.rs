@@ -25,7 +25,7 @@ use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
 use muster_comm::watch::arbiter::arbiter;
 use muster_comm::watch::verdict::{Class, Confidence, Verdict};
-use muster_comm::watch::{keep, of_process, process};
+use muster_comm::watch::{keep, of_process};
 use rustix::process::Signal;
 
 use self::last::Last;
@@ -96,7 +96,6 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
     options.deadline = ARRIVAL;
     options.owner_knows_exits = true;
     options.arbiter = Some(arbiter);
-    options.look = Some(process::stopped);
     let coordinator = Coordinator::start(options)
         .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
     let mut env = environment(&job_id, &coordinator)?;

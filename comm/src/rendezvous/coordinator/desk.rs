@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::awaited::{LOOK_EVERY_MS, Stopped};
 use super::job::{Job, Phase, Verdict};
 use super::rounds::{Contribution, Failure, Rounds};
-use super::{Absent, CoordinatorEvent, Look, Refusal};
+use super::{Absent, CoordinatorEvent, Refusal};
 use crate::rendezvous::arbiter::{Act, Arbiter, Liveness, Seen};
 use crate::rendezvous::card::{DownReason, ProcessId, millis};
 use crate::rendezvous::error::RendezvousError;
@@ -68,7 +68,7 @@ pub(crate) struct Desk {
     closes_door: bool,
     /// How long ranks may take to come.
     arrival_ms: u64,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<fn(&ProcessId) -> Option<String>>,
     pub(super) next_look_ms: u64,
     pub(super) stopped: Stopped,
     /// What the owner saw last of the processes of ranks that have not joined.
@@ -91,7 +91,7 @@ pub(crate) struct Rules {
     pub(crate) closes_door: bool,
     pub(crate) arrival_ms: u64,
     /// Where it is given, bring-up ends with the first round, and ranks that it waits for are looked at.
-    pub(crate) look: Option<Look>,
+    pub(crate) look: Option<fn(&ProcessId) -> Option<String>>,
     /// The time of day at time zero, in milliseconds since 1970; for people.
     pub(crate) epoch_unix_ms: u64,
 }

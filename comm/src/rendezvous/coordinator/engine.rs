@@ -20,7 +20,7 @@ use super::desk::{Desk, Rules};
 use super::job::Phase;
 use super::parting::Ended;
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
-use crate::rendezvous::arbiter::{Looker, Poster};
+use crate::rendezvous::arbiter::Eyes;
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{DRAIN_MAX, HANDSHAKE_WAIT, PROGRESS_EVERY, QUEUE_BYTES_MAX};
@@ -88,10 +88,8 @@ pub(super) struct Engine {
     pub(super) unproved: BTreeSet<u64>,
     pub(super) strangers_max: usize,
     pub(super) notices: super::admit::Notices,
-    /// How to look at the processes of ranks.
-    pub(super) looker: Option<Looker>,
-    /// How to write onto their boards.
-    pub(super) poster: Option<Poster>,
+    /// How to reach the processes of ranks.
+    pub(super) eyes: Option<Eyes>,
     /// Connections that are over, and how (`ENGINE-1`).
     pub(super) ended: BTreeMap<u64, Ended>,
     arrival: Deadline,
@@ -109,14 +107,13 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(options: CoordinatorOptions, strangers_max: usize, io: Channels) -> Self {
         let arbiter = options.arbiter.map(|make| make());
-        let looker = arbiter.as_ref().and_then(|arbiter| arbiter.looker());
-        let poster = arbiter.as_ref().and_then(|arbiter| arbiter.poster());
+        let eyes = arbiter.as_ref().and_then(|arbiter| arbiter.eyes());
         let rules = Rules {
             owner_knows_exits: options.owner_knows_exits,
             arbiter,
             closes_door: options.closes_door,
             arrival_ms: millis(options.deadline),
-            look: options.look,
+            look: eyes.map(|eyes| eyes.stopped),
             epoch_unix_ms: Clock::wall_ms(),
         };
         Self {
@@ -133,8 +130,7 @@ impl Engine {
             unproved: BTreeSet::new(),
             strangers_max,
             notices: super::admit::Notices::default(),
-            looker,
-            poster,
+            eyes,
             ended: BTreeMap::new(),
             arrival: Deadline::after(options.deadline),
             next_token: FIRST_CONN,

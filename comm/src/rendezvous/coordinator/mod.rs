@@ -25,7 +25,7 @@ use std::time::Duration;
 use crossbeam::channel::{self, Receiver, Sender};
 
 use super::arbiter::Arbiter;
-use super::card::{DownReason, ProcessId, within};
+use super::card::{DownReason, within};
 use super::error::RendezvousError;
 use super::limits::{CONTROL_WORLD_SIZE_MAX, JOB_ID_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::secret::Secret;
@@ -64,15 +64,10 @@ pub struct CoordinatorOptions {
     /// The coordinator then waits up to [`OWNER_WAIT`](super::limits::OWNER_WAIT) for the reason
     /// before it tells the others.
     pub owner_knows_exits: bool,
-    /// Makes the arbiter, where one is wanted: `muster_comm::watch::arbiter::arbiter`.
+    /// Makes the arbiter, where one is wanted: `muster_comm::watch::arbiter::arbiter`. Bring-up then lasts until the ranks are
+    /// through their first round, and fails for all of them where one of them cannot come any more.
     pub arbiter: Option<fn() -> Box<dyn Arbiter>>,
-    /// Looks at the processes of ranks that bring-up waits for: `muster_comm::watch::process::stopped`. Bring-up then lasts
-    /// until the ranks are through their first round, and fails for all of them where one of them cannot come any more.
-    pub look: Option<Look>,
 }
-
-/// What keeps a process from running, in words; `None` where it runs, or cannot be looked at.
-pub type Look = fn(&ProcessId) -> Option<String>;
 
 /// What the owner of a coordinator sees of a process whose rank has not joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +99,6 @@ impl CoordinatorOptions {
             closes_door: false,
             owner_knows_exits: false,
             arbiter: None,
-            look: None,
         }
     }
 }

@@ -59,8 +59,8 @@ impl Engine {
             Task::Look(ranks) => self.look(&ranks),
             Task::Malformed(token, what) => self.malformed(token, &what),
             Task::Post(process, rank, bytes) => {
-                if let Some(post) = self.poster {
-                    post(&process, rank, &bytes);
+                if let Some(eyes) = self.eyes {
+                    (eyes.post)(&process, rank, &bytes);
                 }
             }
             Task::Refuse(token, why) => self.refuse(token, why),
@@ -72,8 +72,8 @@ impl Engine {
     /// Looks at the processes of ranks; the desk decides at once what follows.
     fn look(&mut self, ranks: &[Rank]) {
         for rank in ranks {
-            let seen = match (self.looker, self.desk.job.card(*rank)) {
-                (Some(looker), Some(card)) => looker(*rank, card),
+            let seen = match (self.eyes, self.desk.job.card(*rank)) {
+                (Some(eyes), Some(card)) => (eyes.look)(*rank, card),
                 _ => Seen {
                     liveness: Liveness::Hidden,
                     bytes: Vec::new(),

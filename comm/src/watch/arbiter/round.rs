@@ -195,7 +195,7 @@ impl Arbiter {
         if silent.is_empty() {
             return self.close(&silent, now_ms);
         }
-        if now_ms.saturating_sub(round.began_ms) < ROUND_MS {
+        if now_ms.saturating_sub(round.began_ms) < self.round_ms() {
             return Vec::new();
         }
         match &round.looks {
@@ -206,19 +206,7 @@ impl Arbiter {
             }
             Some(_) => Vec::new(),
             None => {
-                let first =
-                    crate::types::index(self.asks).wrapping_mul(LOOKED_AT_MAX) % silent.len();
-                let chosen: BTreeSet<u32> = silent
-                    .iter()
-                    .cycle()
-                    .skip(if silent.len() > LOOKED_AT_MAX {
-                        first
-                    } else {
-                        0
-                    })
-                    .take(silent.len().min(LOOKED_AT_MAX))
-                    .copied()
-                    .collect();
+                let chosen = self.to_look_at(silent);
                 let ranks = chosen.iter().map(|rank| Rank(*rank)).collect();
                 if let Some(round) = &mut self.round {
                     round.looks = Some(chosen);
@@ -226,6 +214,23 @@ impl Arbiter {
                 vec![Act::Look(ranks)]
             }
         }
+    }
+
+    /// Which of the ranks that do not answer the coordinator looks at: those who are waited for first, all of them in turn.
+    fn to_look_at(&self, silent: Vec<u32>) -> BTreeSet<u32> {
+        let awaited = self.scene.awaited();
+        let (mut silent, others): (Vec<u32>, Vec<u32>) =
+            silent.into_iter().partition(|rank| awaited.contains(rank));
+        let turns = silent.len() / LOOKED_AT_MAX + 1;
+        let turn = crate::types::index(self.asks) % turns;
+        silent.extend(others);
+        let from = turn * LOOKED_AT_MAX;
+        silent.into_iter().skip(from).take(LOOKED_AT_MAX).collect()
+    }
+
+    /// How long ranks get to answer: their answers are read one after the other.
+    fn round_ms(&self) -> u64 {
+        ROUND_MS + self.scene.members.len() as u64
     }
 
     /// Ends the round: judges what came.
@@ -248,8 +253,14 @@ impl Arbiter {
             if let Some(member) = self.scene.members.get_mut(*rank as usize) {
                 member.silent_ms = now_ms.saturating_sub(silence.since_ms).max(1);
                 member.stopped_ms = stopped_ms;
+                // A call that is over stays on the board until its verdict is told, and the complaint has the board.
+                let complains = |(by, call): &(u32, CallId)| {
+                    let shows = |report: &Report| report.waits_in(*call);
+                    by == rank && member.report.as_ref().is_some_and(shows)
+                };
+                let has_complained = self.overdue.keys().any(complains);
+                member.is_read = has_complained || silence.is_seen && member.is_read;
                 if !silence.is_seen {
-                    member.is_read = false;
                     member.process = member
                         .process
                         .take()
@@ -276,8 +287,11 @@ impl Arbiter {
                 .is_some_and(|silence| !silence.is_seen)
     }
 
+    /// Whether nothing is known of a rank that somebody waits for.
     pub(super) fn is_any_unknown(&self) -> bool {
-        self.silences.keys().any(|rank| self.is_unknown(*rank))
+        let awaited = self.scene.awaited();
+        let mut silent = self.silences.keys();
+        silent.any(|rank| awaited.contains(rank) && self.is_unknown(*rank))
     }
 
     /// Whether a rank was seen stopped, and not yet for as long as it takes to call it frozen.

@@ -10,7 +10,7 @@ use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
 /// one came first.
-const ECHO_MS: u64 = 10_000;
+pub(crate) const ECHO_MS: u64 = 10_000;
 /// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
 const FOLLOWS_MS: u64 = 2000;
 /// Verdicts that are remembered. A world that has this many has long ended.
@@ -60,33 +60,41 @@ impl Arbiter {
         };
         let led = |told: &&mut Told| verdict.about.is_none() && told.has_led_to(subjects, now_ms);
         let first = self.told.iter_mut().find(led);
-        let verdict = if let Some(first) = first {
+        if let Some(first) = first {
+            // All have it: those who wait in the calls that it ends besides are told once more.
+            let waiting: BTreeSet<u32> = self.scene.waiting_in(&verdict.ends).collect();
+            let concerned = waiting.into_iter().chain(askers.iter().copied());
             first.add(&verdict, victims);
-            first.verdict.clone()
-        } else {
-            if self.told.len() < TOLD_MAX {
-                let until_ms = match verdict.about {
-                    Some(_) => now_ms + FOLLOWS_MS,
-                    None => u64::MAX,
-                };
-                self.told.push(Told {
-                    verdict: verdict.clone(),
-                    victims,
-                    until_ms,
-                    told_ms: now_ms,
-                });
-            }
-            verdict
-        };
+            let message = encode(&ToRank::Verdict(Box::new(first.verdict.clone())));
+            let report = encode(&ToOwner::Verdict(Box::new(first.verdict.clone())));
+            let concerned: BTreeSet<u32> = concerned.collect();
+            let tell = |rank| Act::Tell(Rank(rank), message.clone());
+            return concerned
+                .into_iter()
+                .map(tell)
+                .chain([Act::Report(report)])
+                .collect();
+        }
+        if self.told.len() < TOLD_MAX {
+            let until_ms = match verdict.about {
+                Some(_) => now_ms + FOLLOWS_MS,
+                None => u64::MAX,
+            };
+            self.told.push(Told {
+                verdict: verdict.clone(),
+                victims,
+                until_ms,
+                told_ms: now_ms,
+            });
+        }
         let bytes = encode(&verdict);
         let mut acts: Vec<Act> = self
             .unreachable()
             .map(|(rank, process)| Act::Post(process, rank, bytes.clone()))
             .collect();
-        acts.extend([
-            Act::TellAll(encode(&ToRank::Verdict(Box::new(verdict.clone())))),
-            Act::Report(encode(&ToOwner::Verdict(Box::new(verdict)))),
-        ]);
+        let message = encode(&ToRank::Verdict(Box::new(verdict.clone())));
+        acts.push(Act::TellAll(message));
+        acts.push(Act::Report(encode(&ToOwner::Verdict(Box::new(verdict)))));
         acts
     }
 
