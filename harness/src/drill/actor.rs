@@ -15,6 +15,7 @@ use muster_comm::sync::{Clock, Deadline};
 use muster_comm::world::{BringUpError, JoinOptions, World};
 
 use self::steps::Player;
+use self::trace::Trace;
 use super::script::Part;
 use super::told::{Said, Told, What};
 use crate::exit::Exit;
@@ -37,6 +38,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 pub fn play(folder: &Path, number: Option<usize>) -> Result<Exit, Failure> {
     let environment = Environment::capture();
     let part = part(folder, number, &environment)?;
+    let trace = Trace::open(&part, folder);
     let descriptors_before = descriptors();
     Clock::pause(Duration::from_millis(part.late_ms));
     Told::say(part.rank, What::Arrived);
@@ -44,7 +46,7 @@ pub fn play(folder: &Path, number: Option<usize>) -> Result<Exit, Failure> {
         Ok(world) => {
             Told::say(part.rank, What::Joined);
             // What is left of the world ends in there, with what serves it.
-            Player::new(&part, world, folder).run()
+            Player::new(&part, world, folder, trace.as_ref()).run()
         }
         Err(refused) => {
             let code = refused.code;

@@ -50,7 +50,7 @@ pub(super) struct Player<'a> {
     /// Asynchronous calls under way.
     works: HashMap<u32, Work<bool>>,
     go: PathBuf,
-    trace: Option<Trace>,
+    trace: Option<&'a Trace>,
     tolerates: bool,
     /// The code that a failure which was tolerated leaves behind.
     code: i32,
@@ -58,7 +58,12 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(part: &'a Part, world: World, folder: &Path) -> Self {
+    pub(super) fn new(
+        part: &'a Part,
+        world: World,
+        folder: &Path,
+        trace: Option<&'a Trace>,
+    ) -> Self {
         Self {
             part,
             world,
@@ -66,7 +71,7 @@ impl<'a> Player<'a> {
             made: HashMap::new(),
             works: HashMap::new(),
             go: folder.join(GO),
-            trace: Trace::open(part, folder),
+            trace,
             tolerates: false,
             code: 0,
             children: Vec::new(),
@@ -101,7 +106,7 @@ impl<'a> Player<'a> {
     }
 
     fn note(&self, step: usize) {
-        if let Some(trace) = &self.trace {
+        if let Some(trace) = self.trace {
             trace.note(step);
         }
     }

@@ -10,7 +10,7 @@ use crate::moe::random::Draws;
 /// Most elements of a call, all ranks and blocks taken together: 256 KiB of `f32`.
 const ELEMENTS_MAX: usize = 1 << 16;
 /// From this world size on programs are short: all ranks share a few processors.
-const LARGE: u32 = 33;
+pub const LARGE: u32 = 33;
 /// Longest pause of a rank before a call, in milliseconds.
 const PAUSE_MAX_MS: usize = 20;
 

@@ -72,6 +72,8 @@ pub struct Miss {
     pub reasons: Vec<String>,
     /// The command that does it again.
     pub command: String,
+    /// Load average of the machine at its end.
+    pub load_average: f64,
     /// Where its files are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
@@ -193,6 +195,7 @@ impl Miss {
                 .collect(),
             reasons: record.graded.reasons.clone(),
             command: record.scenario.command(),
+            load_average: record.load_average,
             kept: record.kept.as_ref().map(|path| path.display().to_string()),
         }
     }
@@ -212,6 +215,7 @@ impl Miss {
         for reason in &self.reasons {
             let _ = writeln!(text, "     {}", escaped(reason));
         }
+        let _ = writeln!(text, "     load average: {:.1}", self.load_average);
         if let Some(kept) = &self.kept {
             let _ = writeln!(text, "     files: {kept}");
         }

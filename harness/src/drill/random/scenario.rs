@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::fault::{Fault, Planted, Strike, plant};
 use super::mpi::Mpi;
-use super::program::{Program, generate};
+use super::program::{LARGE, Program, generate};
 use super::truth::Truth;
 use crate::drill::plan::{Deed, Expect, Launch, Outcome, Plan, Setting, Transport};
 use crate::drill::script::Part;
@@ -150,7 +150,9 @@ impl Scenario {
                 .cloned();
         }
         let fault = chosen_fault(options, &mut draws(For::Fault));
-        let slow = if options.load < LOAD_HEAVY { 1 } else { 4 };
+        // Where many ranks share few processors a late one is no fault.
+        let is_slow = options.load >= LOAD_HEAVY || world_size >= LARGE;
+        let slow = if is_slow { 4 } else { 1 };
         let bring_up = if fault.is_of_bring_up() { 3 } else { 20 };
         let mut scenario = Self {
             seed,
