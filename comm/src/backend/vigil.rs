@@ -269,7 +269,14 @@ impl Vigil<'_> {
         let told = || status.cause_of(call, false);
         let heard = || match cause {
             Some(cause) => self.ask(cause),
-            None => self.hear_verdict(NOTICE_WAIT),
+            None => {
+                let is_told = self.world.control.complain(&FromRank::Complaint {
+                    call,
+                    cause: Cause::GivenUp,
+                    report: None,
+                });
+                is_told.then(|| self.hear_verdict(NOTICE_WAIT)).flatten()
+            }
         };
         told().or_else(heard).or_else(told)
     }

@@ -229,6 +229,8 @@ impl Arbiter {
             self.take_complaint(rank, *report);
         }
         match cause {
+            // Who gave it up has complained before.
+            Cause::GivenUp => {}
             // Those who have just been looked at can wait a little.
             Cause::Waits => self.due_at(now_ms.max(self.closed_ms + PAUSE_MS)),
             Cause::InVain => {
@@ -280,6 +282,10 @@ impl Arbiter {
     }
 
     /// The verdict on an error that a rank met itself; `None` where it is told already, or more must be known first.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other errors are what they are at once"
+    )]
     fn decide_failed(&mut self, mut failed: failure::Failed, now_ms: u64) -> Option<Verdict> {
         if self.is_known(failed.call) || failure::is_left_to_waiters(&self.scene, &failed) {
             return None;
@@ -373,9 +379,25 @@ impl Arbiter {
             self.again = 0;
         }
         match finding {
-            Finding::Verdict(verdict) => Some(*verdict),
+            Finding::Verdict(verdict) => Some(self.differing(&verdict).unwrap_or(*verdict)),
             Finding::Again(_) | Finding::Nothing => None,
         }
+    }
+
+    /// The verdict on calls that differ, where that is why others wait in vain: ranks in one call that the last one has not
+    /// come to, or an earlier call of the group that nobody had to wait in.
+    fn differing(&self, verdict: &Verdict) -> Option<Verdict> {
+        if !matches!(verdict.class, Class::Deadlock | Class::NotJoined) {
+            return None;
+        }
+        let found = verdict
+            .ends
+            .iter()
+            .find_map(|call| mismatch::earliest(&self.scene, *call, call.seq));
+        let (call, found) = found?;
+        let mut differs = failure::compared(&self.scene, 0, call, found, false);
+        differs.ends.extend(&verdict.ends);
+        Some(differs)
     }
 
     /// Says who is waited for, or that a host is starved, before anything has failed.

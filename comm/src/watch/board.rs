@@ -352,7 +352,7 @@ impl Board {
     /// A call that waited goes on.
     pub(super) fn goes_on(&self, berth: Berth) {
         self.write(berth, |words| {
-            words[line::CHECKS].store(0, Ordering::Relaxed)
+            words[line::CHECKS].store(0, Ordering::Relaxed);
         });
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum FromRank {
 pub(crate) enum Cause {
     /// It has waited for a while.
     Waits,
+    /// Another rank has given its group up: the verdict is wanted, if there is one.
+    GivenUp,
     /// It has waited in vain: for too long, or for a rank that is gone.
     InVain,
     /// It ended with this error, which leaves the group usable or not. `culprit` is the rank whose doing

@@ -233,38 +233,15 @@ impl World {
             // A rank that may not be placed runs all the same.
             let _ = placement::pin(local.unwrap_or(0), mates);
         }
-        let size = session.roster().len();
-        let job = job_number(&options);
-        let watch = Watch::new(
-            session.rank(),
-            size,
-            job,
-            options.mode(),
-            options.dumps.clone(),
-        );
-        let (ears, known) = (Arc::clone(&watch), Arc::clone(&status));
-        session.set_watcher(Box::new(move |bytes| {
-            ears.hear(bytes, |verdict, say| known.set_verdict(verdict, say))
-        }));
-        let served_by = match options.served_by {
-            ServedBy::Rank(rank) => Some(rank),
-            ServedBy::Launcher | ServedBy::Member => None,
-        };
-        let peers = Peers::new(
-            session.rank(),
-            session.roster(),
-            session.server(),
-            served_by,
-        );
         let inner = WorldInner {
-            watch,
+            watch: watch(&options, &session, &status),
             rank: session.rank(),
-            size,
-            job,
+            size: session.roster().len(),
+            job: job_number(&options),
             island: met.island,
             net: met.net,
             hosts: met.hosts,
-            peers: Some(peers),
+            peers: Some(peers(&options, &session)),
             control: Box::new(session),
             status,
             deadline: options.deadline,
@@ -282,6 +259,36 @@ impl World {
             inner: Arc::new(inner),
         })
     }
+}
+
+/// The board of this rank, and its ears for what the arbiter says.
+fn watch(options: &JoinOptions, session: &Session, status: &Arc<Status>) -> Arc<Watch> {
+    let watch = Watch::new(
+        session.rank(),
+        session.roster().len(),
+        job_number(options),
+        options.mode(),
+        options.dumps.clone(),
+    );
+    let (ears, known) = (Arc::clone(&watch), Arc::clone(status));
+    session.set_watcher(Box::new(move |bytes| {
+        ears.hear(bytes, |verdict, say| known.set_verdict(verdict, say))
+    }));
+    watch
+}
+
+/// What this rank can see of the others by itself.
+fn peers(options: &JoinOptions, session: &Session) -> Peers {
+    let served_by = match options.served_by {
+        ServedBy::Rank(rank) => Some(rank),
+        ServedBy::Launcher | ServedBy::Member => None,
+    };
+    Peers::new(
+        session.rank(),
+        session.roster(),
+        session.server(),
+        served_by,
+    )
 }
 
 /// The socket through which local peers get the arena. A host without abstract sockets just has

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    Absent, CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, Session,
-    SessionEvent,
+    Absent, Act, Arbiter, Card, CoordinatorEvent, CoordinatorOptions, DownReason, Eyes, Liveness,
+    RendezvousError, Seen, Session, SessionEvent,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
@@ -137,12 +137,47 @@ fn a_process_that_is_seen_stopped_before_its_rank_joined_ends_bring_up_and_one_t
     );
 }
 
+/// An arbiter that sees rank 2 stopped, and says nothing.
+#[derive(Debug)]
+struct Onlooker;
+
+impl Arbiter for Onlooker {
+    fn ready(&mut self, _roster: &[Card]) {}
+
+    fn heard(&mut self, _rank: Rank, _bytes: &[u8], _now_ms: u64) -> Vec<Act> {
+        Vec::new()
+    }
+
+    fn eyes(&self) -> Option<Eyes> {
+        Some(Eyes {
+            look: |_, _| Seen {
+                liveness: Liveness::Hidden,
+                bytes: Vec::new(),
+            },
+            post: |_, _, _| {},
+            stopped: |process| (process.pid == 1002).then(|| "state T".to_owned()),
+        })
+    }
+
+    fn down(&mut self, _rank: Rank, _reason: &DownReason) {}
+
+    fn left(&mut self, _rank: Rank) {}
+
+    fn tick(&mut self, _now_ms: u64) -> Vec<Act> {
+        Vec::new()
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+}
+
 #[test]
 fn a_rank_that_stands_still_or_dies_before_the_first_round_ends_it_for_all_with_one_text_and_time()
 {
     for is_dead in [false, true] {
         let coordinator = start(CoordinatorOptions {
-            look: Some(|process| (process.pid == 1002).then(|| "state T".to_owned())),
+            arbiter: Some(|| Box::new(Onlooker)),
             ..options(3)
         });
         let members = world(&coordinator, 3);

@@ -327,23 +327,22 @@ impl Desk {
             rank,
             reason: reason.clone(),
         });
-        match reason {
-            DownReason::HungUp | DownReason::Disconnected { .. } => {
-                let wait_ms = if self.owner_knows_exits {
-                    millis(OWNER_WAIT)
-                } else {
-                    0
-                };
-                self.held.push(Held {
-                    rank,
-                    reason,
-                    since_ms: now_ms,
-                    due_ms: now_ms + wait_ms,
-                });
-                self.look_at_held(now_ms);
-            }
+        if let DownReason::HungUp | DownReason::Disconnected { .. } = reason {
+            let wait_ms = if self.owner_knows_exits {
+                millis(OWNER_WAIT)
+            } else {
+                0
+            };
+            self.held.push(Held {
+                rank,
+                reason,
+                since_ms: now_ms,
+                due_ms: now_ms + wait_ms,
+            });
+            self.look_at_held(now_ms);
+        } else {
             // The others say by themselves what became of the rank.
-            reason => self.announce_down(rank, reason),
+            self.announce_down(rank, reason);
         }
     }
 

@@ -467,8 +467,11 @@ impl Engine {
 fn broken_off(error: &std::io::Error) -> DownReason {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     let why = error.to_string();
-    match error.kind() {
-        BrokenPipe | ConnectionAborted | ConnectionReset => DownReason::Disconnected { why },
-        _ => DownReason::Unreachable { why },
+    if matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset
+    ) {
+        return DownReason::Disconnected { why };
     }
+    DownReason::Unreachable { why }
 }

@@ -170,7 +170,7 @@ impl Arbiter {
                 member.starvation = cpu.add(now_ms, facts);
                 let silence = self.silences.entry(rank);
                 silence
-                    .or_insert(Silence::since(began_ms))
+                    .or_insert_with(|| Silence::since(began_ms))
                     .stop
                     .take(facts, now_ms);
             }
@@ -243,7 +243,7 @@ impl Arbiter {
             let silence = self
                 .silences
                 .entry(*rank)
-                .or_insert(Silence::since(round.began_ms));
+                .or_insert_with(|| Silence::since(round.began_ms));
             silence.is_seen = round.seen.contains(rank);
             let stopped_ms = silence.stop.ms(now_ms);
             // When it has been stopped for long enough a round ends, whether or not somebody asks for it then.

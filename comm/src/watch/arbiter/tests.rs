@@ -126,7 +126,7 @@ impl Play {
 
     fn look(&mut self, rank: Rank) -> Vec<Act> {
         let sight = self.sight.clone().filter(|_| rank == Rank(1));
-        let sight = sight.unwrap_or(Sight::Hidden("elsewhere".to_owned()));
+        let sight = sight.unwrap_or_else(|| Sight::Hidden("elsewhere".to_owned()));
         let look = Look {
             rank: rank.0,
             report: sight.facts().map(|_| Box::new(board(rank.0, false))),

@@ -1,5 +1,7 @@
 //! Verdicts in words: one function a class, all from the same scene.
 
+use std::fmt::Write as _;
+
 use super::Scene;
 use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
@@ -35,13 +37,18 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
     for other in &killed {
         let how = scene.member(*other).and_then(|one| one.fate.as_ref());
         let how = how.map_or("", |fate| fate.how.as_str());
-        verdict.place += &format!("; rank {other} {how}{}", last_act(scene, *other));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            verdict.place,
+            "; rank {other} {how}{}",
+            last_act(scene, *other)
+        );
     }
     for leaf in frozen {
         if let Why::Frozen { how } = &leaf.why
             && !verdict.place.contains(&format!("rank {} is", leaf.rank))
         {
-            verdict.place += &format!("; rank {} is in {how}", leaf.rank);
+            let _ = write!(verdict.place, "; rank {} is in {how}", leaf.rank);
         }
     }
     verdict.evidence.push(fate.evidence.clone());

@@ -12,6 +12,8 @@ use crate::drill::told::{Told, What};
 use crate::exit::Exit;
 use crate::world::Ended;
 
+/// How long a rank 0 that serves the rendezvous tells ranks that come late why bring-up has failed.
+const LATE_RANKS: Duration = Duration::from_secs(3);
 /// Reasons that are kept of a run.
 const REASONS_MAX: usize = 12;
 /// Longest time from the fault, and from the last one's wait, to the last survivor's return beyond the deadline.
@@ -378,7 +380,7 @@ impl Grader<'_> {
 
     fn late(&self, slowest: Option<Duration>) -> Vec<String> {
         let limit = if self.scenario.fault.is_of_bring_up() {
-            self.scenario.bring_up.max(self.scenario.deadline)
+            self.scenario.bring_up.max(self.scenario.deadline) + LATE_RANKS
         } else {
             self.scenario.deadline
         };
