@@ -1,7 +1,7 @@
 //! Who has not come, and who only waits.
 
 use muster_comm::watch::judge::{Finding, Question, judge};
-use muster_comm::watch::process::{Freezer, ProcessFacts};
+use muster_comm::watch::process::{Freezer, ProcessFacts, Sight};
 use muster_comm::watch::report::GroupState;
 use muster_comm::watch::verdict::{CallId, Class};
 
@@ -267,11 +267,12 @@ fn a_frozen_control_group_is_named_with_the_way_to_thaw_it() {
     let thaw = "echo 0 > /sys/fs/cgroup/job/cgroup.freeze".to_owned();
     let member = &mut plant.scene.members[1];
     member.silent_ms = 1500;
-    member.process = Some(ProcessFacts {
+    member.stopped_ms = Some(1500);
+    member.process = Some(Sight::Seen(ProcessFacts {
         state: 'S',
         freezer: Some(Freezer { path, thaw }),
         ..ProcessFacts::default()
-    });
+    }));
     let verdict = verdict(judge(&plant.scene, Question::Waiting));
     assert_eq!(
         (verdict.class, verdict.blamed.as_slice()),
