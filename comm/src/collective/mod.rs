@@ -17,6 +17,7 @@ mod all_reduce;
 mod all_to_all;
 mod barrier;
 mod broadcast;
+mod buffers;
 mod call;
 mod cancel;
 mod device;
@@ -37,6 +38,7 @@ mod work;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use self::buffers::Buffers;
 use self::call::{Call, judged};
 pub use self::device::{
     Determinism, DeviceCommunicator, DeviceMessage, DeviceOptions, DeviceWork, Expansion, OnStream,
@@ -51,12 +53,11 @@ use crate::algo;
 use crate::backend::host::Host;
 use crate::backend::onset::Onset;
 use crate::backend::vigil::{Limit, Vigil};
-use crate::backend::{Counts, Failure, Request};
-use crate::buffer::Element;
+use crate::backend::{Failure, Request};
 use crate::error::{CommError, ErrorKind, OpContext};
 use crate::group::Identity;
 use crate::sync::{AtomicU64, Deadline, Ordering};
-use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::types::{Collective, Rank};
 use crate::watch::report::CallCode;
 use crate::watch::verdict::Verdict;
 use crate::watch::wire::Cause;
@@ -486,51 +487,4 @@ fn nanos(duration: Duration) -> u64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A request, from slices.
-struct Buffers {
-    send: *const u8,
-    recv: *mut u8,
-}
-
-impl Buffers {
-    fn apart<T: Element>(send: &[T], recv: &mut [T]) -> Self {
-        Self {
-            send: send.as_ptr().cast(),
-            recv: recv.as_mut_ptr().cast(),
-        }
-    }
-
-    /// One buffer for both, the send part from element `send_at` on and the receive part from
-    /// `recv_at` on.
-    fn in_place<T: Element>(buffer: &mut [T], send_at: usize, recv_at: usize) -> Self {
-        let base = buffer.as_mut_ptr();
-        // Wrapping: the offsets lie in the buffer, and nothing is dereferenced here.
-        Self {
-            send: base.wrapping_add(send_at).cast::<u8>().cast_const(),
-            recv: base.wrapping_add(recv_at).cast(),
-        }
-    }
-
-    fn request<'a>(
-        self,
-        collective: Collective,
-        dtype: DType,
-        op: Option<ReduceOp>,
-        root: usize,
-        counts: Counts<'a>,
-    ) -> Request<'a> {
-        let op = op.unwrap_or(ReduceOp::Sum);
-        Request {
-            collective,
-            called: collective,
-            dtype,
-            op,
-            root,
-            counts,
-            send: self.send,
-            recv: self.recv,
-        }
-    }
 }

@@ -74,7 +74,9 @@ impl HostLoad {
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             runnable: Self::parse(&text).unwrap_or(0),
-            processors: u32::try_from(crate::transport::shm::wait::processors()).unwrap_or(1),
+            processors: std::thread::available_parallelism().map_or(1, |processors| {
+                u32::try_from(processors.get()).unwrap_or(u32::MAX)
+            }),
         }
     }
 

@@ -11,6 +11,7 @@
 //! - JUDGE-4: who has destroyed a group never comes to a later collective of it: the chain of waits ends
 //!   there, whatever the rank waits for elsewhere.
 
+mod gone;
 mod graph;
 mod layout;
 mod tell;
@@ -159,10 +160,10 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         .filter(|leaf| matches!(leaf.why, Why::Frozen { .. }))
         .collect();
     if let Some(first) = first {
-        return found(tell::dead(scene, &graph, first.rank, &frozen));
+        return found(gone::dead(scene, &graph, first.rank, &frozen));
     }
     if !frozen.is_empty() {
-        return found(tell::frozen(scene, &graph, &frozen));
+        return found(gone::frozen(scene, &graph, &frozen));
     }
     let mut again = None;
     for cycle in graph.cycles() {

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use super::awaited::{LOOK_EVERY_MS, Stopped};
 use super::job::{Job, Phase, Verdict};
+use super::lost::Held;
 use super::rounds::{Contribution, Failure, Rounds};
 use super::{Absent, CoordinatorEvent, Refusal};
-use crate::rendezvous::arbiter::{Act, Arbiter, Liveness, Seen};
+use crate::rendezvous::arbiter::{Act, Arbiter};
 use crate::rendezvous::card::{DownReason, ProcessId, millis};
 use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::limits::{
-    COORDINATOR_FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, OWNER_WAIT, OWNER_WAIT_MAX, PROGRESS_EVERY,
-};
+use crate::rendezvous::limits::{COORDINATOR_FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRESS_EVERY};
 use crate::rendezvous::wire::{Body, ToCoordinator, ToSession, decode};
 use crate::types::Rank;
 
@@ -45,25 +44,16 @@ pub(crate) enum Task {
     Tell(u64, Body),
 }
 
-/// A rank whose connection is over without a goodbye, until it is known why.
-struct Held {
-    rank: Rank,
-    reason: DownReason,
-    since_ms: u64,
-    /// When its process is looked at.
-    due_ms: u64,
-}
-
 /// See the module.
 pub(crate) struct Desk {
     pub(super) job: Job,
     pub(super) rounds: Rounds,
     /// The connection of every rank that has one.
-    ranks: Vec<Option<u64>>,
+    pub(super) ranks: Vec<Option<u64>>,
     /// Ranks whose goodbye the others have not been told of yet.
     leaving: Vec<Rank>,
-    held: Vec<Held>,
-    owner_knows_exits: bool,
+    pub(super) held: Vec<Held>,
+    pub(super) owner_knows_exits: bool,
     arbiter: Option<Box<dyn Arbiter>>,
     closes_door: bool,
     /// How long ranks may take to come.
@@ -81,7 +71,7 @@ pub(crate) struct Desk {
     failed_unix_ms: Option<u64>,
     /// Ranks that have been told so, or went before.
     told: usize,
-    tasks: Vec<Task>,
+    pub(super) tasks: Vec<Task>,
 }
 
 /// How a desk works.
@@ -313,98 +303,6 @@ impl Desk {
         }
     }
 
-    /// The connection of a rank is over: on purpose, or lost without a goodbye.
-    pub(crate) fn ended(&mut self, rank: Rank, lost: Option<DownReason>, now_ms: u64) {
-        self.seen_ms = now_ms;
-        self.ranks[rank.index()] = None;
-        let Some(reason) = lost else {
-            return;
-        };
-        if self.job.is_gone(rank) || matches!(self.job.phase(), Phase::Failed(_)) {
-            return;
-        }
-        self.emit(CoordinatorEvent::Lost {
-            rank,
-            reason: reason.clone(),
-        });
-        if let DownReason::HungUp | DownReason::Disconnected { .. } = reason {
-            let wait_ms = if self.owner_knows_exits {
-                millis(OWNER_WAIT)
-            } else {
-                0
-            };
-            self.held.push(Held {
-                rank,
-                reason,
-                since_ms: now_ms,
-                due_ms: now_ms + wait_ms,
-            });
-            self.look_at_held(now_ms);
-        } else {
-            // The others say by themselves what became of the rank.
-            self.announce_down(rank, reason);
-        }
-    }
-
-    /// Looks at the processes of ranks whose connection is over, where the owner has not said how they ended.
-    fn look_at_held(&mut self, now_ms: u64) {
-        let is_due = |held: &&Held| held.due_ms <= now_ms;
-        let due: Vec<Rank> = self
-            .held
-            .iter()
-            .filter(is_due)
-            .map(|held| held.rank)
-            .collect();
-        if !due.is_empty() {
-            self.tasks.push(Task::Look(due));
-        }
-    }
-
-    /// The process of a rank was looked at.
-    pub(crate) fn looked(&mut self, rank: Rank, seen: &Seen, now_ms: u64) {
-        self.seen_ms = now_ms;
-        if let Some(at) = self.held.iter().position(|held| held.rank == rank) {
-            self.explain(at, &seen.liveness, now_ms);
-        } else if seen.liveness == Liveness::Ended {
-            self.found_ended(rank);
-        }
-        self.arbitrate(|arbiter| arbiter.looked(rank, seen, now_ms));
-    }
-
-    /// The process of a rank has ended, and its connection has not: a child of its may hold it open.
-    fn found_ended(&mut self, rank: Rank) {
-        if let Some(token) = self.token(rank)
-            && !self.job.is_gone(rank)
-        {
-            self.tasks.push(Task::Drain(token));
-            self.ended(rank, Some(DownReason::HungUp), self.seen_ms);
-        }
-    }
-
-    /// Says why the connection of a rank is over, or looks again later.
-    fn explain(&mut self, at: usize, liveness: &Liveness, now_ms: u64) {
-        let held = &mut self.held[at];
-        let is_reset = matches!(held.reason, DownReason::Disconnected { .. });
-        let reason = match liveness {
-            // Its parent will say how, unless that is kept from running itself.
-            Liveness::Ended
-                if self.owner_knows_exits && now_ms - held.since_ms < millis(OWNER_WAIT_MAX) =>
-            {
-                held.due_ms = now_ms + millis(OWNER_WAIT);
-                return;
-            }
-            Liveness::Ended => DownReason::Ended,
-            Liveness::Lives { program } if !is_reset => DownReason::Deserted {
-                program: program.clone(),
-            },
-            Liveness::Lives { .. } => held.reason.clone(),
-            // A process that ends resets connections from which it has not read all.
-            Liveness::Hidden => DownReason::HungUp,
-        };
-        let held = self.held.swap_remove(at);
-        self.announce_down(held.rank, reason);
-    }
-
     /// The owner says how a rank's process ended. What the rank had said before has been heard.
     pub(crate) fn rank_down(&mut self, rank: Rank, reason: DownReason) {
         self.held.retain(|held| held.rank != rank);
@@ -412,7 +310,7 @@ impl Desk {
     }
 
     /// Tells everybody that a rank is down; once (`RDV-4`).
-    fn announce_down(&mut self, rank: Rank, reason: DownReason) {
+    pub(super) fn announce_down(&mut self, rank: Rank, reason: DownReason) {
         let error = self.job.down(rank, reason.clone());
         match self.job.phase() {
             Phase::Failed(_) => {}

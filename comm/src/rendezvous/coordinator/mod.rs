@@ -10,6 +10,7 @@ pub(crate) mod desk;
 mod engine;
 mod job;
 mod listen;
+mod lost;
 mod owner;
 mod parting;
 mod rounds;

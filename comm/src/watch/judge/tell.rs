@@ -1,110 +1,13 @@
 //! Verdicts in words: one function a class, all from the same scene.
 
-use std::fmt::Write as _;
-
 use super::Scene;
 use super::graph::{Graph, Leaf, Waiter, Why};
-use super::words::{DESCRIBED_MAX, call_of, fate, full_call_of, last_act, others, stalled, who};
+use super::words::{DESCRIBED_MAX, call_of, full_call_of, last_act, others, stalled, who};
 use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
-
-/// A rank that went without a goodbye. Others that a signal ended before anything was told, and ranks that are seen
-/// stopped, may have come first: they are named beside it.
-pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<'_>]) -> Verdict {
-    let held = graph.missing_one(|leaf| leaf.rank == rank && matches!(leaf.why, Why::Down));
-    let fate = fate(scene, rank);
-    let killed = (0_u32..).zip(&scene.members).filter(|(other, member)| {
-        let is_violent = member.fate.as_ref().is_some_and(|fate| fate.is_violent);
-        *other != rank && fate.is_violent && is_violent
-    });
-    let killed: Vec<u32> = killed.map(|(other, _)| other).collect();
-    let mut blamed = vec![rank];
-    blamed.extend(&killed);
-    blamed.extend(frozen.iter().map(|leaf| leaf.rank));
-    blamed.sort_unstable();
-    blamed.dedup();
-    let kind = ErrorKind::PeerClosed {
-        peer: Rank(rank),
-        how: fate.how.clone(),
-        orderly: false,
-    };
-    let mut verdict = draft(scene, graph, fate.class, &blamed, &held, kind);
-    verdict.confidence = fate.confidence;
-    verdict.place = format!("{}{}", fate.how, last_act(scene, rank));
-    for other in &killed {
-        let how = scene.member(*other).and_then(|one| one.fate.as_ref());
-        let how = how.map_or("", |fate| fate.how.as_str());
-        // Writing to a string cannot fail.
-        let _ = write!(
-            verdict.place,
-            "; rank {other} {how}{}",
-            last_act(scene, *other)
-        );
-    }
-    for leaf in frozen {
-        if let Why::Frozen { how } = &leaf.why
-            && !verdict.place.contains(&format!("rank {} is", leaf.rank))
-        {
-            let _ = write!(verdict.place, "; rank {} is in {how}", leaf.rank);
-        }
-    }
-    verdict.evidence.push(fate.evidence.clone());
-    for (other, member) in (0_u32..).zip(&scene.members) {
-        if let Some(fate) = member
-            .fate
-            .as_ref()
-            .filter(|fate| !fate.orderly && !blamed.contains(&other))
-        {
-            verdict
-                .cascades
-                .push(format!("rank {other} {} after it", fate.how));
-        }
-    }
-    verdict.next = fate.hint;
-    verdict
-}
-
-/// Ranks whose processes do not run.
-pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> Verdict {
-    let mut blamed: Vec<u32> = leaves.iter().map(|leaf| leaf.rank).collect();
-    blamed.sort_unstable();
-    blamed.dedup();
-    let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Frozen { .. }));
-    let mut verdict = draft(
-        scene,
-        graph,
-        Class::PeerFrozen,
-        &blamed,
-        &held,
-        stalled(&blamed),
-    );
-    let mut places = Vec::new();
-    for rank in &blamed {
-        let found = leaves.iter().find(|leaf| leaf.rank == *rank);
-        if let Some(Why::Frozen { how }) = found.map(|leaf| &leaf.why) {
-            places.push(format!("{how}{}", last_act(scene, *rank)));
-        }
-        let silent_ms = scene.member(*rank).map_or(0, |member| member.silent_ms);
-        verdict.evidence.push(format!(
-            "rank {rank} has not answered for {}",
-            seconds(silent_ms)
-        ));
-    }
-    verdict.place = places.join("; ");
-    let freezer = blamed.iter().find_map(|rank| {
-        let sight = scene.member(*rank)?.process.as_ref()?;
-        sight.facts()?.freezer.as_ref()
-    });
-    verdict.next = match freezer {
-        Some(freezer) => format!("thaw the control group: `{}`", freezer.thaw),
-        None => "continue the process with `kill -CONT`, or see what it waits for in the kernel"
-            .to_owned(),
-    };
-    verdict
-}
 
 /// Ranks that could not do what others wait for, since they got no processor.
 pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {

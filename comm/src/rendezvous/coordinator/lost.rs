@@ -1,0 +1,112 @@
+//! Connections of ranks that end without a goodbye: why they did is decided by what is seen of the process.
+
+use super::CoordinatorEvent;
+use super::desk::{Desk, Task};
+use super::job::Phase;
+use crate::rendezvous::arbiter::{Liveness, Seen};
+use crate::rendezvous::card::{DownReason, millis};
+use crate::rendezvous::limits::{OWNER_WAIT, OWNER_WAIT_MAX};
+use crate::types::Rank;
+
+/// A rank whose connection is over without a goodbye, until it is known why.
+pub(super) struct Held {
+    pub(super) rank: Rank,
+    reason: DownReason,
+    since_ms: u64,
+    /// When its process is looked at.
+    due_ms: u64,
+}
+
+impl Desk {
+    /// The connection of a rank is over: on purpose, or lost without a goodbye.
+    pub(crate) fn ended(&mut self, rank: Rank, lost: Option<DownReason>, now_ms: u64) {
+        self.seen_ms = now_ms;
+        self.ranks[rank.index()] = None;
+        let Some(reason) = lost else {
+            return;
+        };
+        if self.job.is_gone(rank) || matches!(self.job.phase(), Phase::Failed(_)) {
+            return;
+        }
+        self.emit(CoordinatorEvent::Lost {
+            rank,
+            reason: reason.clone(),
+        });
+        if let DownReason::HungUp | DownReason::Disconnected { .. } = reason {
+            let wait_ms = if self.owner_knows_exits {
+                millis(OWNER_WAIT)
+            } else {
+                0
+            };
+            self.held.push(Held {
+                rank,
+                reason,
+                since_ms: now_ms,
+                due_ms: now_ms + wait_ms,
+            });
+            self.look_at_held(now_ms);
+        } else {
+            // The others say by themselves what became of the rank.
+            self.announce_down(rank, reason);
+        }
+    }
+
+    /// Looks at the processes of ranks whose connection is over, where the owner has not said how they ended.
+    pub(super) fn look_at_held(&mut self, now_ms: u64) {
+        let is_due = |held: &&Held| held.due_ms <= now_ms;
+        let due: Vec<Rank> = self
+            .held
+            .iter()
+            .filter(is_due)
+            .map(|held| held.rank)
+            .collect();
+        if !due.is_empty() {
+            self.tasks.push(Task::Look(due));
+        }
+    }
+
+    /// The process of a rank was looked at.
+    pub(crate) fn looked(&mut self, rank: Rank, seen: &Seen, now_ms: u64) {
+        self.seen_ms = now_ms;
+        if let Some(at) = self.held.iter().position(|held| held.rank == rank) {
+            self.explain(at, &seen.liveness, now_ms);
+        } else if seen.liveness == Liveness::Ended {
+            self.found_ended(rank);
+        }
+        self.arbitrate(|arbiter| arbiter.looked(rank, seen, now_ms));
+    }
+
+    /// The process of a rank has ended, and its connection has not: a child of its may hold it open.
+    pub(super) fn found_ended(&mut self, rank: Rank) {
+        if let Some(token) = self.token(rank)
+            && !self.job.is_gone(rank)
+        {
+            self.tasks.push(Task::Drain(token));
+            self.ended(rank, Some(DownReason::HungUp), self.seen_ms);
+        }
+    }
+
+    /// Says why the connection of a rank is over, or looks again later.
+    fn explain(&mut self, at: usize, liveness: &Liveness, now_ms: u64) {
+        let held = &mut self.held[at];
+        let is_reset = matches!(held.reason, DownReason::Disconnected { .. });
+        let reason = match liveness {
+            // Its parent will say how, unless that is kept from running itself.
+            Liveness::Ended
+                if self.owner_knows_exits && now_ms - held.since_ms < millis(OWNER_WAIT_MAX) =>
+            {
+                held.due_ms = now_ms + millis(OWNER_WAIT);
+                return;
+            }
+            Liveness::Ended => DownReason::Ended,
+            Liveness::Lives { program } if !is_reset => DownReason::Deserted {
+                program: program.clone(),
+            },
+            Liveness::Lives { .. } => held.reason.clone(),
+            // A process that ends resets connections from which it has not read all.
+            Liveness::Hidden => DownReason::HungUp,
+        };
+        let held = self.held.swap_remove(at);
+        self.announce_down(held.rank, reason);
+    }
+}
