@@ -18,6 +18,7 @@
 mod act;
 mod check;
 mod hear;
+mod machine;
 mod net;
 mod plan;
 mod rank;

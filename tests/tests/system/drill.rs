@@ -184,23 +184,7 @@ fn random_drills_that_are_interrupted_print_what_they_have_and_leave_nothing() {
 }
 
 /// Cases of issue 17 that get a wrong verdict, or none, so far. A case leaves the list when it is mended.
-const NOT_MENDED: &[&str] = &[
-    "blocking-behind-async",
-    "descriptors-held",
-    "frozen-in-bring-up",
-    "frozen-in-bring-up-alone",
-    "killed-65",
-    "killed-in-bring-up-alone",
-    "launcher-stopped-rank-frozen",
-    "launcher-stopped-rank-killed",
-    "object-of-another-type",
-    "recv-left-out",
-    "root-of-async-reduce",
-    "server-ends-by-verdict",
-    "server-leaves-early",
-    "sleeps-65",
-    "stopped-after-last-call",
-];
+const NOT_MENDED: &[&str] = &["root-of-async-reduce"];
 
 #[test]
 fn programs_that_once_got_a_wrong_verdict_get_the_right_one() {
