@@ -5,14 +5,14 @@
 /// A fault of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
-    /// A rank does not answer when it is asked what it does.
-    Answer,
     /// A message has the number of another round.
     Chunk,
     /// A rank forgets to close a descriptor.
     Descriptor,
     /// Element types are not compared.
     Field,
+    /// The board of a rank does not say for whom its calls wait.
+    Missing,
 }
 
 /// Whether this one is at work.
@@ -30,10 +30,10 @@ pub(crate) fn is(which: Sabotage) -> bool {
         let environment = crate::config::Environment::capture();
         let word = environment.text("MUSTER_SABOTAGE").ok().flatten()?;
         [
-            ("answer", Sabotage::Answer),
             ("chunk", Sabotage::Chunk),
             ("descriptor", Sabotage::Descriptor),
             ("field", Sabotage::Field),
+            ("missing", Sabotage::Missing),
         ]
         .into_iter()
         .find_map(|(name, sabotage)| (name == word).then_some(sabotage))

@@ -17,7 +17,7 @@ struct Fault {
 
 const FAULTS: &[Fault] = &[
     Fault {
-        name: "answer",
+        name: "missing",
         drill: "never-enters",
         breaks: "culprits",
     },

@@ -262,38 +262,27 @@ impl Communicator {
     /// waiting that is under way keeps this one waiting; where none is, this rank itself does.
     fn overdue_turn(&self, call: Call, deadline: Deadline) -> CommError {
         let inner = &*self.inner;
-        let (entered, under_way) = inner.place.under_way();
+        let under_way = inner.place.under_way();
         let waits = under_way.as_ref().and_then(|call| call.wait.as_ref());
-        let waiting_for: Vec<Rank> = match (waits, &under_way) {
-            (Some(wait), _) => wait.missing.iter().map(|rank| Rank(*rank)).collect(),
-            // It waits for nobody that is known of.
-            (None, Some(_)) => Vec::new(),
-            // The program has not made the calls that it has started.
-            (None, None) => vec![inner.world.rank],
-        };
+        let missing = waits.map_or_else(Vec::new, |wait| wait.missing.clone());
         let kind = ErrorKind::Stalled {
-            waiting_for,
+            waiting_for: missing.into_iter().map(Rank).collect(),
             waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        let cause = if under_way.is_some() {
-            Cause::InVain
-        } else {
-            Cause::Failed {
-                kind: kind.clone(),
-                usable: false,
-                culprit: None,
-            }
+        let Some(under_way) = under_way else {
+            // The program has not made the calls that it has started: nobody else is concerned.
+            return self.error(call, kind, 0, None, deadline, true);
         };
         let vigil = Vigil {
             world: &inner.world,
             group: &inner.group,
             limit: Limit::At(deadline),
-            seq: under_way.map_or(entered + 1, |call| call.seq),
+            seq: under_way.seq,
             mark: Mark::of(blamed(call.site), inner.world.call_sites),
             place: &inner.place,
             lost: inner.world.watch.lost(),
         };
-        let verdict = vigil.ask(cause);
+        let verdict = vigil.ask(Cause::InVain);
         let better = verdict.as_ref().and_then(|verdict| vigil.kind_of(verdict));
         self.error(call, better.unwrap_or(kind), 0, None, deadline, true)
             .with_verdict(verdict)

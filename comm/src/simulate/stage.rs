@@ -178,7 +178,7 @@ impl<'a> Stage<'a> {
         self.players
             .iter()
             .all(|player| matches!(player.life, Life::Left | Life::Dead))
-            && self.desk.is_deserted()
+            && self.desk.is_empty()
             && !self.desk.is_busy()
     }
 

@@ -78,8 +78,8 @@ pub struct Arbiter {
     seen_ms: u64,
     /// Ranks that do not answer.
     silences: BTreeMap<u32, Silence>,
-    /// Processor time of each rank.
-    cpu: Vec<CpuHistory>,
+    /// Processor time of each rank, as it says itself, and as others see it: they count other threads.
+    cpu: Vec<[CpuHistory; 2]>,
     departures: u64,
     again: u32,
     told: Vec<Told>,
@@ -109,7 +109,7 @@ impl Referee for Arbiter {
             })
             .collect();
         self.processes = roster.iter().map(|card| card.process).collect();
-        self.cpu = vec![CpuHistory::default(); roster.len()];
+        self.cpu = vec![Default::default(); roster.len()];
     }
 
     fn failed(&mut self, error: &RendezvousError, at_unix_ms: u64) -> Vec<Act> {

@@ -1,14 +1,12 @@
 //! Processor time: how long threads ran, and how long they were ready to run without running.
 //!
-//! The kernel counts both for each thread (`/proc/PID/task/TID/schedstat`). A process whose threads were ready and
-//! did not run was starved: the time says nothing about its program.
+//! The kernel counts both for each thread (`/proc/PID/task/TID/schedstat`). A rank whose thread was ready and did not run was
+//! starved: the time says nothing about its program. Only threads that make calls count: helpers of a program may want more
+//! processors than there are, always.
 
 use serde::{Deserialize, Serialize};
 
-/// Threads of a process that are counted. A look must stay cheap, and beyond this many the sum hardly changes.
-const THREADS_MAX: usize = 256;
-
-/// Processor time of a thread, or of all threads of a process, since it began.
+/// Processor time of a thread since it began, or of some threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// Time on a processor, in nanoseconds.
@@ -18,20 +16,25 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Of all threads that a process has now; zero where the system does not tell.
+    /// Of the main thread of a process, which makes the calls in most programs; zero where the system does not tell.
     pub(super) fn of_process(pid: u32) -> Self {
-        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-            return Self::default();
-        };
-        threads
-            .flatten()
-            .take(THREADS_MAX)
-            .filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok())
-            .filter_map(|text| Self::parse(&text))
-            .fold(Self::default(), |sum, one| Self {
-                ran_ns: sum.ran_ns + one.ran_ns,
-                delayed_ns: sum.delayed_ns + one.delayed_ns,
-            })
+        Self::read(&format!("/proc/{pid}/schedstat"))
+    }
+
+    /// Of these threads of this process.
+    pub(super) fn of_threads(threads: &[i32]) -> Self {
+        let times = threads
+            .iter()
+            .map(|thread| Self::read(&format!("/proc/self/task/{thread}/schedstat")));
+        times.fold(Self::default(), |sum, one| Self {
+            ran_ns: sum.ran_ns + one.ran_ns,
+            delayed_ns: sum.delayed_ns + one.delayed_ns,
+        })
+    }
+
+    fn read(file: &str) -> Self {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        Self::parse(&text).unwrap_or_default()
     }
 
     /// What passed between an earlier look at the same process and this one. Threads that ended meanwhile are not
@@ -101,13 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_has_run() {
-        let before = CpuTime::of_process(std::process::id());
+    fn a_thread_that_works_has_run() {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let before = CpuTime::of_threads(&[thread]);
         let mut sum = 0_u64;
         for one in 0..2_000_000 {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(one));
         }
-        let after = CpuTime::of_process(std::process::id());
+        let after = CpuTime::of_threads(&[thread]);
         assert!(after.since(before).ran_ns > 0, "{after:?}");
         assert_eq!(CpuTime::of_process(u32::MAX), CpuTime::default());
     }

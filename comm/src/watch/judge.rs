@@ -172,9 +172,12 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         let sides = layout::namesakes(scene, &graph, &cycle);
         let is_layout = sides.is_some_and(|((_, group), _)| scene.have_all_made(group));
         if graph.is_confirmed(&cycle) && (wait_ms == 0 || is_layout) {
-            return found(match sides {
-                Some((one, other)) => layout::verdict(scene, &graph, &cycle, one, other),
-                None => tell::cycle(scene, &graph, &cycle),
+            return found(match (sides, graph.destroyed_within(&cycle)) {
+                (Some((one, other)), _) => layout::verdict(scene, &graph, &cycle, one, other),
+                (None, Some((rank, at, group))) => {
+                    tell::destroyed_by(scene, &graph, &[rank], &[at], group)
+                }
+                (None, None) => tell::cycle(scene, &graph, &cycle),
             });
         }
         let wait_ms = if is_layout { 0 } else { wait_ms };

@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 
 use self::board::Board;
 pub use self::board::{BoardError, of_process};
+use self::cpu_time::CpuTime;
 use self::keep::Keeper;
 pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
@@ -53,7 +54,6 @@ use self::verdict::Verdict;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, Look, ToRank};
 use crate::rendezvous::ProcessId;
-use crate::sabotage::{self, Sabotage};
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
 
@@ -226,6 +226,11 @@ impl Watch {
     pub(crate) fn report_with_process(&self) -> Option<Report> {
         let mut report = self.report(CALLS_TOLD)?;
         report.process = process::look(std::process::id());
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(process) = report.process.as_mut().filter(|_| !threads.is_empty()) {
+            process.cpu_time = CpuTime::of_threads(&threads);
+        }
+        drop(threads);
         Some(report)
     }
 
@@ -259,7 +264,6 @@ impl Watch {
         // Relaxed: a time that orders nothing.
         self.heard_ns.store(Clock::nanos(), Ordering::Relaxed);
         match wire::decode(bytes)? {
-            ToRank::Ask { .. } if sabotage::is(Sabotage::Answer) => None,
             ToRank::Ask { ask, look } => {
                 let report = Box::new(self.report_with_process()?);
                 let looks = look.iter().map(|(rank, process)| look_at(*rank, process));

@@ -8,6 +8,7 @@ use super::board::{Berth, Entered, Opening, Title};
 use super::report::{CallCode, InFlight};
 use super::site::{self, blamed};
 use super::{ROW_MAX, Watch};
+use crate::sabotage::{self, Sabotage};
 
 /// A communicator's place on the board of its rank.
 #[derive(Debug)]
@@ -96,14 +97,10 @@ impl Place {
         }
     }
 
-    /// The number of the last collective that was entered, and the call under way.
-    pub(crate) fn under_way(&self) -> (u64, Option<InFlight>) {
-        let (Some(board), Some(berth)) = (&self.watch.board, self.berth) else {
-            return (0, None);
-        };
-        let report = board.report(0);
-        let group = report.group(board.key(berth));
-        group.map_or((0, None), |group| (group.entered, group.call.clone()))
+    /// The call under way, where there is one.
+    pub(crate) fn under_way(&self) -> Option<InFlight> {
+        let (board, berth) = (self.watch.board.as_ref()?, self.berth?);
+        board.report(0).group(board.key(berth))?.call.clone()
     }
 
     /// The calling thread waits for asynchronous calls of this communicator, until it drops this.
@@ -133,6 +130,11 @@ impl Place {
     /// The waiting thread has looked in vain.
     pub(crate) fn waits(&self, since: Instant, missing: &[usize], is_first: bool) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            let missing = if sabotage::is(Sabotage::Missing) {
+                &[]
+            } else {
+                missing
+            };
             board.waits(berth, since, missing, is_first);
         }
     }

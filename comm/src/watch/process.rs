@@ -35,7 +35,7 @@ pub struct ProcessFacts {
     /// Whether it is ending: its program runs no more.
     #[serde(default)]
     pub is_exiting: bool,
-    /// Processor time of its threads.
+    /// Processor time of its main thread; where it says so of itself, of the threads that make calls.
     #[serde(default)]
     pub cpu_time: CpuTime,
     /// How much the processors of its host are wanted.

@@ -137,15 +137,19 @@ impl Desk {
 
     /// Whether the arbiter is at work though no rank is left: what it says now is its last word.
     pub(crate) fn is_judging_the_last(&self) -> bool {
-        let is_empty = self.ranks.iter().all(Option::is_none);
-        is_empty && self.arbiter.as_ref().is_some_and(|one| one.is_busy())
+        self.is_empty() && self.arbiter.as_ref().is_some_and(|one| one.is_busy())
+    }
+
+    /// Whether no rank has a connection.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranks.iter().all(Option::is_none)
     }
 
     /// Whether no rank has a connection, and where bring-up has failed none is left that has not been told so.
     pub(crate) fn is_deserted(&self) -> bool {
         let is_failed = matches!(self.job.phase(), Phase::Failed(_));
         let are_all_told = !is_failed || self.told >= self.ranks.len();
-        are_all_told && self.ranks.iter().all(Option::is_none)
+        are_all_told && self.is_empty()
     }
 
     /// A joiner's third frame, and the first that is believed.

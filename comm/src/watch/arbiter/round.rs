@@ -128,7 +128,7 @@ impl Arbiter {
             member.is_read = false;
             member.process = None;
             if let Some(process) = &report.process {
-                member.starvation = cpu.add(now_ms, process);
+                member.starvation = cpu[0].add(now_ms, process);
             }
         }
     }
@@ -167,7 +167,7 @@ impl Arbiter {
                     began_ms = round.began_ms;
                     round.seen.insert(rank);
                 }
-                member.starvation = cpu.add(now_ms, facts);
+                member.starvation = cpu[1].add(now_ms, facts);
                 let silence = self.silences.entry(rank);
                 silence
                     .or_insert_with(|| Silence::since(began_ms))

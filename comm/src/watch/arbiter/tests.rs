@@ -54,6 +54,8 @@ struct Play {
     /// Ranks that answer.
     answer: Vec<u32>,
     told: Vec<Verdict>,
+    /// Whether boards are read while they are written: such a line shows no call.
+    is_torn: bool,
 }
 
 impl Play {
@@ -66,6 +68,7 @@ impl Play {
             sight: None,
             answer: answer.to_vec(),
             told: Vec::new(),
+            is_torn: false,
         }
     }
 
@@ -108,8 +111,7 @@ impl Play {
         let answer = match decode::<ToRank>(bytes) {
             Some(ToRank::Ask { ask, .. }) if self.answer.contains(&rank.0) => FromRank::Answer {
                 ask,
-                // A line that is being written shows no call.
-                report: Box::new(board(rank.0, false)),
+                report: Box::new(board(rank.0, rank.0 == 0 && !self.is_torn)),
                 looks: Vec::new(),
             },
             Some(ToRank::Stack { .. }) => FromRank::Stack {
@@ -160,6 +162,7 @@ fn process(state: char, ran_ms: u64, delayed_ms: u64) -> Option<Sight> {
 #[test]
 fn a_call_is_judged_by_the_board_that_its_complaint_carries() {
     let mut play = Play::new(&[0, 1, 2]);
+    play.is_torn = true;
     play.complain(Cause::InVain);
     play.pass(20);
     assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));

@@ -8,7 +8,7 @@ mod components;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{CYCLE_AFTER_MS, DESTROYED_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
+use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::types::Collective;
 use crate::watch::report::{
     CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
@@ -149,12 +149,12 @@ impl<'a> Graph<'a> {
             }
             return;
         }
-        let gone = destroyed_in(report, &waiter);
-        if let Some(group) = gone.filter(|_| same.is_none()) {
-            let is_message = waiter.call.call.is_point_to_point();
-            // What it sent before may be on its way.
-            let may_come = is_message && !self.is_overdue && group.age_ms < DESTROYED_AFTER_MS;
-            if !may_come && (is_message || group.entered < waiter.call.seq) {
+        let gone = destroyed_in(report, &waiter).filter(|_| same.is_none());
+        // A message that was sent before may still come: until the time is up what counts is where the rank is now.
+        let is_message = waiter.call.call.is_point_to_point();
+        if let Some(group) = gone.filter(|_| !is_message || self.is_overdue) {
+            // What it sent before is on its way.
+            if is_message || group.entered < waiter.call.seq {
                 self.leaf(from, rank, Why::Destroyed { group });
             }
             return;
@@ -278,6 +278,21 @@ impl<'a> Graph<'a> {
             .into_iter()
             .filter(|component| component.iter().any(leads_elsewhere))
             .collect()
+    }
+
+    /// The group of a message in this circle that its sender has destroyed, and who that is: while the sender waits for the
+    /// receiver nothing more can come.
+    pub(super) fn destroyed_within(&self, cycle: &[usize]) -> Option<(u32, usize, &'a Destroyed)> {
+        cycle.iter().find_map(|at| {
+            let waiter = self.waiters[*at];
+            let missing = waiter.wait.missing.iter();
+            missing.copied().find_map(|rank| {
+                let report = self.scene.member(rank)?.fresh()?;
+                let is_gone = report.group(waiter.group.key).is_none();
+                let gone = destroyed_in(report, &waiter).filter(|_| is_gone)?;
+                Some((rank, *at, gone))
+            })
+        })
     }
 
     /// The ranks of a circle that are held up in another call than the one that they are waited for in: who is in the call that

@@ -70,12 +70,23 @@ pub(super) fn destroyed(scene: &Scene, graph: &Graph<'_>, group: &Destroyed) -> 
         .collect();
     blamed.sort_unstable();
     blamed.dedup();
+    destroyed_by(scene, graph, &blamed, &held, group)
+}
+
+/// These ranks destroyed the group that these waiters wait in.
+pub(super) fn destroyed_by(
+    scene: &Scene,
+    graph: &Graph<'_>,
+    blamed: &[u32],
+    held: &[usize],
+    group: &Destroyed,
+) -> Verdict {
     let kind = ErrorKind::PeerClosed {
         peer: Rank(blamed[0]),
         how: "destroyed the group".to_owned(),
         orderly: true,
     };
-    let mut verdict = draft(scene, graph, Class::NotJoined, &blamed, &held, kind);
+    let mut verdict = draft(scene, graph, Class::NotJoined, blamed, held, kind);
     let after = match group.entered {
         0 => "before its first call".to_owned(),
         entered => format!("after its call #{entered}"),
@@ -84,7 +95,7 @@ pub(super) fn destroyed(scene: &Scene, graph: &Graph<'_>, group: &Destroyed) -> 
     verdict.place = format!("destroyed group {} {after}{act}", group.name);
     verdict
         .evidence
-        .push(format!("{} answered when asked", ranks(&blamed)));
+        .push(format!("{} answered when asked", ranks(blamed)));
     "make the same number of calls on every rank before the group is destroyed"
         .clone_into(&mut verdict.next);
     verdict
