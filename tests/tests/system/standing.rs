@@ -99,10 +99,11 @@ fn a_program_without_the_library_may_be_stopped_for_a_while() {
 #[test]
 fn a_launcher_that_was_stopped_itself_names_what_happened_meanwhile() {
     for (signal, code, parts) in [
+        // The ranks have judged by then, and they cannot know how it ended.
         (
             Signal::KILL,
             20,
-            ["PEER_DEAD who=rank 2 (", "killed by signal 9"],
+            ["PEER_DEAD who=rank 2 (", "its process ended"],
         ),
         (Signal::STOP, 21, ["PEER_FROZEN who=rank 2 (", "state T"]),
     ] {
