@@ -14,7 +14,7 @@ use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::watch::judge::Fate;
-use crate::watch::peers::{self, ArbiterState};
+use crate::watch::peers::{self, ArbiterState, Peers};
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
@@ -284,7 +284,13 @@ impl Vigil<'_> {
     /// Asks the arbiter about the end of this call, and waits for its verdict.
     pub(crate) fn ask(&self, cause: Cause) -> Option<Arc<Verdict>> {
         let is_told = self.world.complain_with_board(self.call(), cause);
-        is_told.then(|| self.hear_verdict(VERDICT_WAIT)).flatten()
+        let peers = self.world.peers.as_ref();
+        let patience = if peers.is_none_or(Peers::has_arbiter) {
+            VERDICT_WAIT
+        } else {
+            NOTICE_WAIT
+        };
+        is_told.then(|| self.hear_verdict(patience)).flatten()
     }
 
     /// Waits for the verdict on this call.
@@ -318,7 +324,7 @@ impl Vigil<'_> {
 
     /// Judges this call, which has ended, where the process of the arbiter is stopped.
     fn judge_past_arbiter(&self, waited: Duration) {
-        let Some(peers) = &self.world.peers else {
+        let Some(peers) = self.world.peers.as_ref().filter(|one| one.has_arbiter()) else {
             return;
         };
         let patience = match peers.arbiter_state() {

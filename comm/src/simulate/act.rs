@@ -291,7 +291,7 @@ impl Stage<'_> {
             _ => Vec::new(),
         };
         let cause = match &kind {
-            ErrorKind::PeerAborted { .. } => None,
+            ErrorKind::PeerAborted { .. } => Some(Cause::GivenUp),
             ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
             kind => Some(Cause::Failed {
                 kind: kind.clone(),
@@ -299,10 +299,10 @@ impl Stage<'_> {
                 culprit: None,
             }),
         };
-        let wait = if cause.is_some() {
-            VERDICT_WAIT
-        } else {
+        let wait = if cause == Some(Cause::GivenUp) {
             NOTICE_WAIT
+        } else {
+            VERDICT_WAIT
         };
         let until_us = self.now_us + micros(wait);
         if let Some(call) = &mut player.call {

@@ -86,6 +86,11 @@ impl Peers {
         }
     }
 
+    /// Whether anybody judges: a coordinator may run without an arbiter.
+    pub(crate) fn has_arbiter(&self) -> bool {
+        self.arbiter != ProcessId::default()
+    }
+
     /// Looks at the process of the arbiter.
     pub(crate) fn arbiter_state(&self) -> ArbiterState {
         match process::look_at(&self.arbiter) {

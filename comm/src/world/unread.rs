@@ -15,8 +15,9 @@ use crate::types::Rank;
 use crate::watch::verdict::CallId;
 use crate::watch::wire::Cause;
 
-/// How long a rank that leaves waits for the verdict: some rounds of questions of the arbiter.
-const VERDICT_WAIT: Duration = Duration::from_millis(500);
+/// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
+/// that it has left before they take it for one that has destroyed the group.
+const VERDICT_WAIT: Duration = Duration::from_millis(200);
 /// How often it looks.
 const VERDICT_STEP: Duration = Duration::from_millis(1);
 
