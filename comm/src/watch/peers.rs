@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::board;
 use super::failure;
-use super::judge::{Fate, Finding, Member, Question, Scene, judge};
+use super::judge::{FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
 use super::process::{self, Inside, Place, Sight, Stop};
 use super::verdict::{CallId, Class, Confidence, Verdict};
 use super::wire;
@@ -99,6 +99,33 @@ impl Peers {
             Sight::Seen(_) => ArbiterState::Runs,
             Sight::Hidden(_) => ArbiterState::Hidden,
         }
+    }
+
+    /// Where every rank that has not gone was found stopped for long enough by the looks so far: a line that says so.
+    pub(crate) fn only_stopped_left(&self, is_gone: &dyn Fn(u32) -> bool) -> Option<String> {
+        let now_ms = Clock::nanos() / 1_000_000;
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stopped = Vec::new();
+        for (rank, mate) in (0_u32..).zip(&self.mates) {
+            if rank == self.me || is_gone(rank) {
+                continue;
+            }
+            // Who has ended is told as soon as its connection is known to be over.
+            let Sight::Seen(facts) = process::look_at(&mate.id) else {
+                return None;
+            };
+            let stop = stops.entry(rank).or_default();
+            stop.take(&facts, now_ms);
+            let is_frozen = |ms| ms >= FROZEN_AFTER_MS;
+            let how = facts
+                .frozen()
+                .filter(|_| stop.ms(now_ms).is_some_and(is_frozen))?;
+            stopped.push(format!("rank {rank} is in {how}"));
+        }
+        let all = stopped.join("; ");
+        (!stopped.is_empty()).then(|| {
+            format!("{all}: this rank has left the world and serves the rendezvous no longer")
+        })
     }
 
     /// The verdict on ranks that were seen to have ended, or stopped for long enough, where the arbiter is stopped and this

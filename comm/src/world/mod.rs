@@ -48,7 +48,7 @@ use crate::collective::Communicator;
 use crate::error::{CommError, ErrorKind};
 use crate::group::Identity;
 use crate::rendezvous::Coordinator;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::transport::Stream;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
@@ -120,11 +120,21 @@ impl Drop for WorldInner {
         // Relaxed: the last owner of the world sees all that was done to it.
         if self.has_left.load(Ordering::Relaxed) {
             // The others still need somebody who tells them of each other.
-            coordinator.finish_after(SERVES_SILENTLY, || {
-                self.watch.say(
-                    "this rank has left the world and serves the rendezvous until all others have left: \
-                     it ends after the last of them",
-                );
+            let (since, mut has_said) = (Deadline::after(SERVES_SILENTLY), false);
+            coordinator.finish_until(|| {
+                if since.passed() && !std::mem::replace(&mut has_said, true) {
+                    self.watch.say(
+                        "this rank has left the world and serves the rendezvous until all others have left: \
+                         it ends after the last of them",
+                    );
+                }
+                let gone = |rank| self.status.gone(Rank(rank)).is_some();
+                let peers = self.peers.as_ref();
+                let stopped = peers.and_then(|peers| peers.only_stopped_left(&gone));
+                if let Some(stopped) = &stopped {
+                    self.watch.say(stopped);
+                }
+                stopped.is_some()
             });
         }
         // Else it ends at once, and the others see it go.

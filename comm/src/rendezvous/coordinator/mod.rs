@@ -39,6 +39,8 @@ pub(super) use listen::tune;
 
 /// How often a rank that ends looks whether all others have.
 const FINISH_STEP: Duration = Duration::from_millis(1);
+/// How often it asks whether to wait on.
+const FINISH_ASKED_EVERY: Duration = Duration::from_millis(250);
 
 /// What a coordinator serves.
 #[derive(Clone, Debug)]
@@ -426,19 +428,22 @@ impl Coordinator {
         self.end(Command::Finish(deadline));
     }
 
-    /// Waits until every rank has left or is down, however long that takes, then ends as [`Self::shutdown`] does. `say` is called
-    /// once it takes longer than `silence`.
-    pub(crate) fn finish_after(mut self, silence: Duration, say: impl FnOnce()) {
+    /// Waits until every rank has left or is down, then ends as [`Self::shutdown`] does; or once `is_over` says so, which is
+    /// asked four times a second.
+    pub(crate) fn finish_until(mut self, mut is_over: impl FnMut() -> bool) {
         let Some(thread) = &self.thread else {
             return;
         };
         self.command(Command::Finish(Deadline::after(Duration::MAX)));
-        let quiet = Deadline::after(silence);
-        while !thread.is_finished() && !quiet.passed() {
+        let mut asked = Deadline::after(FINISH_ASKED_EVERY);
+        while !thread.is_finished() {
             Clock::pause(FINISH_STEP);
-        }
-        if !thread.is_finished() {
-            say();
+            if asked.passed() {
+                if is_over() {
+                    return self.stop();
+                }
+                asked = Deadline::after(FINISH_ASKED_EVERY);
+            }
         }
         if let Some(thread) = self.thread.take() {
             // As in `end`.
