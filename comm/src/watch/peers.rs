@@ -157,13 +157,7 @@ impl Peers {
         };
         let mut own = verdict_of(judge(&self.scene(gone, quiet_ms), question))?;
         own.end(call);
-        match self.share(own.clone()) {
-            Some(mut told) => {
-                told.end(call);
-                Some(told)
-            }
-            None => at_once.then_some(own),
-        }
+        self.tell(own, call, at_once)
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
@@ -213,6 +207,11 @@ impl Peers {
             // The call was not one that the server is needed in; it ends with the world all the same.
             .unwrap_or_else(|| failure::server_gone(&scene, self.me, server, call));
         own.end(call);
+        self.tell(own, call, at_once)
+    }
+
+    /// Tells a verdict on this call to the ranks of this host; returns the one that was told first, made to end the call too.
+    fn tell(&self, own: Verdict, call: CallId, at_once: bool) -> Option<Verdict> {
         match self.share(own.clone()) {
             Some(mut told) => {
                 told.end(call);
