@@ -3,10 +3,14 @@
 //! Distinct things have distinct types; arithmetic between them is a named method. Nothing here
 //! does I/O or knows a transport.
 
+mod collective;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use collective::{Collective, Extent, Pattern};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
@@ -227,160 +231,6 @@ impl FromStr for ReduceOp {
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         by_name("reduction", name, &Self::ALL, |op| op.name())
-    }
-}
-
-/// The kind of a call. The discriminants travel on the wire: never renumber them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Collective {
-    /// Every rank gets every rank's block.
-    AllGather = 1,
-    /// Every rank gets every rank's object.
-    AllGatherObject = 2,
-    /// Every rank gets every rank's block; blocks differ in length.
-    AllGatherV = 3,
-    /// Every rank gets the reduction of all buffers.
-    AllReduce = 4,
-    /// Rank `i` gets block `i` of every rank.
-    AllToAll = 5,
-    /// Rank `i` gets block `i` of every rank; blocks differ in length.
-    AllToAllV = 6,
-    /// Nobody leaves before everybody came.
-    Barrier = 7,
-    /// Every rank gets the root's buffer.
-    Broadcast = 8,
-    /// Every rank gets the root's object.
-    BroadcastObject = 9,
-    /// The root gets every rank's block.
-    Gather = 10,
-    /// The root gets every rank's object.
-    GatherObject = 11,
-    /// The root gets every rank's block; blocks differ in length.
-    GatherV = 12,
-    /// A message from one peer.
-    Recv = 13,
-    /// The root gets the reduction of all buffers.
-    Reduce = 14,
-    /// Rank `i` gets block `i` of the reduction.
-    ReduceScatter = 15,
-    /// Rank `i` gets block `i` of the reduction; blocks differ in length.
-    ReduceScatterV = 16,
-    /// Rank `i` gets block `i` of the root's buffer.
-    Scatter = 17,
-    /// Rank `i` gets object `i` of the root.
-    ScatterObject = 18,
-    /// Rank `i` gets block `i` of the root's buffer; blocks differ in length.
-    ScatterV = 19,
-    /// A message to one peer.
-    Send = 20,
-    /// Several messages to and from peers, posted together.
-    SendRecvBatch = 21,
-}
-
-impl Collective {
-    /// Every kind of call, in the order in which reports list them.
-    pub const ALL: [Self; 21] = [
-        Self::AllReduce,
-        Self::ReduceScatter,
-        Self::ReduceScatterV,
-        Self::AllGather,
-        Self::AllGatherV,
-        Self::AllToAll,
-        Self::AllToAllV,
-        Self::Broadcast,
-        Self::Reduce,
-        Self::Gather,
-        Self::GatherV,
-        Self::Scatter,
-        Self::ScatterV,
-        Self::Barrier,
-        Self::Send,
-        Self::Recv,
-        Self::SendRecvBatch,
-        Self::AllGatherObject,
-        Self::GatherObject,
-        Self::BroadcastObject,
-        Self::ScatterObject,
-    ];
-
-    /// The name used in options, reports and messages: `all_reduce`, `all_to_all_v`, …
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllGather => "all_gather",
-            Self::AllGatherObject => "all_gather_object",
-            Self::AllGatherV => "all_gather_v",
-            Self::AllReduce => "all_reduce",
-            Self::AllToAll => "all_to_all",
-            Self::AllToAllV => "all_to_all_v",
-            Self::Barrier => "barrier",
-            Self::Broadcast => "broadcast",
-            Self::BroadcastObject => "broadcast_object",
-            Self::Gather => "gather",
-            Self::GatherObject => "gather_object",
-            Self::GatherV => "gather_v",
-            Self::Recv => "recv",
-            Self::Reduce => "reduce",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::ReduceScatterV => "reduce_scatter_v",
-            Self::Scatter => "scatter",
-            Self::ScatterObject => "scatter_object",
-            Self::ScatterV => "scatter_v",
-            Self::Send => "send",
-            Self::SendRecvBatch => "batch_send_recv",
-        }
-    }
-
-    /// Whether the call combines elements of several ranks with a [`ReduceOp`].
-    #[must_use]
-    pub const fn reduces(self) -> bool {
-        matches!(
-            self,
-            Self::AllReduce | Self::Reduce | Self::ReduceScatter | Self::ReduceScatterV
-        )
-    }
-
-    /// Whether the call names a root.
-    #[must_use]
-    pub const fn is_rooted(self) -> bool {
-        matches!(
-            self,
-            Self::Broadcast
-                | Self::BroadcastObject
-                | Self::Gather
-                | Self::GatherObject
-                | Self::GatherV
-                | Self::Reduce
-                | Self::Scatter
-                | Self::ScatterObject
-                | Self::ScatterV
-        )
-    }
-
-    /// The kind with this wire number.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|collective| *collective as u8 == code)
-    }
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Collective {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        by_name("collective", name, &Self::ALL, |collective| {
-            collective.name()
-        })
     }
 }
 

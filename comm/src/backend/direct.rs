@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
         let results = request.recv_count(n, me) * request.dtype.size();
         let area = chosen.segment.unwrap_or(AREA_BYTES).min(AREA_BYTES);
         let fits = area / request.dtype.size();
-        let segment_len = (fits / shape.blocks_exposed(request.collective)).max(1);
+        let segment_len = (fits / shape.blocks_exposed(request.pattern())).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
         Self {
             vigil,

@@ -6,10 +6,10 @@
 )]
 
 use super::Counts::{Blocks, Splits, Uniform};
-use super::Request;
+use super::{Lengths, Request};
 use crate::kernel;
 use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
-use crate::types::{Collective, DType, index};
+use crate::types::{DType, Pattern, index};
 
 /// The entries of all members, and what rides in them.
 #[derive(Debug, Default)]
@@ -115,61 +115,49 @@ impl Exchange {
     /// Computes this rank's result from inline contributions.
     pub(crate) fn finish(&mut self, request: &Request<'_>, me: usize) {
         let n = self.entries.len();
-        match (request.collective, request.counts) {
-            (Collective::AllReduce, Uniform(count)) => self.reduce(request, 0, count),
-            (Collective::Reduce, Uniform(count)) if me == request.root => {
-                self.reduce(request, 0, count);
-            }
-            (Collective::ReduceScatter, Uniform(count)) => self.reduce(request, me * count, count),
-            (Collective::ReduceScatterV, Blocks(counts)) => {
-                self.reduce(request, counts[..me].iter().sum(), counts[me]);
-            }
-            (Collective::Broadcast, Uniform(count)) if me != request.root => {
-                self.take(request, request.root, 0, count, 0);
-            }
-            (Collective::AllGather, Uniform(count)) => {
-                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
-            }
-            (Collective::Gather, Uniform(count)) if me == request.root => {
-                (0..n).for_each(|member| self.take(request, member, 0, count, member * count));
-            }
-            (Collective::AllGatherV, Blocks(counts)) => self.gather_v(request, counts),
-            (Collective::GatherV, Blocks(counts)) if me == request.root => {
-                self.gather_v(request, counts);
-            }
-            (Collective::Scatter, Uniform(count)) => {
-                self.take(request, request.root, me * count, count, 0);
-            }
-            (Collective::ScatterV, Blocks(counts)) => {
-                self.take(
-                    request,
-                    request.root,
-                    counts[..me].iter().sum(),
-                    counts[me],
-                    0,
-                );
-            }
-            (Collective::AllToAll, Uniform(count)) => {
-                (0..n).for_each(|member| {
-                    self.take(request, member, me * count, count, member * count);
-                });
-            }
-            (Collective::AllToAllV, Splits { recv, .. }) => {
-                let mut to = 0;
-                for (member, len) in recv.iter().enumerate() {
-                    self.take(request, member, self.start_in_row(member, me), *len, to);
-                    to += len;
+        let (is_root, root) = (me == request.root, request.root);
+        let (sent, got) = (request.counts.sent(), request.counts.received());
+        match request.pattern() {
+            Pattern::AllReduce => self.reduce(request, 0, sent.vector()),
+            Pattern::Reduce => {
+                if is_root {
+                    self.reduce(request, 0, sent.vector());
                 }
             }
-            _ => {}
+            Pattern::ReduceScatter => self.reduce(request, got.start(me), got.of(me)),
+            Pattern::Broadcast => {
+                if !is_root {
+                    self.take(request, root, 0, got.vector(), 0);
+                }
+            }
+            Pattern::AllGather => self.gather(request, got),
+            Pattern::Gather => {
+                if is_root {
+                    self.gather(request, got);
+                }
+            }
+            Pattern::Scatter => self.take(request, root, sent.start(me), sent.of(me), 0),
+            Pattern::AllToAll => {
+                let mut to = 0;
+                for member in 0..n {
+                    let start = match request.counts {
+                        Uniform(count) => me * count,
+                        Blocks(_) | Splits { .. } => self.start_in_row(member, me),
+                    };
+                    self.take(request, member, start, got.of(member), to);
+                    to += got.of(member);
+                }
+            }
+            Pattern::Barrier => {}
         }
     }
 
-    fn gather_v(&self, request: &Request<'_>, counts: &[usize]) {
+    /// Takes the block of every member.
+    fn gather(&self, request: &Request<'_>, lengths: Lengths<'_>) {
         let mut to = 0;
-        for (member, len) in counts.iter().enumerate() {
-            self.take(request, member, 0, *len, to);
-            to += len;
+        for member in 0..self.entries.len() {
+            self.take(request, member, 0, lengths.of(member), to);
+            to += lengths.of(member);
         }
     }
 

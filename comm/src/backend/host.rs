@@ -101,128 +101,24 @@ impl Host {
                 .map_err(fatal_after_entry);
         };
         check_row(request)?;
-        if self.local.is_none() {
-            island.reclaim(vigil.world);
-            self.local = Some(Local::establish(vigil, island)?);
-        }
-        let result = self.run_local(vigil, request, island);
-        if result
-            .as_ref()
-            .map_or_else(|failure| failure.usable, |()| true)
-            && let Some(local) = &self.local
-        {
-            local.slot.advance(self.seq, DONE);
-        }
-        result
-    }
-
-    fn run_local(
-        &mut self,
-        vigil: &Vigil<'_>,
-        request: &Request<'_>,
-        island: &Island,
-    ) -> Result<(), Failure> {
-        let Some(local) = &mut self.local else {
-            return Ok(());
+        let local = match &mut self.local {
+            Some(local) => local,
+            none => {
+                island.reclaim(vigil.world);
+                none.insert(Local::establish(vigil, island)?)
+            }
         };
-        let (n, me) = (vigil.group.len(), vigil.group.me);
-        let fits = local.ride(request);
-        let chosen = match vigil.table() {
-            // The user's table may send even small calls over messages, or through staging.
-            Some(_) => Some(choose_direct(vigil, request)?),
-            None => None,
-        };
-        let (ride, way) = ridden(request, n, chosen.as_ref(), fits)?;
-        let splits = matches!(request.counts, Counts::Splits { .. });
-        let may_be_left = way == 0 && reach::may_be_left(request, n, me);
-        let by_message =
-            chosen.is_some_and(|chosen| chosen.algorithm.links == algo::Links::Message);
-        let Some(local) = &mut self.local else {
-            return Ok(());
-        };
-        let offer = Offer {
-            way,
-            ..Offer::default()
-        };
-        if by_message {
-            self.seq += 1;
-            local
-                .exchange(vigil, request, self.seq, Ride::Staged, offer)
-                .map_err(fatal_unless_judged)?;
-            let chosen = chosen.unwrap_or_else(|| unreachable!("by_message says so"));
-            self.taken = chosen.algorithm.name;
-            self.links
-                .run(vigil, request, chosen.algorithm, self.seq, true)
-                .map_err(fatal_after_entry)?;
-        } else if ride == Ride::Inline && !splits && !may_be_left {
-            self.seq += 1;
-            self.taken = ENTRY.name;
-            local
-                .exchange(vigil, request, self.seq, ride, offer)
-                .map_err(fatal_unless_judged)?;
-            local.exchange.finish(request, vigil.group.me);
-        } else {
-            self.run_large(vigil, request, island, (ride, way), chosen)?;
-        }
-        Ok(())
-    }
-
-    /// Carries out a call of which the entries may not carry all.
-    fn run_large(
-        &mut self,
-        vigil: &Vigil<'_>,
-        request: &Request<'_>,
-        island: &Island,
-        (mut ride, way): (Ride, u8),
-        chosen: Option<Choice>,
-    ) -> Result<(), Failure> {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
-        if request.send_count(n, me) * request.dtype.size() > QUIET_BYTES {
-            vigil.enter();
-        }
-        let Some(local) = &mut self.local else {
-            return Ok(());
-        };
-        if self.staging.is_none() {
-            // Without it the call may still be carried out; whether it can be, all ranks see together.
-            self.staging = Staging::take(&island.heap);
-        }
-        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, way == 0);
-        if way == 0
-            && reach::may_be_left(request, n, me)
-            && reach::is_enough(request, me, (send_at, recv_at))
-        {
-            ride = Ride::Staged;
-        }
-        let offer = Offer {
-            staging: self.staging.as_ref().map_or(0, Staging::offset),
-            send_at,
-            recv_at,
-            way,
-        };
-        self.seq += 1;
-        let large = Large {
+        let on_island = OnIsland {
             vigil,
             request,
             island,
-            ride,
-            chosen,
-            seq: self.seq,
-            offer,
+            local,
+            seq: &mut self.seq,
+            staging: &mut self.staging,
+            links: &mut self.links,
+            taken: &mut self.taken,
         };
-        let result = large.run(local, self.staging.as_mut());
-        if let Ok(taken) = result {
-            self.taken = taken;
-        }
-        let result = result.map(drop);
-        let lent = send_at | recv_at != 0;
-        if lent && result.as_ref().is_err_and(|failure| !failure.usable) {
-            // The caller gets its buffers back: nobody may be at work on them any more.
-            if !local.revoke(vigil, self.seq) {
-                island.heap.distrust_users();
-            }
-        }
-        result
+        on_island.run()
     }
 
     /// Number of hosts that the members are on.
@@ -264,6 +160,121 @@ impl Host {
             staging,
             rings,
         })
+    }
+}
+
+/// One call of ranks that share memory.
+struct OnIsland<'a> {
+    vigil: &'a Vigil<'a>,
+    request: &'a Request<'a>,
+    island: &'a Island,
+    local: &'a mut Local,
+    seq: &'a mut u64,
+    staging: &'a mut Option<Staging>,
+    links: &'a mut Links,
+    taken: &'a mut &'static str,
+}
+
+impl OnIsland<'_> {
+    fn run(mut self) -> Result<(), Failure> {
+        let result = self.choose_way();
+        if result
+            .as_ref()
+            .map_or_else(|failure| failure.usable, |()| true)
+        {
+            self.local.slot.advance(*self.seq, DONE);
+        }
+        result
+    }
+
+    fn choose_way(&mut self) -> Result<(), Failure> {
+        let (vigil, request) = (self.vigil, self.request);
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let fits = self.local.ride(request);
+        let chosen = match vigil.table() {
+            // The user's table may send even small calls over messages, or through staging.
+            Some(_) => Some(choose_direct(vigil, request)?),
+            None => None,
+        };
+        let (ride, way) = ridden(request, n, chosen.as_ref(), fits)?;
+        let splits = matches!(request.counts, Counts::Splits { .. });
+        let may_be_left = way == 0 && reach::may_be_left(request, n, me);
+        let offer = Offer {
+            way,
+            ..Offer::default()
+        };
+        let by_message = chosen.filter(|chosen| chosen.algorithm.links == algo::Links::Message);
+        if let Some(chosen) = by_message {
+            *self.seq += 1;
+            self.local
+                .exchange(vigil, request, *self.seq, Ride::Staged, offer)
+                .map_err(fatal_unless_judged)?;
+            *self.taken = chosen.algorithm.name;
+            self.links
+                .run(vigil, request, chosen.algorithm, *self.seq, true)
+                .map_err(fatal_after_entry)
+        } else if ride == Ride::Inline && !splits && !may_be_left {
+            *self.seq += 1;
+            *self.taken = ENTRY.name;
+            self.local
+                .exchange(vigil, request, *self.seq, ride, offer)
+                .map_err(fatal_unless_judged)?;
+            self.local.exchange.finish(request, vigil.group.me);
+            Ok(())
+        } else {
+            self.run_large((ride, way), chosen)
+        }
+    }
+
+    /// Carries out a call of which the entries may not carry all.
+    fn run_large(
+        &mut self,
+        (mut ride, way): (Ride, u8),
+        chosen: Option<Choice>,
+    ) -> Result<(), Failure> {
+        let (vigil, request, island) = (self.vigil, self.request, self.island);
+        let (n, me) = (vigil.group.len(), vigil.group.me);
+        if request.send_count(n, me) * request.dtype.size() > QUIET_BYTES {
+            vigil.enter();
+        }
+        if self.staging.is_none() {
+            // Without it the call may still be carried out; whether it can be, all ranks see together.
+            *self.staging = Staging::take(&island.heap);
+        }
+        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, way == 0);
+        if way == 0
+            && reach::may_be_left(request, n, me)
+            && reach::is_enough(request, me, (send_at, recv_at))
+        {
+            ride = Ride::Staged;
+        }
+        let offer = Offer {
+            staging: self.staging.as_ref().map_or(0, Staging::offset),
+            send_at,
+            recv_at,
+            way,
+        };
+        *self.seq += 1;
+        let large = Large {
+            vigil,
+            request,
+            island,
+            ride,
+            chosen,
+            seq: *self.seq,
+            offer,
+        };
+        let result = large
+            .run(self.local, self.staging.as_mut())
+            .map(|taken| *self.taken = taken);
+        let lent = send_at | recv_at != 0;
+        if lent && result.as_ref().is_err_and(|failure| !failure.usable) {
+            // The caller gets its buffers back: nobody may be at work on them any more.
+            if !self.local.revoke(vigil, *self.seq) {
+                island.heap.distrust_users();
+            }
+        }
+        result
     }
 }
 
@@ -392,10 +403,6 @@ fn ridden(
 }
 
 /// The algorithm that the tables give for a call of ranks on `hosts` hosts.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "all others have one block a rank"
-)]
 fn choose(
     vigil: &Vigil<'_>,
     request: &Request<'_>,
@@ -404,10 +411,8 @@ fn choose(
 ) -> Result<Choice, Failure> {
     let n = vigil.group.len();
     let largest = match request.counts {
-        Counts::Uniform(count) => match request.collective {
-            Collective::AllReduce | Collective::Broadcast | Collective::Reduce => count,
-            _ => count.saturating_mul(n),
-        },
+        Counts::Uniform(count) if request.pattern().is_of_vectors() => count,
+        Counts::Uniform(count) => count.saturating_mul(n),
         Counts::Blocks(counts) => counts.iter().sum(),
         Counts::Splits { .. } => 0,
     };

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 use crate::error::ErrorKind;
 use crate::sabotage::{self, Sabotage};
-use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp};
 
 /// A list with an element for each rank of a group, and one more: without allocation up to eight ranks.
 type PerRank<T> = SmallVec<[T; 9]>;
@@ -65,6 +65,69 @@ pub(crate) enum Counts<'a> {
     },
 }
 
+impl<'a> Counts<'a> {
+    /// The lengths of what a rank sends.
+    pub(crate) fn sent(self) -> Lengths<'a> {
+        match self {
+            Self::Uniform(count) => Lengths::Even(count),
+            Self::Blocks(counts) => Lengths::Listed(counts),
+            Self::Splits { send, .. } => Lengths::Listed(send),
+        }
+    }
+
+    /// The lengths of what a rank receives.
+    pub(crate) fn received(self) -> Lengths<'a> {
+        match self {
+            Self::Uniform(count) => Lengths::Even(count),
+            Self::Blocks(counts) => Lengths::Listed(counts),
+            Self::Splits { recv, .. } => Lengths::Listed(recv),
+        }
+    }
+}
+
+/// The lengths of the blocks of a buffer, one for each rank; or of the one vector that it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lengths<'a> {
+    Even(usize),
+    Listed(&'a [usize]),
+}
+
+impl Lengths<'_> {
+    /// Elements that a buffer of this extent holds on a rank.
+    pub(crate) fn elements(self, extent: Extent, n: usize, rank: usize) -> usize {
+        match extent {
+            Extent::Nothing => 0,
+            Extent::OwnBlock => self.of(rank),
+            Extent::AllBlocks => self.start(n),
+            Extent::Vector => self.vector(),
+        }
+    }
+
+    /// Length of the block of a rank.
+    pub(crate) fn of(self, rank: usize) -> usize {
+        match self {
+            Self::Even(count) => count,
+            Self::Listed(counts) => counts[rank],
+        }
+    }
+
+    /// Elements of the blocks before that of a rank: where it begins in a buffer of all blocks.
+    pub(crate) fn start(self, rank: usize) -> usize {
+        match self {
+            Self::Even(count) => rank * count,
+            Self::Listed(counts) => counts[..rank].iter().sum(),
+        }
+    }
+
+    /// Length of the one vector.
+    pub(crate) fn vector(self) -> usize {
+        match self {
+            Self::Even(count) => count,
+            Self::Listed(counts) => unreachable!("a vector has one length, not {counts:?}"),
+        }
+    }
+}
+
 /// Why a call failed, before the collective layer adds the context.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -91,40 +154,22 @@ impl From<ErrorKind> for Failure {
 }
 
 impl Request<'_> {
-    /// Elements that this rank's send buffer holds.
-    pub(crate) fn send_count(&self, n: usize, me: usize) -> usize {
-        let sum = |counts: &[usize]| counts.iter().sum();
-        match (self.collective, self.counts) {
-            (Collective::AllReduce | Collective::Reduce, Counts::Uniform(count)) => count,
-            (Collective::Broadcast, Counts::Uniform(count)) if me == self.root => count,
-            (Collective::AllGather | Collective::Gather, Counts::Uniform(count)) => count,
-            (Collective::AllGatherV | Collective::GatherV, Counts::Blocks(counts)) => counts[me],
-            (Collective::ReduceScatter | Collective::AllToAll, Counts::Uniform(count)) => n * count,
-            (Collective::ReduceScatterV, Counts::Blocks(counts)) => sum(counts),
-            (Collective::Scatter, Counts::Uniform(count)) if me == self.root => n * count,
-            (Collective::ScatterV, Counts::Blocks(counts)) if me == self.root => sum(counts),
-            (Collective::AllToAllV, Counts::Splits { send, .. }) => sum(send),
-            _ => 0,
-        }
+    /// How the data of this call moves.
+    pub(crate) fn pattern(&self) -> Pattern {
+        let pattern = self.collective.pattern();
+        pattern.unwrap_or_else(|| unreachable!("{} is made of other calls", self.collective))
     }
 
-    /// Elements that this rank's receive buffer holds.
-    pub(crate) fn recv_count(&self, n: usize, me: usize) -> usize {
-        let sum = |counts: &[usize]| counts.iter().sum();
-        match (self.collective, self.counts) {
-            (Collective::AllReduce | Collective::Broadcast, Counts::Uniform(count)) => count,
-            (Collective::Reduce, Counts::Uniform(count)) if me == self.root => count,
-            (Collective::AllGather | Collective::AllToAll, Counts::Uniform(count)) => n * count,
-            (Collective::AllGatherV, Counts::Blocks(counts)) => sum(counts),
-            (Collective::Gather, Counts::Uniform(count)) if me == self.root => n * count,
-            (Collective::GatherV, Counts::Blocks(counts)) if me == self.root => sum(counts),
-            (Collective::ReduceScatter | Collective::Scatter, Counts::Uniform(count)) => count,
-            (Collective::ReduceScatterV | Collective::ScatterV, Counts::Blocks(counts)) => {
-                counts[me]
-            }
-            (Collective::AllToAllV, Counts::Splits { recv, .. }) => sum(recv),
-            _ => 0,
-        }
+    /// Elements that the send buffer of a rank holds.
+    pub(crate) fn send_count(&self, n: usize, rank: usize) -> usize {
+        let extent = self.pattern().send(rank == self.root);
+        self.counts.sent().elements(extent, n, rank)
+    }
+
+    /// Elements that the receive buffer of a rank holds.
+    pub(crate) fn recv_count(&self, n: usize, rank: usize) -> usize {
+        let extent = self.pattern().recv(rank == self.root);
+        self.counts.received().elements(extent, n, rank)
     }
 
     /// Whether the two buffers share memory: an in-place call.
@@ -138,12 +183,15 @@ impl Request<'_> {
 
     /// The largest number of elements that any rank contributes, where all ranks can know it.
     pub(crate) fn largest_contribution(&self, n: usize) -> Option<usize> {
-        match (self.collective, self.counts) {
-            (Collective::AllGatherV | Collective::GatherV, Counts::Blocks(counts)) => {
+        match (self.pattern().send(true), self.counts) {
+            (_, Counts::Splits { .. }) => None,
+            (Extent::OwnBlock, Counts::Blocks(counts)) => {
                 Some(counts.iter().copied().max().unwrap_or(0))
             }
-            (_, Counts::Splits { .. }) => None,
-            _ => Some(self.send_count(n, self.root)),
+            (
+                Extent::Nothing | Extent::Vector | Extent::OwnBlock | Extent::AllBlocks,
+                Counts::Uniform(_) | Counts::Blocks(_),
+            ) => Some(self.send_count(n, self.root)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Counts;
 use crate::algo::{Matrix, Problem, ProblemError};
-use crate::types::Collective;
+use crate::types::{Collective, Pattern};
 
 /// The problem of a collective over `n` ranks; of an exchange of splits, what rank `me` knows of it.
 pub(super) fn problem(
@@ -12,22 +12,29 @@ pub(super) fn problem(
     n: usize,
     me: usize,
 ) -> Result<Problem, ProblemError> {
-    match (collective, counts) {
-        (Collective::AllReduce, Counts::Uniform(count)) => Problem::all_reduce(n, count),
-        (Collective::Reduce, Counts::Uniform(count)) => Problem::reduce(n, count, root),
-        (Collective::Broadcast, Counts::Uniform(count)) => Problem::broadcast(n, count, root),
-        (Collective::AllGather, Counts::Uniform(count)) => Problem::all_gather(n, count),
-        (Collective::ReduceScatter, Counts::Uniform(count)) => Problem::reduce_scatter(n, count),
-        (Collective::AllToAll, Counts::Uniform(count)) => Problem::all_to_all(n, count),
-        (Collective::Gather, Counts::Uniform(count)) => Problem::gather(n, count, root),
-        (Collective::Scatter, Counts::Uniform(count)) => Problem::scatter(n, count, root),
-        (Collective::AllGatherV, Counts::Blocks(counts)) => Problem::all_gather_v(counts),
-        (Collective::ReduceScatterV, Counts::Blocks(counts)) => Problem::reduce_scatter_v(counts),
-        (Collective::GatherV, Counts::Blocks(counts)) => Problem::gather_v(counts, root),
-        (Collective::ScatterV, Counts::Blocks(counts)) => Problem::scatter_v(counts, root),
-        (Collective::AllToAllV, Counts::Splits { send, recv }) => Ok(Problem::all_to_all_v(
+    let pattern = collective.pattern();
+    let pattern = pattern.unwrap_or_else(|| unreachable!("{collective} is made of other calls"));
+    match (pattern, counts) {
+        (Pattern::AllReduce, _) => Problem::all_reduce(n, counts.sent().vector()),
+        (Pattern::Reduce, _) => Problem::reduce(n, counts.sent().vector(), root),
+        (Pattern::Broadcast, _) => Problem::broadcast(n, counts.sent().vector(), root),
+        (Pattern::Barrier, _) => Problem::barrier(n),
+        (Pattern::AllGather, Counts::Uniform(count)) => Problem::all_gather(n, count),
+        (Pattern::AllGather, Counts::Blocks(counts)) => Problem::all_gather_v(counts),
+        (Pattern::ReduceScatter, Counts::Uniform(count)) => Problem::reduce_scatter(n, count),
+        (Pattern::ReduceScatter, Counts::Blocks(counts)) => Problem::reduce_scatter_v(counts),
+        (Pattern::Gather, Counts::Uniform(count)) => Problem::gather(n, count, root),
+        (Pattern::Gather, Counts::Blocks(counts)) => Problem::gather_v(counts, root),
+        (Pattern::Scatter, Counts::Uniform(count)) => Problem::scatter(n, count, root),
+        (Pattern::Scatter, Counts::Blocks(counts)) => Problem::scatter_v(counts, root),
+        (Pattern::AllToAll, Counts::Uniform(count)) => Problem::all_to_all(n, count),
+        (Pattern::AllToAll, Counts::Splits { send, recv }) => Ok(Problem::all_to_all_v(
             Matrix::local(me, send.to_vec(), recv.to_vec())?,
         )),
-        _ => Problem::barrier(n),
+        (Pattern::AllToAll, Counts::Blocks(_))
+        | (
+            Pattern::AllGather | Pattern::ReduceScatter | Pattern::Gather | Pattern::Scatter,
+            Counts::Splits { .. },
+        ) => unreachable!("{collective} does not have {counts:?}"),
     }
 }

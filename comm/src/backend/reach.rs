@@ -43,7 +43,7 @@ use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::peer_memory;
 use crate::transport::shm::spaces::Spaces;
-use crate::types::{Collective, index};
+use crate::types::{Pattern, index};
 
 /// Slices begin at multiples of this many bytes of the vector, so that no two ranks write one line.
 const SLICE_ALIGN: usize = 128;
@@ -153,60 +153,49 @@ impl<'a> Reach<'a> {
 
     /// Does this rank's share. Peers have entered the call, and have not ended it.
     pub(super) fn work(&self) -> Result<(), Unread> {
-        use Collective as C;
-        match (self.request.collective, self.way) {
-            (C::AllReduce | C::Reduce, _) => self.reduce_slice(),
-            (C::ReduceScatter | C::ReduceScatterV, _) => self.reduce_block(),
-            (C::Broadcast, Way::Slice) => self.broadcast_slice(),
-            (C::Broadcast, _) => {
-                let root = self.request.root;
-                if self.me != root {
-                    let to = self.recvs[self.me].ptr();
-                    self.fetch(to, (root, self.recvs[root]), 0, self.whole())?;
+        use Pattern as P;
+        let (me, root) = (self.me, self.request.root);
+        let own = self.recvs[me].ptr();
+        match (self.request.pattern(), self.way) {
+            (P::AllReduce | P::Reduce, _) => self.reduce_slice(),
+            (P::ReduceScatter, _) => self.reduce_block(),
+            (P::Broadcast, Way::Slice) => self.broadcast_slice(),
+            (P::Broadcast, Way::Fetch | Way::Store) => {
+                if me != root {
+                    self.fetch(own, (root, self.recvs[root]), 0, self.whole())?;
                 }
             }
-            (C::AllGather | C::AllGatherV | C::Gather | C::GatherV, Way::Store) => {
-                self.store_block();
+            (P::AllGather | P::Gather, Way::Store) => self.store_block(),
+            (P::AllGather, Way::Fetch | Way::Slice) => self.collect()?,
+            (P::Gather, Way::Fetch | Way::Slice) => {
+                if me == root {
+                    self.collect()?;
+                }
             }
-            (C::AllGather | C::AllGatherV, _) => self.collect()?,
-            (C::Gather | C::GatherV, _) if self.me == self.request.root => self.collect()?,
-            (C::Scatter | C::ScatterV, _) => {
-                let (start, len) = (self.start_of(self.me), self.len_of(self.me));
-                let root = self.request.root;
-                let to = self.recvs[self.me].ptr();
-                self.fetch(to, (root, self.sends[root]), start, len)?;
+            (P::Scatter, _) => {
+                let (start, len) = (self.start_of(me), self.len_of(me));
+                self.fetch(own, (root, self.sends[root]), start, len)?;
             }
-            (C::AllToAll | C::AllToAllV, Way::Store) => self.store_parts(),
-            (C::AllToAll | C::AllToAllV, _) => self.fetch_parts()?,
-            _ => {}
+            (P::AllToAll, Way::Store) => self.store_parts(),
+            (P::AllToAll, Way::Fetch | Way::Slice) => self.fetch_parts()?,
+            (P::Barrier, _) => unreachable!("a barrier has no buffers to reach"),
         }
         Ok(())
     }
 
-    /// The whole vector, in elements, where the collective has one.
+    /// Length of the whole vector, in elements.
     fn whole(&self) -> usize {
-        match self.request.counts {
-            Counts::Uniform(count) => count,
-            Counts::Blocks(_) | Counts::Splits { .. } => 0,
-        }
+        self.request.counts.sent().vector()
     }
 
     /// Length of a rank's block, where all ranks have one.
     fn len_of(&self, rank: usize) -> usize {
-        match self.request.counts {
-            Counts::Uniform(count) => count,
-            Counts::Blocks(counts) => counts[rank],
-            Counts::Splits { .. } => 0,
-        }
+        self.request.counts.sent().of(rank)
     }
 
     /// Where a rank's block begins in the buffer that holds all of them.
     fn start_of(&self, rank: usize) -> usize {
-        match self.request.counts {
-            Counts::Uniform(count) => rank * count,
-            Counts::Blocks(counts) => counts[..rank].iter().sum(),
-            Counts::Splits { .. } => 0,
-        }
+        self.request.counts.sent().start(rank)
     }
 
     /// This rank's slice of the vector: first element and length.
@@ -264,7 +253,7 @@ impl<'a> Reach<'a> {
 
     fn reduce_slice(&self) {
         let (start, len) = self.slice();
-        let everywhere = self.request.collective == Collective::AllReduce;
+        let everywhere = self.request.pattern() == Pattern::AllReduce;
         let dsts: PerRank<*mut u8> = if everywhere {
             // Beginning with the own one, so that the ranks do not all write to one place at once.
             (0..self.n)
@@ -379,17 +368,13 @@ impl<'a> Reach<'a> {
 
     /// What this rank sends to a peer, or gets from it.
     fn part(&self, peer: usize, sent: bool) -> usize {
-        match self.request.counts {
-            Counts::Uniform(count) => count,
-            Counts::Splits { send, recv } => {
-                if sent {
-                    send[peer]
-                } else {
-                    recv[peer]
-                }
-            }
-            Counts::Blocks(_) => 0,
-        }
+        let counts = self.request.counts;
+        let lengths = if sent {
+            counts.sent()
+        } else {
+            counts.received()
+        };
+        lengths.of(peer)
     }
 }
 
@@ -434,12 +419,8 @@ impl Extent {
     }
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the other collectives have no buffers"
-)]
 fn choose(request: &Request<'_>, sends: &[Buffer], recvs: &[Buffer]) -> Option<Way> {
-    use Collective as C;
+    use Pattern as P;
     let there = |buffer: &Buffer| buffer.is_here();
     let read = |buffer: &Buffer| buffer.can_be_read();
     let all = |list: &[Buffer]| list.iter().all(there);
@@ -451,16 +432,16 @@ fn choose(request: &Request<'_>, sends: &[Buffer], recvs: &[Buffer]) -> Option<W
         fits.map(|(_, way)| way)
     };
     let never = (false, Way::Fetch);
-    first(match request.collective {
-        C::AllReduce => [(sent && got, Way::Slice), never],
-        C::Reduce => [(sent && there(&recvs[root]), Way::Slice), never],
-        C::ReduceScatter | C::ReduceScatterV => [(sent, Way::Fetch), never],
-        C::Broadcast => [(got, Way::Slice), (read(&recvs[root]), Way::Fetch)],
-        C::AllGather | C::AllGatherV => [(got, Way::Store), (fetched, Way::Fetch)],
-        C::AllToAll | C::AllToAllV => [(fetched, Way::Fetch), (got, Way::Store)],
-        C::Gather | C::GatherV => [(there(&recvs[root]), Way::Store), (fetched, Way::Fetch)],
-        C::Scatter | C::ScatterV => [(read(&sends[root]), Way::Fetch), never],
-        _ => return None,
+    first(match request.pattern() {
+        P::AllReduce => [(sent && got, Way::Slice), never],
+        P::Reduce => [(sent && there(&recvs[root]), Way::Slice), never],
+        P::ReduceScatter => [(sent, Way::Fetch), never],
+        P::Broadcast => [(got, Way::Slice), (read(&recvs[root]), Way::Fetch)],
+        P::AllGather => [(got, Way::Store), (fetched, Way::Fetch)],
+        P::AllToAll => [(fetched, Way::Fetch), (got, Way::Store)],
+        P::Gather => [(there(&recvs[root]), Way::Store), (fetched, Way::Fetch)],
+        P::Scatter => [(read(&sends[root]), Way::Fetch), never],
+        P::Barrier => [never, never],
     })
 }
 

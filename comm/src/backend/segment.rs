@@ -7,7 +7,7 @@ use super::exchange::Exchange;
 use super::problem::problem;
 use super::{Counts, PerRank, Request};
 use crate::algo::{Matrix, Problem, ProblemError};
-use crate::types::{Collective, index};
+use crate::types::{Collective, Extent, Pattern, index};
 
 /// Blocks of a buffer of the whole call, seen from one segment.
 #[derive(Debug)]
@@ -89,18 +89,12 @@ impl Shape {
         }
     }
 
-    /// Most blocks that one rank exposes at once.
-    pub(super) fn blocks_exposed(&self, collective: Collective) -> usize {
-        use Collective as C;
-        let gathers = matches!(
-            collective,
-            C::AllGather | C::AllGatherV | C::Gather | C::GatherV
-        );
-        let is_whole = matches!(collective, C::AllReduce | C::Broadcast | C::Reduce);
-        match self {
-            _ if gathers || is_whole => 1,
-            Self::Blocks(lens) => lens.len(),
-            Self::Even { n, .. } | Self::Matrix { n, .. } => *n,
+    /// Most blocks that one rank exposes at once: of a call without a root every rank exposes what the root does.
+    pub(super) fn blocks_exposed(&self, pattern: Pattern) -> usize {
+        match (pattern.send(true), self) {
+            (Extent::Nothing | Extent::Vector | Extent::OwnBlock, _) => 1,
+            (Extent::AllBlocks, Self::Blocks(lens)) => lens.len(),
+            (Extent::AllBlocks, Self::Even { n, .. } | Self::Matrix { n, .. }) => *n,
         }
     }
 
@@ -137,11 +131,9 @@ impl Shape {
         request: &Request<'_>,
         me: usize,
     ) -> (PerRank<usize>, PerRank<usize>) {
-        use Collective as C;
-        let rooted =
-            |lens: &[usize]| PerRank::from_slice(if me == request.root { lens } else { &[] });
-        match (self, request.collective) {
-            (Self::Even { n, count }, _) => {
+        let (pattern, is_root) = (request.pattern(), me == request.root);
+        match self {
+            Self::Even { n, count } => {
                 let blocks =
                     |total: usize| smallvec![*count; total.checked_div(*count).unwrap_or(0)];
                 (
@@ -149,11 +141,16 @@ impl Shape {
                     blocks(request.recv_count(*n, me)),
                 )
             }
-            (Self::Blocks(lens), C::AllGatherV) => (smallvec![lens[me]], PerRank::from_slice(lens)),
-            (Self::Blocks(lens), C::GatherV) => (smallvec![lens[me]], rooted(lens)),
-            (Self::Blocks(lens), C::ScatterV) => (rooted(lens), smallvec![lens[me]]),
-            (Self::Blocks(lens), _) => (PerRank::from_slice(lens), smallvec![lens[me]]),
-            (Self::Matrix { n, cells }, _) => {
+            Self::Blocks(lens) => {
+                let blocks = |extent| match extent {
+                    Extent::Nothing => PerRank::new(),
+                    Extent::OwnBlock => smallvec![lens[me]],
+                    Extent::AllBlocks => PerRank::from_slice(lens),
+                    Extent::Vector => unreachable!("a vector has no blocks"),
+                };
+                (blocks(pattern.send(is_root)), blocks(pattern.recv(is_root)))
+            }
+            Self::Matrix { n, cells } => {
                 let row = PerRank::from_slice(&cells[me * n..][..*n]);
                 let column = (0..*n).map(|from| cells[from * n + me]).collect();
                 (row, column)

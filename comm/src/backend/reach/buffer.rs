@@ -1,10 +1,10 @@
 //! Where the buffers of a call lie: as a rank's entry names them, and as its peers find them.
 
-use super::super::Request;
 use super::super::exchange::Exchange;
+use super::super::{Counts, Request};
 use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
 use crate::transport::shm::spaces::{Ordinary, Spaces};
-use crate::types::Collective;
+use crate::types::{Collective, Pattern};
 
 /// Shortest blocks that are read out of ordinary memory between two ranks: a system call takes as long as
 /// copying a few KiB.
@@ -31,14 +31,11 @@ const LEFT_BYTES_MIN_A_RANK: usize = 2 << 10;
 /// Whether a contribution of this length is better fetched from where it lies than carried by the entry, if peers
 /// can reach it.
 pub(in crate::backend) fn may_be_left(request: &Request<'_>, n: usize, me: usize) -> bool {
-    use Collective as C;
+    use Pattern as P;
     let count = request
         .largest_contribution(n)
         .unwrap_or_else(|| request.send_count(n, me));
-    let is_for_all = matches!(
-        request.collective,
-        C::AllReduce | C::AllGather | C::AllGatherV
-    );
+    let is_for_all = matches!(request.pattern(), P::AllReduce | P::AllGather);
     let least = if is_for_all {
         LEFT_BYTES_MIN_A_RANK.saturating_mul(n)
     } else {
@@ -57,14 +54,19 @@ pub(in crate::backend) fn is_enough(
     me: usize,
     (send_at, recv_at): (u64, u64),
 ) -> bool {
-    use Collective as C;
     let (has_send, has_recv) = (send_at != 0, recv_at != 0);
-    let collective = request.collective;
-    let writes_recv = collective == C::AllReduce || collective == C::Reduce && request.root == me;
-    if collective == C::Broadcast {
-        return has_recv;
+    match request.pattern() {
+        Pattern::Broadcast => has_recv,
+        Pattern::AllReduce => has_send && has_recv,
+        Pattern::Reduce if request.root == me => has_send && has_recv,
+        Pattern::AllGather
+        | Pattern::AllToAll
+        | Pattern::Barrier
+        | Pattern::Gather
+        | Pattern::Reduce
+        | Pattern::ReduceScatter
+        | Pattern::Scatter => has_send,
     }
-    has_send && (has_recv || !writes_recv)
 }
 
 /// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
@@ -105,31 +107,29 @@ enum Source {
 
 /// Where every byte is read once staging copies twice. What several ranks want is staged: it is copied in once
 /// for all of them, and comes out of the cache, faster than the system copies.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the others reduce, or have no buffers"
-)]
 fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
-    use Collective as C;
+    use Pattern as P;
     let (is_root, is_pair) = (request.root == me, n == 2);
-    let (source, blocks, most) = match request.collective {
-        C::AllGather | C::AllGatherV if is_pair => (Source::Send, 1, usize::MAX),
-        C::Gather | C::GatherV if is_pair => (Source::Send, 1, READ_ALONE_MAX),
-        C::AllToAll | C::AllToAllV => (Source::Send, n, READ_EXCHANGE_MAX / n),
-        C::Scatter | C::ScatterV if is_root => (Source::Send, n, usize::MAX),
-        C::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_ALONE_MAX),
-        _ => return None,
+    let (source, blocks, most) = match request.pattern() {
+        P::AllGather if is_pair => (Source::Send, 1, usize::MAX),
+        P::Gather if is_pair => (Source::Send, 1, READ_ALONE_MAX),
+        P::AllToAll => (Source::Send, n, READ_EXCHANGE_MAX / n),
+        P::Scatter if is_root => (Source::Send, n, usize::MAX),
+        P::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_ALONE_MAX),
+        // The others reduce, or have no buffers.
+        P::AllGather | P::Gather | P::Scatter | P::Broadcast => return None,
+        P::AllReduce | P::Barrier | P::Reduce | P::ReduceScatter => return None,
     };
     let count = match source {
         Source::Send => request.send_count(n, me),
         Source::Recv => request.recv_count(n, me),
     };
     let bytes = request.dtype.bytes(count)?;
-    let least = match request.collective {
+    let least = match request.counts {
         _ if is_pair && bytes <= PAYLOAD_MAX => READ_BYTES_MIN_FITTING,
         _ if is_pair => READ_BYTES_MIN_PAIR,
-        C::AllToAllV => READ_BYTES_MIN_UNEVEN,
-        _ => READ_BYTES_MIN,
+        Counts::Splits { .. } => READ_BYTES_MIN_UNEVEN,
+        Counts::Uniform(_) | Counts::Blocks(_) => READ_BYTES_MIN,
     };
     (bytes / blocks >= least && bytes <= most).then_some(source)
 }
