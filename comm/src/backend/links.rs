@@ -113,7 +113,7 @@ impl Links {
         let mut run = run.map_err(|error| translate(vigil, &error))?;
         if !checked {
             let mut heed = self.heed.take().unwrap_or_else(|| Heed::of(n));
-            heed.begin(seq, Mark(call.mark));
+            heed.begin(seq, Mark(call.mark), call.tag);
             run.set_heed(heed);
         }
         let (outcome, mut run) = drive(vigil, run, &mut self.collective, awaited);

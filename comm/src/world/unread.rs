@@ -26,8 +26,8 @@ const VERDICT_STEP: Duration = Duration::from_millis(1);
 pub(crate) struct Unread {
     /// The call after that of the message; number 0 for a message outside collectives.
     pub(crate) call: CallId,
-    /// Who has not received it.
-    pub(crate) receiver: Rank,
+    /// Who has not received it, where no more is known; `None` where sender and receiver made the call differently.
+    pub(crate) culprit: Option<Rank>,
     /// The mismatch of its sender and its receiver.
     pub(crate) kind: ErrorKind,
 }
@@ -100,13 +100,13 @@ impl WorldInner {
         };
         let Unread {
             call,
-            receiver,
+            culprit,
             kind,
         } = unread;
         let cause = Cause::Failed {
             kind,
             usable: false,
-            culprit: Some(receiver),
+            culprit,
         };
         if !self.watch.is_on() || !self.complain_with_board(call, cause) {
             return;

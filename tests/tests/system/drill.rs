@@ -183,9 +183,6 @@ fn random_drills_that_are_interrupted_print_what_they_have_and_leave_nothing() {
     before.assert_nothing_new();
 }
 
-/// Cases of issue 17 that get a wrong verdict, or none, so far. A case leaves the list when it is mended.
-const NOT_MENDED: &[&str] = &["root-of-async-reduce"];
-
 #[test]
 fn programs_that_once_got_a_wrong_verdict_get_the_right_one() {
     let before = Leftovers::now();
@@ -203,13 +200,6 @@ fn programs_that_once_got_a_wrong_verdict_get_the_right_one() {
     let report = random(&["--case", &names.join(","), "--jobs", "4"]);
     assert_eq!(report["runs"].as_u64(), Some(names.len() as u64));
     let misses = report["misses"].as_array().expect("misses");
-    let missed = |miss: &&serde_json::Value| {
-        let command = miss["command"].as_str().unwrap_or_default();
-        !NOT_MENDED
-            .iter()
-            .any(|name| command.ends_with(&format!(" {name}")))
-    };
-    let wrong: Vec<&serde_json::Value> = misses.iter().filter(missed).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(misses.is_empty(), "{misses:#?}");
     before.assert_nothing_new();
 }

@@ -1,7 +1,7 @@
 //! Messages that came over the streams of a group and that no call of this rank has taken.
 
 use super::open::{attach_ring, region_of};
-use super::{Links, Plane, RingBlock, describe};
+use super::{Links, Plane, RingBlock, describe, field_of};
 use crate::backend::message::Direction;
 use crate::error::{ErrorKind, Field};
 use crate::group::Identity;
@@ -35,7 +35,7 @@ impl Links {
                     return None;
                 };
                 match plane {
-                    Plane::Collective => Some(of_collective(group, peer, &frame, seq)),
+                    Plane::Collective => Some(self.of_collective(group, peer, &frame, seq)),
                     Plane::PointToPoint => self.of_message(group, peer, &frame),
                 }
             });
@@ -43,6 +43,42 @@ impl Links {
             let mut rings = self.rings.iter();
             rings.find_map(|ring| sent_in_vain(ring, group.key, world))
         })
+    }
+
+    /// A message of a collective that this rank made differently, or not at all.
+    fn of_collective(&self, group: &Identity, peer: usize, frame: &Frame, seq: u64) -> Unread {
+        let (sender, receiver) = (group.members[peer], group.members[group.me]);
+        let words = |tag: CallTag| describe(&CallTag { algo: 0, ..tag });
+        let calls = self.heed.as_ref();
+        if let Some((field, own)) = calls.and_then(|calls| calls.made_differently(frame)) {
+            let call = CallId {
+                key: group.key,
+                seq: frame.seq,
+            };
+            return Unread {
+                call,
+                culprit: None,
+                kind: ErrorKind::Mismatch {
+                    field: field_of(field),
+                    rank: receiver,
+                    mine: words(own),
+                    peer: sender,
+                    theirs: words(frame.tag),
+                },
+            };
+        }
+        let sent = format!(
+            "sent rank {receiver} a message of call {}, {}",
+            frame.seq,
+            words(frame.tag)
+        );
+        let taken = if frame.seq <= seq {
+            format!("finished its call {} without receiving it", frame.seq)
+        } else {
+            format!("ended the group after call {seq}")
+        };
+        let call = frame.seq.saturating_add(1);
+        unread((group.key, call), (sender, sent), (receiver, taken))
     }
 
     fn of_message(&self, group: &Identity, peer: usize, frame: &Frame) -> Option<Unread> {
@@ -62,26 +98,6 @@ impl Links {
     }
 }
 
-/// A message of a collective that this rank made differently, or not at all.
-fn of_collective(group: &Identity, peer: usize, frame: &Frame, seq: u64) -> Unread {
-    let (sender, receiver) = (group.members[peer], group.members[group.me]);
-    let sent = format!(
-        "sent rank {receiver} a message of call {}, {}",
-        frame.seq,
-        describe(&CallTag {
-            algo: 0,
-            ..frame.tag
-        })
-    );
-    let taken = if frame.seq <= seq {
-        format!("finished its call {} without receiving it", frame.seq)
-    } else {
-        format!("ended the group after call {seq}")
-    };
-    let call = frame.seq.saturating_add(1);
-    unread((group.key, call), (sender, sent), (receiver, taken))
-}
-
 /// What lies unread in a ring of a group that this rank made, for a rank that has left.
 pub(crate) fn sent_in_vain(ring: &RingBlock, key: u64, world: &WorldInner) -> Option<Unread> {
     let receiver = ring.unread_by(world)?;
@@ -93,7 +109,7 @@ pub(crate) fn sent_in_vain(ring: &RingBlock, key: u64, world: &WorldInner) -> Op
 fn unread((key, seq): (u64, u64), sender: (Rank, String), receiver: (Rank, String)) -> Unread {
     Unread {
         call: CallId { key, seq },
-        receiver: receiver.0,
+        culprit: Some(receiver.0),
         kind: ErrorKind::Mismatch {
             field: Field::Sequence,
             rank: sender.0,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{MessageCall, MessageError};
-use crate::transport::frame::{CallTag, Frame, FrameKind};
+use crate::transport::frame::{CallTag, Frame, FrameKind, TagField};
 use crate::types::Collective;
 use crate::watch::{Mark, Trail};
 
@@ -12,13 +12,21 @@ use crate::watch::{Mark, Trail};
 pub(crate) struct Heed {
     peers: Vec<Option<Peer>>,
     /// The last calls of this rank.
-    own: VecDeque<(u64, Mark)>,
+    own: VecDeque<OwnCall>,
     /// The last message of each peer that was taken: number of the call, and round in it.
     taken: Vec<Option<(u64, u32)>>,
 }
 
 /// Calls of this rank that are remembered, for peers that sent nothing to it in them.
 const OWN_MAX: usize = 64;
+
+/// A call of this rank.
+#[derive(Debug)]
+struct OwnCall {
+    seq: u64,
+    mark: Mark,
+    tag: CallTag,
+}
 
 #[derive(Debug)]
 struct Peer {
@@ -35,8 +43,16 @@ impl MessageError {
         Self::Repeated { peer, seq, round }
     }
 
-    /// A frame of another call than this rank's.
-    pub(super) fn other_call(peer: usize, call: &MessageCall, frame: &Frame) -> Self {
+    /// A frame of another call than the one that this rank is in.
+    pub(super) fn other_call(peer: usize, call: &MessageCall, frame: &Frame, heed: &Heed) -> Self {
+        if let Some((field, own)) = heed.made_differently(frame) {
+            return Self::Mismatch {
+                peer,
+                field,
+                mine: own,
+                theirs: frame.tag,
+            };
+        }
         let (mine, theirs, tag) = (call.seq, frame.seq, frame.tag);
         Self::OtherCall {
             peer,
@@ -58,11 +74,17 @@ impl Heed {
     }
 
     /// A call of this rank begins.
-    pub(crate) fn begin(&mut self, seq: u64, mark: Mark) {
+    pub(crate) fn begin(&mut self, seq: u64, mark: Mark, tag: CallTag) {
         if self.own.len() == OWN_MAX {
             self.own.pop_front();
         }
-        self.own.push_back((seq, mark));
+        self.own.push_back(OwnCall { seq, mark, tag });
+    }
+
+    /// Where this rank made the call of a frame, as far as it remembers, and made it differently: in what, and how.
+    pub(crate) fn made_differently(&self, frame: &Frame) -> Option<(TagField, CallTag)> {
+        let own = self.own.iter().find(|own| own.seq == frame.seq)?;
+        Some((own.tag.difference(&frame.tag)?, own.tag))
     }
 
     /// A message of a peer is taken.
@@ -108,8 +130,8 @@ impl Heed {
         let between = self
             .own
             .iter()
-            .filter(|(seq, _)| (known.seq + 1..call.seq).contains(seq));
-        between.for_each(|(_, mark)| known.trail.together(*mark));
+            .filter(|own| (known.seq + 1..call.seq).contains(&own.seq));
+        between.for_each(|own| known.trail.together(own.mark));
         known.seq = call.seq;
         let differs = call.tag.difference(&frame.tag).is_some();
         let (mine, theirs) = (Mark(call.mark), Mark(frame.mark));
@@ -170,6 +192,35 @@ mod tests {
                 payload: 32,
                 checksum: None,
             },
+        }
+    }
+
+    #[test]
+    fn a_frame_of_an_earlier_call_is_compared_with_what_this_rank_made_then() {
+        let reduce = |root| MessageCall {
+            tag: CallTag {
+                root,
+                ..call(Collective::Reduce, 4).tag
+            },
+            ..call(Collective::Reduce, 4)
+        };
+        let (own, theirs, now) = (reduce(0), reduce(1), call(Collective::Barrier, 5));
+        let mut heed = Heed::of(2);
+        for call in [&own, &now] {
+            heed.begin(call.seq, Mark(0), call.tag);
+        }
+        let found = MessageError::other_call(1, &now, &frame(&theirs, 4, 0), &heed);
+        let wanted = MessageError::Mismatch {
+            peer: 1,
+            field: TagField::Root,
+            mine: own.tag,
+            theirs: theirs.tag,
+        };
+        assert_eq!(found, wanted);
+        // What was made alike, or is not remembered, is only another call.
+        for (made, seq) in [(&own, 4), (&theirs, 3)] {
+            let found = MessageError::other_call(1, &now, &frame(made, seq, 0), &heed);
+            assert!(matches!(found, MessageError::OtherCall { .. }), "{found:?}");
         }
     }
 

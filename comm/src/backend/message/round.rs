@@ -197,7 +197,7 @@ impl Receiving {
             return Err(MessageError::repeated(peer, &frame, their_round));
         }
         if frame.seq != call.seq {
-            return Err(MessageError::other_call(peer, call, &frame));
+            return Err(MessageError::other_call(peer, call, &frame, heed));
         }
         if !is_expected {
             return at(StepField::Round, round as u64, u64::from(their_round));
