@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::bell::Bell;
-use crate::sync::{AtomicU64, Deadline, Ordering};
+use crate::sync::{AtomicU64, Clock, Deadline, Ordering};
 
 /// Polls without yielding while ranks have processors of their own: about 5 us. After that a yield,
 /// which costs some 0.2 us where nothing else wants the processor, delays a wait by a few percent at
@@ -21,8 +21,11 @@ const SPINS_ALONE: u32 = 200;
 /// Polls of a thread whose last spins were in vain, because the system has put its peer on the same
 /// processor: about 1 us, enough to see that the peer runs again.
 const SPINS_LEAST: u32 = 32;
-/// Yields before the first sleep: some milliseconds.
+/// Yields before the first sleep, and the time that they may take. Beside a program that computes a yield lasts as long as that
+/// program's turn, and the kernel (EEVDF, from Linux 6.18 on) takes the time off the share of the one that yields: a rank
+/// that yielded on would get no processor when its turn comes, and would read no clock for half a second.
 const YIELDS: u32 = 2000;
+const YIELD_NS_MAX: u64 = 8_000_000;
 /// Yields before the first sleep on descriptors, whose polling costs system calls.
 const YIELDS_DESCRIPTORS: u32 = 20;
 /// Longest single sleep on descriptors: they wake the sleeper by themselves, but for news of the
@@ -128,7 +131,7 @@ impl Rest<'_> {
                 ready()
             }
             Self::Pause => {
-                crate::sync::Clock::pause(left.min(SLEEP_MAX));
+                Clock::pause(left.min(SLEEP_MAX));
                 ready()
             }
         }
@@ -209,6 +212,7 @@ pub fn later(
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), Interrupted> {
     let yields = rest.yields();
+    let begun_ns = Clock::coarse_ns();
     let mut polls: u32 = 0;
     loop {
         // SYNC: pairs with the Release in `Status::disturb`; what it announces is then visible.
@@ -219,8 +223,10 @@ pub fn later(
                 Err(Interrupted::Epoch)
             };
         }
-        // While yielding, the clock is read now and then; a sleep is worth a look each time.
-        let look = polls >= yields || polls.is_multiple_of(CLOCK_EVERY);
+        // While yielding, the exact clock is read now and then; a sleep is worth a look each time.
+        let is_yielding =
+            polls < yields && Clock::coarse_ns().saturating_sub(begun_ns) < YIELD_NS_MAX;
+        let look = !is_yielding || polls.is_multiple_of(CLOCK_EVERY);
         if look && deadline.passed() {
             return if ready() {
                 Ok(())
@@ -229,7 +235,7 @@ pub fn later(
             };
         }
         polls = polls.saturating_add(1);
-        let seen = if polls <= yields {
+        let seen = if is_yielding {
             rustix::thread::sched_yield();
             ready()
         } else {

@@ -387,9 +387,11 @@ pub(super) fn draft(
         places.iter().map(|at| &graph.waiters[*at]).collect()
     };
     let waiters = of(held);
-    // The one that is told of: who misses a culprit, and waits longest.
-    let misses =
-        |waiter: &&&Waiter<'_>| waiter.wait.missing.iter().any(|rank| blamed.contains(rank));
+    // The one that is told of: who misses a culprit, where there is one, and waits longest.
+    let misses = |waiter: &&&Waiter<'_>| {
+        let is_missed = |rank: &u32| blamed.contains(rank);
+        blamed.is_empty() || waiter.wait.missing.iter().any(is_missed)
+    };
     let main = waiters
         .iter()
         .filter(misses)
