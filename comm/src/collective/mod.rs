@@ -64,6 +64,9 @@ use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
 use crate::world::{GROUP_NAME_MAX, HasUnread, Notice, WorldInner};
 
+/// How long a call whose time is up waits for an earlier one that has ended to say how.
+const ENDING_MAX: Duration = Duration::from_millis(200);
+
 /// A group of ranks that make collective calls together. Made by [`crate::world::World::group`].
 ///
 /// Cheap to clone; all clones are one communicator. Dropping the last one destroys the group on
@@ -270,6 +273,13 @@ impl Communicator {
             waited_ms: u64::try_from(deadline.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         let Some(under_way) = under_way else {
+            // The last of them may be just ending: why it fails is why this one does.
+            let ends = Deadline::after(ENDING_MAX);
+            if inner.worker.wait_turn(ends, &inner.place)
+                && let Some(cause) = self.failure()
+            {
+                return cause;
+            }
             // The program has not made the calls that it has started: nobody else is concerned.
             return self.error(call, kind, 0, None, deadline, true);
         };

@@ -233,6 +233,9 @@ impl World {
             // A rank that may not be placed runs all the same.
             let _ = placement::pin(local.unwrap_or(0), mates);
         }
+        if let Some(island) = &met.island {
+            status.set_region(Arc::clone(&island.arena), island.local);
+        }
         let inner = WorldInner {
             watch: watch(&options, &session, &status),
             rank: session.rank(),

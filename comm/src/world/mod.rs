@@ -50,7 +50,7 @@ use crate::group::Identity;
 use crate::rendezvous::Coordinator;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::transport::Stream;
-use crate::transport::shm::arena::Arena;
+use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::transport::shm::heap::Heap;
 pub use crate::transport::shm::memory::{SharedMemory, SharedMemoryError};
 use crate::transport::shm::spaces::Spaces;
@@ -248,6 +248,9 @@ impl World {
         self.inner.tell_unread();
         // Relaxed: read by the last owner of the world.
         self.inner.has_left.store(true, Ordering::Relaxed);
+        if let Some(island) = &self.inner.island {
+            island.arena.set_owner_mark(island.local, OwnerMark::Left);
+        }
         self.inner.control.leave();
     }
 }
@@ -269,6 +272,18 @@ impl WorldInner {
         let generation = made.entry((name.to_owned(), members.to_vec())).or_insert(0);
         *generation += 1;
         *generation
+    }
+
+    /// Whether a rank whose process has ended did so by itself: it shared memory with this one, had not left the world and
+    /// knew of no failure. `false` where that cannot be seen.
+    pub(crate) fn ended_unprovoked(&self, rank: Rank) -> bool {
+        let seen = || {
+            let island = self.island.as_ref()?;
+            let local = (*island.locals.get(rank.index())?)?;
+            let marks = [OwnerMark::Left, OwnerMark::Troubled];
+            Some(!island.arena.has_owner_mark(local, &marks))
+        };
+        seen().unwrap_or(false)
     }
 
     /// The island, if all members of a group lie on it.

@@ -7,13 +7,14 @@
 //!   printed it. Only where nobody reads what is printed the calls end first.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
 use crate::sync::{AtomicU64, Clock, Ordering};
+use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
 use crate::watch::arbiter::{ECHO_MS, covers};
 use crate::watch::verdict::{CallId, Verdict};
@@ -65,6 +66,8 @@ pub(crate) struct Status {
     known: Mutex<Known>,
     /// Held while one verdict is taken: they come from the control plane, and from ranks that judge themselves.
     telling: Mutex<()>,
+    /// The region of shared memory that this rank owns, where it has one.
+    region: OnceLock<(Arc<Arena>, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -92,14 +95,33 @@ impl Status {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// From now on trouble is marked on this region, which the rank owns: those who outlive its process see what it knew.
+    pub(crate) fn set_region(&self, arena: Arc<Arena>, local: usize) {
+        // The first one stays.
+        let _ = self.region.set((arena, local));
+        if !self.is_untroubled() {
+            self.mark_trouble();
+        }
+    }
+
+    fn mark_trouble(&self) {
+        if let Some((arena, local)) = self.region.get() {
+            arena.set_owner_mark(*local, OwnerMark::Troubled);
+        }
+    }
+
     /// A rank is gone. Its first fate stays.
     pub(crate) fn set_gone(&self, rank: Rank, gone: Gone) {
+        if !gone.orderly {
+            self.mark_trouble();
+        }
         self.known().gone.entry(rank).or_insert(gone);
         self.disturb();
     }
 
     /// A group was given up. Of several notices that of the earliest call stays: it is the cause.
     pub(crate) fn set_notice(&self, notice: Notice) {
+        self.mark_trouble();
         {
             let mut known = self.known();
             if known.notices.len() < NOTICES_MAX {
@@ -124,6 +146,7 @@ impl Status {
 
     /// The control plane is lost.
     pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
+        self.mark_trouble();
         self.known().cut_off.get_or_insert(cut_off);
         self.disturb();
     }
@@ -131,6 +154,7 @@ impl Status {
     /// The arbiter has found something. Told again, a verdict ends more calls than before. `say` is called
     /// where it is a new one, before any call can end by it (STATUS-1).
     pub(crate) fn set_verdict(&self, verdict: Verdict, say: impl FnOnce()) {
+        self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |one: &Arc<Verdict>| {
             (one.since_unix_ms, &one.blamed, &one.place)

@@ -61,6 +61,15 @@ enum HeaderWord {
     HeapBytes = 2,
 }
 
+/// What the owner of a region leaves behind in it for ranks that outlive its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerMark {
+    /// It left the world in good order.
+    Left = 1,
+    /// It knew of a failure: what it did afterwards may be a consequence.
+    Troubled = 2,
+}
+
 /// Why an arena could not be made or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
@@ -212,6 +221,21 @@ impl Arena {
         self.file.as_fd()
     }
 
+    /// Marks the region `local`, which belongs to the caller. The mark stays.
+    pub fn set_owner_mark(&self, local: usize, mark: OwnerMark) {
+        // SYNC: pairs with the Acquire in `has_owner_mark`: the mark comes before all that its owner does next.
+        self.word(self.region_offset(local))
+            .fetch_or(mark as u64, Ordering::AcqRel);
+    }
+
+    /// Whether the owner of region `local` has marked it with any of these.
+    #[must_use]
+    pub fn has_owner_mark(&self, local: usize, marks: &[OwnerMark]) -> bool {
+        // SYNC: pairs with `set_owner_mark`.
+        let found = self.word(self.region_offset(local)).load(Ordering::Acquire);
+        marks.iter().any(|mark| found & *mark as u64 != 0)
+    }
+
     /// Offset of the heap of region `local`.
     #[must_use]
     pub fn heap_offset(&self, local: usize) -> usize {
@@ -346,6 +370,18 @@ mod tests {
                 7 + local as u64
             );
         }
+    }
+
+    #[test]
+    fn a_mark_of_an_owner_stays_and_is_on_no_other_region() {
+        let arena = Arena::create(2, HEAP_BYTES_MIN).unwrap();
+        let (left, troubled) = ([OwnerMark::Left], [OwnerMark::Troubled]);
+        assert!(!arena.has_owner_mark(1, &[OwnerMark::Left, OwnerMark::Troubled]));
+        arena.set_owner_mark(1, OwnerMark::Troubled);
+        assert!(arena.has_owner_mark(1, &troubled) && !arena.has_owner_mark(1, &left));
+        arena.set_owner_mark(1, OwnerMark::Left);
+        assert!(arena.has_owner_mark(1, &troubled) && arena.has_owner_mark(1, &left));
+        assert!(!arena.has_owner_mark(0, &left) && !arena.has_owner_mark(0, &troubled));
     }
 
     #[test]
