@@ -266,7 +266,7 @@ impl Vigil<'_> {
             return self.without_arbiter();
         }
         // What fails just after a verdict fails because of it: nobody need be asked.
-        let told = || status.cause_of(call, false);
+        let told = || status.cause_of(call, false, Some(ended));
         let heard = || match cause {
             Some(cause) => self.ask(cause),
             None => {
@@ -349,7 +349,7 @@ impl Vigil<'_> {
     fn without_arbiter(&self) -> Option<Arc<Verdict>> {
         let (peers, status) = (self.world.peers.as_ref()?, &self.world.status);
         // Whoever served it may have ended because of a verdict that all have.
-        if let Some(first) = status.cause_of(self.call(), true) {
+        if let Some(first) = status.cause_of(self.call(), true, None) {
             return Some(first);
         }
         let patience = Deadline::after(ARBITER_QUIET);

@@ -188,8 +188,15 @@ impl Status {
     }
 
     /// The verdict of the last seconds that a call which has ended badly is taken for a consequence of, made to end this call too.
-    /// Where `arbiter_is_gone` that is the first verdict ever: whoever ran the arbiter may have ended because of it.
-    pub(crate) fn cause_of(&self, call: CallId, arbiter_is_gone: bool) -> Option<Arc<Verdict>> {
+    /// Where `arbiter_is_gone` that is the first verdict ever: whoever ran the arbiter may have ended because of it. `met` is the
+    /// error that the call has met.
+    pub(crate) fn cause_of(
+        &self,
+        call: CallId,
+        arbiter_is_gone: bool,
+        met: Option<&ErrorKind>,
+    ) -> Option<Arc<Verdict>> {
+        let met = met.map(ErrorKind::first_cause);
         let now_ns = Clock::nanos();
         let mut known = self.known();
         let Known {
@@ -197,9 +204,10 @@ impl Status {
         } = &mut *known;
         let is_cause = |(verdict, told_ns): &(&mut Arc<Verdict>, &u64)| {
             let is_recent = now_ns.saturating_sub(**told_ns) <= ECHO_NS;
-            // Ranks go on after a mismatch that leaves the group usable, unless they do not.
+            // Ranks go on after a mismatch that leaves the group usable, unless they do not: one that gives up another
+            // group for it tells its members the same error.
             if verdict.ends.is_empty() {
-                is_recent && arbiter_is_gone
+                is_recent && (arbiter_is_gone || met == Some(&verdict.kind))
             } else {
                 is_recent || arbiter_is_gone
             }
@@ -315,5 +323,27 @@ mod tests {
         };
         status.set_verdict(other, || said += 1);
         assert_eq!((said, status.epoch()), (2, 3));
+    }
+
+    #[test]
+    fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {
+        let status = Status::default();
+        // A mismatch that left its own group usable.
+        let verdict = example();
+        status.set_verdict(verdict.clone(), || {});
+        let call = CallId { key: 9, seq: 1 };
+        let aborted = |cause: &ErrorKind| ErrorKind::PeerAborted {
+            origin: Rank(1),
+            reason: String::new(),
+            cause: Box::new(cause.clone()),
+        };
+        let other = ErrorKind::Orphaned { why: String::new() };
+        for met in [None, Some(aborted(&other))] {
+            assert_eq!(status.cause_of(call, false, met.as_ref()), None);
+        }
+        let met = aborted(&aborted(&verdict.kind));
+        let found = status.cause_of(call, false, Some(&met)).unwrap();
+        assert_eq!(found.ends, [call]);
+        assert_eq!(status.verdict(call), Some(found));
     }
 }
