@@ -3,6 +3,8 @@
 //! `faulty MODE`: each mode plants one fault, on the last rank where one rank has it.
 
 use std::error::Error;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use muster_comm::collective::{Communicator, PointToPoint};
@@ -40,6 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         "early" if last => return Ok(()),
         "early" => step(&everyone, CALLS)?,
+        // Another program in place of this one: the process goes on, and its connections end.
+        "execs" if last => return Err(Command::new("sleep").arg("30").exec().into()),
+        "execs" => step(&everyone, CALLS)?,
         "async" => asynchronous(&world, last, Duration::ZERO)?,
         "asynclate" => asynchronous(&world, last, Duration::from_millis(1500))?,
         "hog" => {

@@ -319,6 +319,21 @@ fn a_killed_rank_and_one_that_returns_early_are_dead() {
 }
 
 #[test]
+fn a_rank_that_runs_another_program_now_has_not_ended() {
+    everywhere(&[2, 4], |ranks, transport| {
+        let ended = faulty("execs", ranks, transport, SLOW).wait();
+        assert!(ended.elapsed < PROMPT, "{:?}", ended.elapsed);
+        let who = format!("who=rank {} (", ranks - 1);
+        let parts = [
+            "VERDICT NOT_JOINED",
+            &who,
+            "its process goes on (it runs sleep)",
+        ];
+        expect(&ended, 22, ranks - 1, &parts);
+    });
+}
+
+#[test]
 fn a_stopped_rank_is_frozen_and_one_that_goes_on_is_nothing() {
     everywhere(&[2, 4], |ranks, transport| {
         let mut run = faulty("loop", ranks, transport, SLOW);
