@@ -157,7 +157,7 @@ impl Request<'_> {
     /// How the data of this call moves.
     pub(crate) fn pattern(&self) -> Pattern {
         let pattern = self.collective.pattern();
-        pattern.unwrap_or_else(|| unreachable!("{} is made of other calls", self.collective))
+        pattern.unwrap_or_else(|| unreachable!("{} is made of messages", self.collective))
     }
 
     /// Elements that the send buffer of a rank holds.

@@ -13,7 +13,7 @@ pub(super) fn problem(
     me: usize,
 ) -> Result<Problem, ProblemError> {
     let pattern = collective.pattern();
-    let pattern = pattern.unwrap_or_else(|| unreachable!("{collective} is made of other calls"));
+    let pattern = pattern.unwrap_or_else(|| unreachable!("{collective} is made of messages"));
     match (pattern, counts) {
         (Pattern::AllReduce, _) => Problem::all_reduce(n, counts.sent().vector()),
         (Pattern::Reduce, _) => Problem::reduce(n, counts.sent().vector(), root),

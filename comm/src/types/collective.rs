@@ -113,35 +113,54 @@ impl Collective {
         }
     }
 
-    /// How its data moves; `None` where it is a message, or made of other calls.
+    /// How its data moves; `None` for messages.
     #[must_use]
     pub const fn pattern(self) -> Option<Pattern> {
         Some(match self {
-            Self::AllGather | Self::AllGatherV => Pattern::AllGather,
+            Self::AllGather | Self::AllGatherV | Self::AllGatherObject => Pattern::AllGather,
             Self::AllReduce => Pattern::AllReduce,
             Self::AllToAll | Self::AllToAllV => Pattern::AllToAll,
             Self::Barrier => Pattern::Barrier,
-            Self::Broadcast => Pattern::Broadcast,
-            Self::Gather | Self::GatherV => Pattern::Gather,
+            Self::Broadcast | Self::BroadcastObject => Pattern::Broadcast,
+            Self::Gather | Self::GatherV | Self::GatherObject => Pattern::Gather,
             Self::Reduce => Pattern::Reduce,
             Self::ReduceScatter | Self::ReduceScatterV => Pattern::ReduceScatter,
-            Self::Scatter | Self::ScatterV => Pattern::Scatter,
-            Self::AllGatherObject
-            | Self::BroadcastObject
-            | Self::GatherObject
-            | Self::Recv
-            | Self::ScatterObject
-            | Self::Send
-            | Self::SendRecvBatch => return None,
+            Self::Scatter | Self::ScatterV | Self::ScatterObject => Pattern::Scatter,
+            Self::Recv | Self::Send | Self::SendRecvBatch => return None,
         })
     }
 
-    /// Whether the call combines elements of several ranks with a [`ReduceOp`].
+    /// Whether the lengths of its blocks may differ.
+    #[must_use]
+    pub const fn has_lengths(self) -> bool {
+        matches!(
+            self,
+            Self::AllGatherV
+                | Self::AllToAllV
+                | Self::GatherV
+                | Self::ReduceScatterV
+                | Self::ScatterV
+        )
+    }
+
+    /// Whether it moves objects.
+    #[must_use]
+    pub const fn is_of_objects(self) -> bool {
+        matches!(
+            self,
+            Self::AllGatherObject
+                | Self::BroadcastObject
+                | Self::GatherObject
+                | Self::ScatterObject
+        )
+    }
+
+    /// Whether the call combines elements of several ranks with a [`ReduceOp`](super::ReduceOp).
     #[must_use]
     pub const fn reduces(self) -> bool {
         matches!(
-            self,
-            Self::AllReduce | Self::Reduce | Self::ReduceScatter | Self::ReduceScatterV
+            self.pattern(),
+            Some(Pattern::AllReduce | Pattern::Reduce | Pattern::ReduceScatter)
         )
     }
 
@@ -149,16 +168,8 @@ impl Collective {
     #[must_use]
     pub const fn is_rooted(self) -> bool {
         matches!(
-            self,
-            Self::Broadcast
-                | Self::BroadcastObject
-                | Self::Gather
-                | Self::GatherObject
-                | Self::GatherV
-                | Self::Reduce
-                | Self::Scatter
-                | Self::ScatterObject
-                | Self::ScatterV
+            self.pattern(),
+            Some(Pattern::Broadcast | Pattern::Gather | Pattern::Reduce | Pattern::Scatter)
         )
     }
 
@@ -247,6 +258,22 @@ impl Pattern {
             Self::Reduce if is_root => Extent::Vector,
             Self::Gather if is_root => Extent::AllBlocks,
             Self::Reduce | Self::Gather | Self::Barrier => Extent::Nothing,
+        }
+    }
+
+    /// The factor of nccl-tests that makes bus bandwidth of algorithm bandwidth, on `n` ranks.
+    #[must_use]
+    pub fn bus_factor(self, n: usize) -> f64 {
+        let others = (n as f64 - 1.0) / n as f64;
+        match self {
+            Self::AllReduce => 2.0 * others,
+            Self::AllGather
+            | Self::AllToAll
+            | Self::Gather
+            | Self::ReduceScatter
+            | Self::Scatter => others,
+            Self::Broadcast | Self::Reduce => 1.0,
+            Self::Barrier => 0.0,
         }
     }
 

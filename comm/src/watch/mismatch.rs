@@ -255,16 +255,7 @@ fn sides<'a, F: PartialEq>(made: &[Made<'a>], face: impl Fn(&Made<'a>) -> F) -> 
 
 /// What must be equal on all ranks.
 fn face(code: CallCode) -> (u64, u64) {
-    let varies = code.collective().is_none_or(|collective| {
-        matches!(
-            collective,
-            Collective::AllGatherV
-                | Collective::AllToAllV
-                | Collective::GatherV
-                | Collective::ReduceScatterV
-                | Collective::ScatterV
-        )
-    });
+    let varies = code.collective().is_none_or(Collective::has_lengths);
     (code.word, if varies { 0 } else { code.count })
 }
 

@@ -3,7 +3,7 @@
 //! Pure arithmetic. `docs/metrics.md` has the formulas with their sources; the tests compare them
 //! with numbers worked out by hand.
 
-use muster_comm::types::Collective;
+use muster_comm::types::{Collective, Extent, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes that a member contributes in the exchange of entries: payload and counts of a slot.
@@ -76,10 +76,13 @@ impl Shape {
         root: usize,
     ) -> Self {
         let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / element;
-        let count = match blocks_of(collective) {
-            Blocks::None => 0,
-            Blocks::One | Blocks::Differ => elements.max(usize::from(bytes > 0)),
-            Blocks::OneEach => (elements / n).max(usize::from(bytes > 0)),
+        let least = usize::from(bytes > 0);
+        let count = match collective.pattern() {
+            Some(Pattern::Barrier) => 0,
+            Some(pattern) if !pattern.is_of_vectors() && !collective.has_lengths() => {
+                (elements / n).max(least)
+            }
+            Some(_) | None => elements.max(least),
         };
         Self {
             collective,
@@ -125,50 +128,41 @@ impl Shape {
     /// Elements of a member's send buffer, out of place.
     #[must_use]
     pub fn send_elements(&self, me: usize) -> usize {
-        let at_root = |elements| if me == self.root { elements } else { 0 };
-        match self.collective {
-            Collective::Barrier | Collective::Broadcast | Collective::Recv => 0,
-            Collective::AllReduce
-            | Collective::Reduce
-            | Collective::AllGather
-            | Collective::Gather
-            | Collective::Send
-            | Collective::SendRecvBatch => self.count,
-            Collective::ReduceScatter | Collective::AllToAll => self.count * self.n,
-            Collective::Scatter => at_root(self.count * self.n),
-            Collective::AllGatherV | Collective::GatherV => self.parts()[me],
-            Collective::ReduceScatterV => self.parts().iter().sum(),
-            Collective::ScatterV => at_root(self.parts().iter().sum()),
-            Collective::AllToAllV => (0..self.n).map(|to| self.pair(me, to)).sum(),
-            Collective::AllGatherObject | Collective::GatherObject => self.count,
-            Collective::BroadcastObject => at_root(self.count),
-            Collective::ScatterObject => at_root(self.count * self.n),
+        match self.collective.pattern() {
+            // It has one buffer, which counts as received.
+            Some(Pattern::Broadcast) if !self.collective.is_of_objects() => 0,
+            Some(pattern) => {
+                let pairs = (0..self.n).map(|to| self.pair(me, to));
+                self.elements(pattern.send(me == self.root), me, pairs)
+            }
+            None if self.collective == Collective::Recv => 0,
+            None => self.count,
         }
     }
 
     /// Elements of a member's receive buffer, out of place; of its only buffer in a broadcast.
     #[must_use]
     pub fn recv_elements(&self, me: usize) -> usize {
-        let at_root = |elements| if me == self.root { elements } else { 0 };
-        match self.collective {
-            Collective::Barrier | Collective::Send => 0,
-            Collective::AllReduce
-            | Collective::Broadcast
-            | Collective::Recv
-            | Collective::SendRecvBatch
-            | Collective::ReduceScatter
-            | Collective::Scatter
-            | Collective::BroadcastObject
-            | Collective::ScatterObject => self.count,
-            Collective::AllGather | Collective::AllToAll | Collective::AllGatherObject => {
-                self.count * self.n
+        match self.collective.pattern() {
+            Some(pattern) => {
+                let pairs = (0..self.n).map(|from| self.pair(from, me));
+                self.elements(pattern.recv(me == self.root), me, pairs)
             }
-            Collective::Reduce => at_root(self.count),
-            Collective::Gather | Collective::GatherObject => at_root(self.count * self.n),
-            Collective::AllGatherV => self.parts().iter().sum(),
-            Collective::GatherV => at_root(self.parts().iter().sum()),
-            Collective::ReduceScatterV | Collective::ScatterV => self.parts()[me],
-            Collective::AllToAllV => (0..self.n).map(|from| self.pair(from, me)).sum(),
+            None if self.collective == Collective::Send => 0,
+            None => self.count,
+        }
+    }
+
+    /// Elements of a buffer of this extent. `pairs` are the parts of an exchange between this member and each other.
+    fn elements(&self, extent: Extent, me: usize, pairs: impl Iterator<Item = usize>) -> usize {
+        let differ = self.collective.has_lengths();
+        match extent {
+            Extent::Nothing => 0,
+            Extent::OwnBlock if differ => self.parts()[me],
+            Extent::AllBlocks if self.collective == Collective::AllToAllV => pairs.sum(),
+            Extent::AllBlocks if differ => self.parts().iter().sum(),
+            Extent::AllBlocks => self.count * self.n,
+            Extent::Vector | Extent::OwnBlock => self.count,
         }
     }
 
@@ -191,7 +185,7 @@ impl Shape {
             let sent = (0..self.n).map(|me| self.send_elements(me));
             sent.max().unwrap_or(0)
         };
-        let counts = if self.collective.name().ends_with("_v") {
+        let counts = if self.collective.has_lengths() {
             self.n * size_of::<u64>()
         } else {
             0
@@ -203,30 +197,12 @@ impl Shape {
     /// `all_to_all_v` what the busiest member exchanges with others.
     #[must_use]
     pub fn bus_bytes(&self) -> f64 {
-        let (bytes, n) = (self.bytes() as f64, self.n as f64);
-        let others = (n - 1.0) / n;
-        match self.collective {
-            Collective::Barrier => 0.0,
-            Collective::AllReduce => bytes * 2.0 * others,
-            Collective::AllGather
-            | Collective::AllGatherObject
-            | Collective::AllGatherV
-            | Collective::AllToAll
-            | Collective::Gather
-            | Collective::GatherObject
-            | Collective::GatherV
-            | Collective::ReduceScatter
-            | Collective::ReduceScatterV
-            | Collective::Scatter
-            | Collective::ScatterObject
-            | Collective::ScatterV => bytes * others,
-            Collective::Broadcast
-            | Collective::BroadcastObject
-            | Collective::Reduce
-            | Collective::Recv
-            | Collective::Send
-            | Collective::SendRecvBatch => bytes,
-            Collective::AllToAllV => (self.busiest_exchange() * self.element) as f64,
+        match self.collective.pattern() {
+            _ if self.collective == Collective::AllToAllV => {
+                (self.busiest_exchange() * self.element) as f64
+            }
+            Some(pattern) => self.bytes() as f64 * pattern.bus_factor(self.n),
+            None => self.bytes() as f64,
         }
     }
 
@@ -239,44 +215,6 @@ impl Shape {
             sent.max(received)
         };
         (0..self.n).map(exchanged).max().unwrap_or(0)
-    }
-}
-
-/// How the buffers of a call are made up.
-enum Blocks {
-    /// Blocks of different lengths.
-    Differ,
-    /// No buffer at all.
-    None,
-    /// One buffer without blocks.
-    One,
-    /// A block for each member.
-    OneEach,
-}
-
-const fn blocks_of(collective: Collective) -> Blocks {
-    match collective {
-        Collective::Barrier => Blocks::None,
-        Collective::AllReduce
-        | Collective::Broadcast
-        | Collective::BroadcastObject
-        | Collective::Recv
-        | Collective::Reduce
-        | Collective::Send
-        | Collective::SendRecvBatch => Blocks::One,
-        Collective::AllGather
-        | Collective::AllGatherObject
-        | Collective::AllToAll
-        | Collective::Gather
-        | Collective::GatherObject
-        | Collective::ReduceScatter
-        | Collective::Scatter
-        | Collective::ScatterObject => Blocks::OneEach,
-        Collective::AllGatherV
-        | Collective::AllToAllV
-        | Collective::GatherV
-        | Collective::ReduceScatterV
-        | Collective::ScatterV => Blocks::Differ,
     }
 }
 
