@@ -10,7 +10,7 @@ use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::out;
-use crate::report::model::{Verdict, listed};
+use crate::report::model::{Cause, listed};
 use crate::run::class::exit_of_vendor;
 
 /// Ranks whose own words are kept as evidence.
@@ -83,7 +83,7 @@ impl Facts {
 
 /// The cause, or `None` where every rank did its work.
 #[must_use]
-pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+pub fn judge(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let mut verdict = interrupted(facts, collector)
         .or_else(|| bring_up(facts))
         .or_else(|| device(facts, collector))
@@ -103,23 +103,23 @@ pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn interrupted(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn interrupted(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let (answers, expected) = collector.progress();
     facts.interrupted.then(|| {
-        Verdict::new(
+        Cause::new(
             Exit::Interrupted,
             format!("interrupted by a signal after {answers} of {expected} answers of ranks"),
         )
     })
 }
 
-fn bring_up(facts: &Facts) -> Option<Verdict> {
+fn bring_up(facts: &Facts) -> Option<Cause> {
     // A rank that died is the better cause: the bring-up failed because of it.
     let error = facts
         .bring_up
         .as_ref()
         .filter(|_| facts.deaths.is_empty())?;
-    let mut verdict = Verdict::new(error.exit, error.text.clone());
+    let mut verdict = Cause::new(error.exit, error.text.clone());
     verdict.next = Some(error.help.clone());
     // The same, with the ranks that it names.
     if let Some(found) = &facts.found {
@@ -130,7 +130,7 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
 
 /// A complaint of the vendor's. The arbiter sees calls on the host only: where a device fails, it sees
 /// no more than that its rank, or one that waits for the device, does not come.
-fn device(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn device(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let is_absence = |found: &watch::Verdict| found.class == watch::Class::NotJoined;
     let is_of_device = |failed: &Failed| {
         matches!(
@@ -145,7 +145,7 @@ fn device(facts: &Facts, collector: &Collector) -> Option<Verdict> {
 }
 
 /// What the arbiter found: it saw all ranks, so it knows better than any of them.
-fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn found(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let found = facts.found.as_ref().filter(|found| {
         // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
         !found.ends.is_empty() || collector.has_failure()
@@ -155,7 +155,7 @@ fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         [rank] => last_case(*rank, collector),
         _ => String::new(),
     };
-    let mut verdict = Verdict::new(exit, format!("{}: {}{during}", found.who, found.place));
+    let mut verdict = Cause::new(exit, format!("{}: {}{during}", found.who, found.place));
     verdict.blamed.clone_from(&found.blamed);
     verdict.next = Some(found.next.clone());
     verdict.evidence.extend(found.cascades.iter().cloned());
@@ -169,7 +169,7 @@ fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn dead(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let first = facts.deaths.first()?;
     let during = last_case(first.rank, collector);
     let rank = first.rank;
@@ -179,7 +179,7 @@ fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         (Some(said), None) => format!("rank {rank} {said}{during}"),
         (None, _) => format!("rank {rank} {}{during}", first.how),
     };
-    let mut verdict = Verdict::new(first.exit.unwrap_or(Exit::PeerDead), text);
+    let mut verdict = Cause::new(first.exit.unwrap_or(Exit::PeerDead), text);
     verdict.blamed = vec![rank];
     for other in facts.deaths.iter().skip(1) {
         verdict
@@ -202,14 +202,14 @@ fn last_case(rank: u32, collector: &Collector) -> String {
         .map_or_else(String::new, |case| format!(", last seen before {case}"))
 }
 
-fn frozen(facts: &Facts) -> Option<Verdict> {
+fn frozen(facts: &Facts) -> Option<Cause> {
     let (rank, state) = facts.frozen.first()?;
     let what = match state {
         'T' => "stopped by a signal",
         't' => "stopped by a debugger",
         _ => "stuck in the kernel",
     };
-    let mut verdict = Verdict::new(
+    let mut verdict = Cause::new(
         Exit::PeerFrozen,
         format!("rank {rank} exists but does not run: {what} (state {state})"),
     );
@@ -221,7 +221,7 @@ fn frozen(facts: &Facts) -> Option<Verdict> {
 }
 
 /// The rank whose error explains the others: the first one that does not point at another rank's.
-fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Verdict> {
+fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Cause> {
     let mut failures: Vec<(u32, &RankState, &Failed)> = (0..)
         .zip(collector.ranks())
         .filter_map(|(rank, state)| Some((rank, state, state.failed.as_ref()?)))
@@ -240,7 +240,7 @@ fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Ver
         .case
         .and_then(|number| collector.describe(number))
         .map_or_else(String::new, |case| format!(" (checking {case})"));
-    let mut verdict = Verdict::new(exit, format!("rank {rank}: {}{during}", failed.text));
+    let mut verdict = Cause::new(exit, format!("rank {rank}: {}{during}", failed.text));
     verdict.blamed = blamed;
     verdict.next.clone_from(&failed.help);
     Some(verdict)
@@ -286,12 +286,12 @@ fn class_of(rank: u32, kind: &ErrorKind) -> (Exit, Vec<u32>) {
     }
 }
 
-fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn silent(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let garbled = (0_u32..)
         .zip(collector.ranks())
         .find_map(|(rank, state)| Some((rank, state.garbled.as_ref()?)));
     if let Some((rank, what)) = garbled {
-        let mut verdict = Verdict::new(
+        let mut verdict = Cause::new(
             Exit::Internal,
             format!("rank {rank} reported nonsense: {what}"),
         );
@@ -309,7 +309,7 @@ fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         ),
         None => format!("rank {} ended without a result", listed(&silent)),
     };
-    let mut verdict = Verdict::new(Exit::Internal, text);
+    let mut verdict = Cause::new(Exit::Internal, text);
     verdict.blamed = silent;
     Some(verdict)
 }
