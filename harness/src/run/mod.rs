@@ -2,7 +2,6 @@
 //! launcher; and finding the one cause when it fails.
 
 mod applicable;
-mod class;
 pub mod joined;
 mod launcher;
 pub mod local;
