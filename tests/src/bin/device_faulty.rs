@@ -66,7 +66,17 @@ fn second(
         "op" if odd => comm.all_reduce_in_place(buffer, ReduceOp::Min),
         "root" => comm.broadcast(buffer, usize::from(odd)),
         "absent" if odd => Ok(()),
-        "absent" | "collective" | "count" | "op" => comm.all_reduce_in_place(buffer, ReduceOp::Max),
+        "dead" if odd => std::process::abort(),
+        "stopped" if odd => {
+            rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::STOP,
+            )?;
+            Ok(())
+        }
+        "absent" | "collective" | "count" | "dead" | "op" | "stopped" => {
+            comm.all_reduce_in_place(buffer, ReduceOp::Max)
+        }
         unknown => return Err(format!("unknown mode {unknown}").into()),
     })
 }
