@@ -303,12 +303,19 @@ fn ranks_that_are_processes_name_what_differs_and_objects_go_on() {
 }
 
 #[test]
-fn a_rank_that_dies_or_is_stopped_before_a_call_on_devices_is_named_once_on_each_of_the_others() {
+fn a_rank_that_does_not_come_to_a_call_on_devices_is_named_once_by_all_others_whatever_follows() {
     let toolkit = Toolkit::install();
     let home = toolkit.home();
     let variables = [("ASCEND_HOME_PATH", home.as_str())];
     for (mode, code, class, error) in [
         ("dead", 20, "PEER_DEAD", "rank 1 was killed by signal 6"),
+        // Its peers end because of it, while it waits for them.
+        (
+            "ends",
+            22,
+            "NOT_JOINED",
+            "rank 1 never enqueued all_reduce #2",
+        ),
         (
             "stopped",
             21,
