@@ -384,13 +384,20 @@ impl ErrorKind {
     /// vendor's error whose text carries one.
     #[must_use]
     pub fn vendor_remark(&self) -> Option<&'static VendorCode> {
-        if let Self::Vendor { detail, .. } = self {
-            return vendor::remark_in(detail);
-        }
-        if let Self::PeerAborted { cause, .. } = self {
-            return cause.vendor_remark();
-        }
-        None
+        let Self::Vendor { detail, .. } = self.first_cause().1 else {
+            return None;
+        };
+        vendor::remark_in(detail)
+    }
+
+    /// The error that this one comes from, and the rank that failed with it where that was another one.
+    #[must_use]
+    pub fn first_cause(&self) -> (Option<Rank>, &Self) {
+        let Self::PeerAborted { origin, cause, .. } = self else {
+            return (None, self);
+        };
+        let (first, cause) = cause.first_cause();
+        (Some(first.unwrap_or(*origin)), cause)
     }
 
     /// The error at the end of the chain of ranks that gave up because of another one.

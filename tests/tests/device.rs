@@ -12,6 +12,7 @@ use muster_comm::config::Environment;
 use muster_comm::device::{Device, DeviceBuffer, Leaks, Runtime, Stream};
 use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 use muster_tests::{binary, start};
 
@@ -291,16 +292,28 @@ fn who_never_enqueues_is_named_with_its_last_act_and_nothing_waits_for_it() {
                 comm.failure().map(|error| error.to_string()),
                 Some(failed.to_string())
             );
-            Some(failed.kind().clone())
+            let verdict = failed.verdict().expect("a verdict");
+            assert_eq!(
+                (verdict.class, &*verdict.blamed),
+                (Class::NotJoined, &[2][..])
+            );
+            assert!(
+                verdict.what.starts_with("all_reduce #2 on world on npu "),
+                "{verdict}"
+            );
+            let site = "rank 2 made all_reduce #1 (f32[8]) at tests/tests/device.rs:";
+            assert!(verdict.line().contains(site), "{verdict}");
+            Some((failed.kind().clone(), verdict.line()))
         };
         // The rank that did not come stays alive until the others have judged.
         let host = comm.host();
         host.barrier().expect("the host goes on");
         failed
     });
-    let kinds: Vec<&ErrorKind> = results.iter().flatten().collect();
-    assert_eq!(kinds.len(), 2);
-    for kind in kinds {
+    let failures: Vec<_> = results.iter().flatten().collect();
+    assert_eq!(failures.len(), 2);
+    assert_eq!(failures[0].1, failures[1].1, "one verdict on all ranks");
+    for (kind, _) in failures {
         let ErrorKind::DeviceStalled { blamed, what } = kind else {
             panic!("{kind:?}")
         };

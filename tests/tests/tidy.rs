@@ -45,7 +45,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("rendezvous", &["strangers", "sync", "types"]),
     (
         "watch",
-        &["error", "memfd", "rendezvous", "sabotage", "sync", "types"],
+        &[
+            "error",
+            "memfd",
+            "rendezvous",
+            "sabotage",
+            "sync",
+            "types",
+            "vendor",
+        ],
     ),
     ("config", &["kernel", "rendezvous", "types"]),
     ("launch", &["config", "rendezvous", "sync", "types"]),

@@ -78,6 +78,13 @@ pub(super) fn fate(reason: &DownReason, order: u64) -> Fate {
     }
 }
 
+impl From<&DownReason> for Fate {
+    /// Of the first rank that went.
+    fn from(reason: &DownReason) -> Self {
+        fate(reason, 0)
+    }
+}
+
 /// What is known of a rank that said goodbye.
 pub(super) fn goodbye(order: u64) -> Fate {
     Fate {
@@ -168,13 +175,19 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
         culprit,
         ..
     } = *failed;
-    if let ErrorKind::Transport { peer, .. } = kind {
-        if let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone()) {
-            return gone(scene, rank, *peer, &fate, call);
+    if let ErrorKind::PeerClosed { peer, .. } | ErrorKind::Transport { peer, .. } = kind
+        && let Some(fate) = scene.member(peer.0).and_then(|member| member.fate.clone())
+    {
+        let mut verdict = gone(scene, rank, *peer, &fate, call);
+        if matches!(kind, ErrorKind::PeerClosed { .. }) {
+            verdict.evidence = vec![fate.evidence];
         }
-        if let Some(verdict) = destroyed_by(scene, peer.0, call) {
-            return verdict;
-        }
+        return verdict;
+    }
+    if let ErrorKind::Transport { peer, .. } = kind
+        && let Some(verdict) = destroyed_by(scene, peer.0, call)
+    {
+        return verdict;
     }
     if let ErrorKind::Mismatch { field, .. } = kind
         && *field != Field::Membership
@@ -296,9 +309,7 @@ fn told(
     class: Class,
     blamed: Vec<u32>,
 ) -> Verdict {
-    let group = scene
-        .member(rank)
-        .and_then(|member| member.report.as_ref()?.group(call.key));
+    let group = group_of(scene, rank, call);
     let age_ms = group
         .and_then(|group| group.call.as_ref())
         .map_or(0, |call| call.age_ms);
@@ -338,6 +349,7 @@ fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verd
         class: fate.class,
         confidence: fate.confidence,
         who: who(scene, &blamed),
+        what: what(group_of(scene, rank, call), call),
         place: format!("{}{}", fate.how, last_act(scene, peer.0)),
         evidence: vec![
             "its end of the link closed".to_owned(),
@@ -383,6 +395,11 @@ fn draft(
         about: usable.then_some(call),
         kind,
     }
+}
+
+/// The group of a call, as the board of this rank shows it.
+fn group_of(scene: &Scene, rank: u32, call: CallId) -> Option<&GroupState> {
+    scene.member(rank)?.report.as_ref()?.group(call.key)
 }
 
 /// Who is in the same call: `4 in the call: ranks 0-3`.
@@ -431,37 +448,10 @@ fn what(group: Option<&GroupState>, call: CallId) -> String {
     }
 }
 
+/// In a mismatch that the ranks found themselves `rank` stands for the usual call, `peer` for the odd one.
 fn class_of(rank: u32, kind: &ErrorKind) -> (Class, Vec<u32>) {
-    let pair = |peer: Rank| {
-        let mut pair = vec![rank, peer.0];
-        pair.sort_unstable();
-        pair
-    };
-    match kind {
-        // `rank` stands for the usual call there, `peer` for the odd one.
-        ErrorKind::Mismatch { peer, .. } => (Class::Mismatch, vec![peer.0]),
-        ErrorKind::Transport { peer, .. } => (Class::Link, pair(*peer)),
-        ErrorKind::Malformed { peer, .. } => (Class::Data, vec![peer.0]),
-        ErrorKind::Resource { .. } => (Class::Resource, vec![rank]),
-        ErrorKind::PeerClosed { peer, orderly, .. } => {
-            let class = if *orderly {
-                Class::NotJoined
-            } else {
-                Class::PeerDead
-            };
-            (class, vec![peer.0])
-        }
-        ErrorKind::Stalled { waiting_for, .. } => (
-            Class::NotJoined,
-            waiting_for.iter().map(|rank| rank.0).collect(),
-        ),
-        ErrorKind::DeviceStalled { blamed, .. } => {
-            (Class::NotJoined, blamed.iter().map(|rank| rank.0).collect())
-        }
-        ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
-        ErrorKind::InvalidArgument { .. }
-        | ErrorKind::Orphaned { .. }
-        | ErrorKind::Unsupported { .. }
-        | ErrorKind::Vendor { .. } => (Class::Internal, vec![rank]),
+    if let ErrorKind::Mismatch { peer, .. } = kind {
+        return (Class::Mismatch, vec![peer.0]);
     }
+    Class::of(kind, rank)
 }

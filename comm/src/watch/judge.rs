@@ -11,6 +11,7 @@
 //! - JUDGE-4: who has destroyed a group never comes to a later collective of it: the chain of waits ends
 //!   there, whatever the rank waits for elsewhere.
 
+pub(crate) mod device;
 mod gone;
 mod graph;
 mod layout;

@@ -1,90 +1,14 @@
 //! The verdict: who, what, where and since when, in one line and in JSON with the same fields.
 
+mod class;
+
 use std::fmt;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::class::Class;
 use crate::error::ErrorKind;
-
-/// What kind of failure it is. The names and numbers are those of the exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[repr(u8)]
-pub enum Class {
-    /// Ranks never arrived.
-    RdvMissing = 10,
-    /// Ranks contradict each other before they have a world: a rank that came twice, another size.
-    RdvConflict = 11,
-    /// The meeting point cannot be bound, resolved or reached.
-    RdvUnreachable = 12,
-    /// A rank exited or was killed.
-    PeerDead = 20,
-    /// A rank's process exists but does not run.
-    PeerFrozen = 21,
-    /// A rank runs, but did not enter the call that others wait in, or left before it.
-    NotJoined = 22,
-    /// Two ranks live, the path between them is broken.
-    Link = 23,
-    /// Ranks wait for each other in a circle.
-    Deadlock = 24,
-    /// Ranks made different calls, or different groups.
-    Mismatch = 30,
-    /// The bytes are wrong.
-    Data = 40,
-    /// A rank lacks memory, descriptors or another limit.
-    Resource = 60,
-    /// Evidence is missing.
-    Internal = 70,
-}
-
-impl Class {
-    /// The name, as the line shows it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RdvMissing => "RDV_MISSING",
-            Self::RdvConflict => "RDV_CONFLICT",
-            Self::RdvUnreachable => "RDV_UNREACHABLE",
-            Self::PeerDead => "PEER_DEAD",
-            Self::PeerFrozen => "PEER_FROZEN",
-            Self::NotJoined => "NOT_JOINED",
-            Self::Link => "LINK",
-            Self::Deadlock => "DEADLOCK",
-            Self::Mismatch => "MISMATCH",
-            Self::Data => "DATA",
-            Self::Resource => "RESOURCE",
-            Self::Internal => "INTERNAL",
-        }
-    }
-
-    const ALL: [Self; 12] = [
-        Self::RdvMissing,
-        Self::RdvConflict,
-        Self::RdvUnreachable,
-        Self::PeerDead,
-        Self::PeerFrozen,
-        Self::NotJoined,
-        Self::Link,
-        Self::Deadlock,
-        Self::Mismatch,
-        Self::Data,
-        Self::Resource,
-        Self::Internal,
-    ];
-
-    /// The class with this name.
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.name() == name)
-    }
-
-    /// The exit code of programs that end because of it.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-}
 
 /// How sure the judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,13 +62,19 @@ pub struct Verdict {
     pub cascades: Vec<String>,
     /// The calls that it ends.
     pub ends: Vec<CallId>,
-    /// The call that it is about, where that leaves the group usable.
+    /// The call that it is about, where that leaves the group usable, or is one on devices: the group on the host goes on.
     pub about: Option<CallId>,
     /// The error that the calls return.
     pub kind: ErrorKind,
 }
 
 impl Verdict {
+    /// Whether ranks cannot go on after it, unless they give up the group.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.about.is_none() && !self.ends.is_empty()
+    }
+
     /// Makes it end this call too.
     pub(crate) fn end(&mut self, call: CallId) {
         if !self.ends.contains(&call) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::machine::Machine;
 use crate::bench::measured::Pulse;
 use crate::exit::Exit;
-use crate::report::model::{TOOL, Verdict};
+use crate::report::model::{Cause, TOOL};
 use crate::report::origin::Origin;
 
 /// Version of the report's fields.
@@ -69,7 +69,7 @@ pub struct BenchReport {
     /// Looks at the machine during the run, in their order.
     pub machine_states: Vec<MachineState>,
     /// The cause, when the run failed.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Cause>,
 }
 
 /// A look at the machine.
@@ -217,16 +217,16 @@ impl BenchReport {
 
     /// The cause where no cell could be carried out: a run that measured nothing has proved nothing.
     #[must_use]
-    pub fn nothing_measured(&self) -> Option<Verdict> {
+    pub fn nothing_measured(&self) -> Option<Cause> {
         let Some(first) = self.records.first() else {
-            return Some(Verdict::new(Exit::Internal, "nothing was measured"));
+            return Some(Cause::new(Exit::Internal, "nothing was measured"));
         };
         let first = first.unsupported.as_ref()?;
         let is_refused = |record: &Record| record.unsupported.is_some();
         self.records
             .iter()
             .all(is_refused)
-            .then(|| Verdict::new(Exit::Resource, format!("nothing was measured: {first}")))
+            .then(|| Cause::new(Exit::Resource, format!("nothing was measured: {first}")))
     }
 
     /// The class of the outcome.

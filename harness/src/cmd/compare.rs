@@ -16,7 +16,7 @@ use crate::fail::Failure;
 use crate::out;
 use crate::report::compared::CompareReport;
 use crate::report::document::Document;
-use crate::report::model::Verdict;
+use crate::report::model::Cause;
 use crate::report::origin::Origin;
 
 /// Options of `muster compare`.
@@ -180,7 +180,7 @@ struct Side {
     /// Of each file with times.
     conditions: Vec<Conditions>,
     /// Of each run that has one.
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<Cause>,
     /// Of the first run that says it.
     machine: Option<Machine>,
 }
@@ -243,7 +243,7 @@ fn same_conditions(base: &[Conditions], new: &[Conditions], any: bool) -> Result
 }
 
 /// A run that ended early is no pass, whatever its rows say.
-fn with_early_end(mut comparison: Comparison, verdicts: &[Verdict]) -> Comparison {
+fn with_early_end(mut comparison: Comparison, verdicts: &[Cause]) -> Comparison {
     for verdict in verdicts
         .iter()
         .filter(|verdict| verdict.class != Exit::Data)

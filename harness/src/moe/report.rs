@@ -15,7 +15,7 @@ use super::skew::Skew;
 use crate::bench::machine::Machine;
 use crate::bench::model::{Latency, MachineState, Skew as StartSkew};
 use crate::exit::Exit;
-use crate::report::model::{TOOL, Verdict};
+use crate::report::model::{Cause, TOOL};
 use crate::report::origin::Origin;
 
 /// Version of the report's fields.
@@ -73,7 +73,7 @@ pub struct MoeReport {
     #[serde(default)]
     pub machine_states: Vec<MachineState>,
     /// The cause, when the run failed.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Cause>,
 }
 
 /// Sizes of the layout.
@@ -231,13 +231,13 @@ impl MoeReport {
 
     /// The cause where every cell was refused: a run that measured nothing has proved nothing.
     #[must_use]
-    pub fn nothing_measured(&self) -> Option<Verdict> {
+    pub fn nothing_measured(&self) -> Option<Cause> {
         let first = self.records.first()?.unsupported.as_ref()?;
         let all = self
             .records
             .iter()
             .all(|record| record.unsupported.is_some());
-        all.then(|| Verdict::new(Exit::Resource, format!("nothing was measured: {first}")))
+        all.then(|| Cause::new(Exit::Resource, format!("nothing was measured: {first}")))
     }
 
     /// The class of the outcome.

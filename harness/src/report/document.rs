@@ -11,7 +11,7 @@ use maud::Markup;
 use crate::bench::machine::Machine;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::model::Verdict;
+use crate::report::model::Cause;
 use crate::report::origin::Origin;
 
 /// A result that can be reported.
@@ -59,7 +59,7 @@ pub struct About<'a> {
     /// Wall time in microseconds.
     pub elapsed_us: u64,
     /// The cause, when it failed.
-    pub verdict: Option<&'a Verdict>,
+    pub verdict: Option<&'a Cause>,
     /// Where it ran.
     pub machine: Option<&'a Machine>,
     /// When and how.

@@ -60,7 +60,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_applicable: Vec<NotApplicable>,
     /// The cause, when the run failed.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Cause>,
 }
 
 /// A call, type or reduction that the devices do not have.
@@ -213,7 +213,8 @@ pub struct Detail {
 
 /// Why a run failed: one cause, the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Verdict {
+#[schemars(rename = "Verdict")]
+pub struct Cause {
     /// Class of the cause; see the table of exit codes.
     pub class: Exit,
     /// The number the program exits with.
@@ -234,8 +235,8 @@ pub struct Verdict {
     pub found: Option<Box<muster_comm::watch::verdict::Verdict>>,
 }
 
-impl Verdict {
-    /// A verdict of a class, without a culprit so far.
+impl Cause {
+    /// A cause of a class, without a culprit so far.
     #[must_use]
     pub fn new(class: Exit, text: impl Into<String>) -> Self {
         Self {

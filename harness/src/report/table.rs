@@ -326,7 +326,7 @@ pub fn seconds(elapsed_us: u64) -> String {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::report::model::{Detail, GroupCount, Verdict, fixtures};
+    use crate::report::model::{Cause, Detail, GroupCount, fixtures};
 
     fn report(outcome: Outcome) -> Report {
         let mut report = Report::new("host", false, 1);
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_death_is_told_with_its_evidence_and_the_next_step() {
         let mut report = report(Outcome::Aborted);
-        let mut verdict = Verdict::new(Exit::PeerDead, "rank 2 was killed by signal 9 (SIGKILL)");
+        let mut verdict = Cause::new(Exit::PeerDead, "rank 2 was killed by signal 9 (SIGKILL)");
         verdict.blamed = vec![2];
         verdict.evidence = vec!["rank 0: all_reduce failed".to_owned()];
         verdict.next = Some("look at the kernel log".to_owned());

@@ -13,6 +13,7 @@ use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
 use muster_comm::layout::Layout;
 use muster_comm::rendezvous::CoordinatorEvent;
 use muster_comm::sync::{Clock, Deadline};
+use muster_comm::watch::judge::Fate;
 use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
 
 use crate::check::collect::Collector;
@@ -316,7 +317,7 @@ impl<'a> Desk<'a> {
                         how: reason.to_string(),
                         exit: None,
                         said: None,
-                        sigkill: false,
+                        fate: Fate::from(&reason),
                     });
                 }
                 self.end_within(GRACE);

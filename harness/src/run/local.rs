@@ -16,6 +16,7 @@ use muster_comm::rendezvous::{
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
+use muster_comm::watch::judge::Fate;
 use rustix::process::Signal;
 
 use crate::check::collect::Collector;
@@ -308,6 +309,7 @@ impl Driver {
             |look: fn(&Capture) -> Option<String>| process.and_then(|process| process.output(look));
         let panic = output(Capture::panic_text);
         let reason = process.map_or(DownReason::HungUp, |process| process.down_reason(how));
+        let fate = Fate::from(&reason);
         self.coordinator.rank_down(Rank(rank), reason);
         let exit = match how {
             // The code of a panic is none of ours.
@@ -319,7 +321,7 @@ impl Driver {
             how: how.to_string(),
             exit,
             said: panic.or_else(|| output(Capture::error_text)),
-            sigkill: how == Ended::Signaled(9),
+            fate,
         });
         self.end_within(GRACE);
     }

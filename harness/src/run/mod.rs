@@ -2,7 +2,6 @@
 //! launcher; and finding the one cause when it fails.
 
 mod applicable;
-mod class;
 pub mod joined;
 mod launcher;
 pub mod local;
@@ -25,7 +24,7 @@ use crate::check::collect::Collector;
 use crate::check::job::Job;
 use crate::fail::Failure;
 use crate::moe;
-use crate::report::model::{Case, MatrixSummary, NotApplicable, Outcome, Verdict};
+use crate::report::model::{Case, Cause, MatrixSummary, NotApplicable, Outcome};
 use crate::run::verdict::{Facts, judge};
 
 /// How far a matrix has come.
@@ -51,7 +50,7 @@ pub struct Finished {
     /// What the devices do not have.
     pub not_applicable: Vec<NotApplicable>,
     /// The cause, if it could not be run to its end.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Cause>,
     /// What ranks printed, a line each with the rank before it.
     pub output: Vec<String>,
 }
@@ -100,7 +99,7 @@ impl Finished {
     /// What came of a job whose ranks could not be started.
     #[must_use]
     pub fn not_started(job: &Job, layout: &Layout, failure: Failure) -> Self {
-        let mut verdict = Verdict::new(failure.exit, failure.message.clone());
+        let mut verdict = Cause::new(failure.exit, failure.message.clone());
         verdict.matrix = Some(job.matrix.name.clone());
         verdict.next = failure.help;
         let summary = MatrixSummary {

@@ -231,12 +231,8 @@ impl Driver<'_> {
             Event::Control(CoordinatorEvent::Watch { bytes }) => {
                 self.facts.hear(&bytes);
                 self.keep_dumps();
-                if self
-                    .facts
-                    .found
-                    .as_ref()
-                    .is_some_and(|found| !found.ends.is_empty())
-                {
+                let found = self.facts.found.as_ref();
+                if found.is_some_and(|found| found.is_final()) {
                     self.end_within(self.program.grace);
                 }
             }
@@ -358,12 +354,13 @@ impl Driver<'_> {
     }
 
     fn outcome(&self) -> Outcome {
-        // After a mismatch the group is usable: it is the cause only where a rank ended because of it.
+        // After a mismatch the group may be usable, and after a failure on devices that on the host is: such a verdict is the
+        // cause only where a rank ended because of it.
         let found = self
             .facts
             .found
             .as_deref()
-            .filter(|found| !found.ends.is_empty() || self.first.is_some());
+            .filter(|found| found.is_final() || self.first.is_some());
         // One without evidence gives way to what was seen of a process.
         let is_vague = found.is_some_and(|found| found.class == Class::Internal);
         let has_seen =

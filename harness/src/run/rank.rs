@@ -18,6 +18,7 @@ use muster_comm::kernel::{Isa, Kernels};
 use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank, ReduceOp};
+use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 
 use crate::check::cases::{Case, Catalogue, Question};
@@ -30,7 +31,6 @@ use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::applicable::{applicable, objects_after};
-use crate::run::class::exit_of;
 use crate::run::npu::Npu;
 use crate::run::{catalogue, micros};
 
@@ -91,8 +91,8 @@ pub fn run(
     };
     work.flush();
     if let Err(error) = outcome {
-        let found = error.verdict().map(|found| Exit::from(found.class));
-        let exit = found.unwrap_or_else(|| exit_of(error.kind()));
+        let own = || Class::of(error.kind(), error.at().rank.0).0;
+        let exit = Exit::from(error.verdict().map_or_else(own, |found| found.class));
         work.tell(&RankMessage::Failed(Failed {
             case: work.current,
             kind: Some(error.kind().clone()),

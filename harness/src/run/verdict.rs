@@ -4,14 +4,14 @@
 //! did are evidence, never culprits.
 
 use muster_comm::error::ErrorKind;
+use muster_comm::watch::judge::Fate;
 use muster_comm::watch::{ToOwner, verdict as watch};
 
 use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::out;
-use crate::report::model::{Verdict, listed};
-use crate::run::class::exit_of_vendor;
+use crate::report::model::{Cause, listed};
 
 /// Ranks whose own words are kept as evidence.
 const WITNESSES_MAX: usize = 8;
@@ -27,8 +27,8 @@ pub struct Death {
     pub exit: Option<Exit>,
     /// What it said at last: its panic, or its error.
     pub said: Option<String>,
-    /// Whether SIGKILL ended it, which nothing of ours sends before the verdict.
-    pub sigkill: bool,
+    /// The same as ranks judge it.
+    pub fate: Fate,
 }
 
 /// Why the ranks never found each other.
@@ -71,7 +71,7 @@ impl Facts {
                 let is_better = self
                     .found
                     .as_ref()
-                    .is_none_or(|known| known.ends.is_empty() || same(known));
+                    .is_none_or(|known| !known.is_final() || same(known));
                 if is_better {
                     self.found = Some(verdict);
                 }
@@ -83,7 +83,7 @@ impl Facts {
 
 /// The cause, or `None` where every rank did its work.
 #[must_use]
-pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+pub fn judge(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let mut verdict = interrupted(facts, collector)
         .or_else(|| bring_up(facts))
         .or_else(|| device(facts, collector))
@@ -103,23 +103,23 @@ pub fn judge(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn interrupted(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn interrupted(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let (answers, expected) = collector.progress();
     facts.interrupted.then(|| {
-        Verdict::new(
+        Cause::new(
             Exit::Interrupted,
             format!("interrupted by a signal after {answers} of {expected} answers of ranks"),
         )
     })
 }
 
-fn bring_up(facts: &Facts) -> Option<Verdict> {
+fn bring_up(facts: &Facts) -> Option<Cause> {
     // A rank that died is the better cause: the bring-up failed because of it.
     let error = facts
         .bring_up
         .as_ref()
         .filter(|_| facts.deaths.is_empty())?;
-    let mut verdict = Verdict::new(error.exit, error.text.clone());
+    let mut verdict = Cause::new(error.exit, error.text.clone());
     verdict.next = Some(error.help.clone());
     // The same, with the ranks that it names.
     if let Some(found) = &facts.found {
@@ -128,34 +128,43 @@ fn bring_up(facts: &Facts) -> Option<Verdict> {
     Some(verdict)
 }
 
-/// A complaint of the vendor's. The arbiter sees calls on the host only: where a device fails, it sees
-/// no more than that its rank, or one that waits for the device, does not come.
-fn device(facts: &Facts, collector: &Collector) -> Option<Verdict> {
-    let is_absence = |found: &watch::Verdict| found.class == watch::Class::NotJoined;
-    let is_of_device = |failed: &Failed| {
-        matches!(
-            failed.kind,
-            Some(ErrorKind::DeviceStalled { .. } | ErrorKind::Vendor { .. })
-        )
-    };
-    let found = facts.found.as_deref().filter(|found| is_absence(found))?;
-    let mut verdict = failed(collector, is_of_device)?;
-    verdict.evidence.push(found.line());
+/// A failure on devices, in the words of the first rank that met it. Where the ranks have not told one verdict on it, the
+/// arbiter sees no more than that a rank, or one that waits for its device, does not come.
+fn device(facts: &Facts, collector: &Collector) -> Option<Cause> {
+    let found = facts.found.as_deref()?;
+    if !is_of_device(&found.kind) && found.class != watch::Class::NotJoined {
+        return None;
+    }
+    let is_wanted = |failed: &Failed| failed.kind.as_ref().is_some_and(is_of_device);
+    let mut verdict = failed(collector, is_wanted)?;
+    if is_of_device(&found.kind) {
+        verdict.found = Some(Box::new(found.clone()));
+    } else {
+        verdict.evidence.push(found.line());
+    }
     Some(verdict)
 }
 
+fn is_of_device(kind: &ErrorKind) -> bool {
+    let cause = kind.first_cause().1;
+    matches!(
+        cause,
+        ErrorKind::DeviceStalled { .. } | ErrorKind::Vendor { .. }
+    )
+}
+
 /// What the arbiter found: it saw all ranks, so it knows better than any of them.
-fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn found(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let found = facts.found.as_ref().filter(|found| {
         // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
-        !found.ends.is_empty() || collector.has_failure()
+        found.is_final() || collector.has_failure()
     })?;
     let exit = Exit::from(found.class);
     let during = match found.blamed.as_slice() {
         [rank] => last_case(*rank, collector),
         _ => String::new(),
     };
-    let mut verdict = Verdict::new(exit, format!("{}: {}{during}", found.who, found.place));
+    let mut verdict = Cause::new(exit, format!("{}: {}{during}", found.who, found.place));
     verdict.blamed.clone_from(&found.blamed);
     verdict.next = Some(found.next.clone());
     verdict.evidence.extend(found.cascades.iter().cloned());
@@ -169,7 +178,7 @@ fn found(facts: &Facts, collector: &Collector) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn dead(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let first = facts.deaths.first()?;
     let during = last_case(first.rank, collector);
     let rank = first.rank;
@@ -179,18 +188,14 @@ fn dead(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         (Some(said), None) => format!("rank {rank} {said}{during}"),
         (None, _) => format!("rank {rank} {}{during}", first.how),
     };
-    let mut verdict = Verdict::new(first.exit.unwrap_or(Exit::PeerDead), text);
+    let mut verdict = Cause::new(first.exit.unwrap_or_else(|| first.fate.class.into()), text);
     verdict.blamed = vec![rank];
     for other in facts.deaths.iter().skip(1) {
         verdict
             .evidence
             .push(format!("rank {} {} after it", other.rank, other.how));
     }
-    verdict.next = Some(if first.sigkill {
-        "somebody sent SIGKILL: look for the kernel's out-of-memory killer (dmesg) or a resource manager".to_owned()
-    } else {
-        "read that rank's output".to_owned()
-    });
+    verdict.next = Some(first.fate.hint.clone());
     Some(verdict)
 }
 
@@ -202,14 +207,14 @@ fn last_case(rank: u32, collector: &Collector) -> String {
         .map_or_else(String::new, |case| format!(", last seen before {case}"))
 }
 
-fn frozen(facts: &Facts) -> Option<Verdict> {
+fn frozen(facts: &Facts) -> Option<Cause> {
     let (rank, state) = facts.frozen.first()?;
     let what = match state {
         'T' => "stopped by a signal",
         't' => "stopped by a debugger",
         _ => "stuck in the kernel",
     };
-    let mut verdict = Verdict::new(
+    let mut verdict = Cause::new(
         Exit::PeerFrozen,
         format!("rank {rank} exists but does not run: {what} (state {state})"),
     );
@@ -221,7 +226,7 @@ fn frozen(facts: &Facts) -> Option<Verdict> {
 }
 
 /// The rank whose error explains the others: the first one that does not point at another rank's.
-fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Verdict> {
+fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Cause> {
     let mut failures: Vec<(u32, &RankState, &Failed)> = (0..)
         .zip(collector.ranks())
         .filter_map(|(rank, state)| Some((rank, state, state.failed.as_ref()?)))
@@ -240,7 +245,7 @@ fn failed(collector: &Collector, wanted: impl Fn(&Failed) -> bool) -> Option<Ver
         .case
         .and_then(|number| collector.describe(number))
         .map_or_else(String::new, |case| format!(" (checking {case})"));
-    let mut verdict = Verdict::new(exit, format!("rank {rank}: {}{during}", failed.text));
+    let mut verdict = Cause::new(exit, format!("rank {rank}: {}{during}", failed.text));
     verdict.blamed = blamed;
     verdict.next.clone_from(&failed.help);
     Some(verdict)
@@ -260,38 +265,20 @@ fn is_echo(failed: &Failed) -> bool {
 
 /// Class and culprits of an error that `rank` met.
 fn class_of(rank: u32, kind: &ErrorKind) -> (Exit, Vec<u32>) {
-    match kind {
-        ErrorKind::Mismatch {
-            rank: mine, peer, ..
-        } => (Exit::Mismatch, vec![mine.0, peer.0]),
-        ErrorKind::PeerClosed { peer, .. } => (Exit::PeerDead, vec![peer.0]),
-        ErrorKind::PeerAborted { origin, cause, .. } => class_of(origin.0, cause),
-        ErrorKind::Resource { .. } => (Exit::Resource, vec![rank]),
-        ErrorKind::Stalled { waiting_for, .. } => (
-            Exit::NotJoined,
-            waiting_for.iter().map(|peer| peer.0).collect(),
-        ),
-        ErrorKind::Transport { peer, .. } => (Exit::Link, vec![rank, peer.0]),
-        ErrorKind::Malformed { peer, .. } => (Exit::Data, vec![peer.0]),
-        ErrorKind::DeviceStalled { blamed, .. } => {
-            (Exit::NotJoined, blamed.iter().map(|rank| rank.0).collect())
-        }
-        ErrorKind::Vendor { code, detail, .. } => (exit_of_vendor(*code, detail), vec![rank]),
-        ErrorKind::Orphaned { .. } => (Exit::Interrupted, Vec::new()),
-        // The harness made the call, so wrong arguments are its own bug; a kind that is newer than
-        // this table cannot be classified, which must not look like success either.
-        ErrorKind::InvalidArgument { .. } | ErrorKind::Unsupported { .. } | _ => {
-            (Exit::Internal, vec![rank])
-        }
+    // The launcher is here, so somebody has cancelled the calls.
+    if matches!(kind.first_cause().1, ErrorKind::Orphaned { .. }) {
+        return (Exit::Interrupted, Vec::new());
     }
+    let (class, blamed) = watch::Class::of(kind, rank);
+    (class.into(), blamed)
 }
 
-fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
+fn silent(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let garbled = (0_u32..)
         .zip(collector.ranks())
         .find_map(|(rank, state)| Some((rank, state.garbled.as_ref()?)));
     if let Some((rank, what)) = garbled {
-        let mut verdict = Verdict::new(
+        let mut verdict = Cause::new(
             Exit::Internal,
             format!("rank {rank} reported nonsense: {what}"),
         );
@@ -309,7 +296,7 @@ fn silent(facts: &Facts, collector: &Collector) -> Option<Verdict> {
         ),
         None => format!("rank {} ended without a result", listed(&silent)),
     };
-    let mut verdict = Verdict::new(Exit::Internal, text);
+    let mut verdict = Cause::new(Exit::Internal, text);
     verdict.blamed = silent;
     Some(verdict)
 }

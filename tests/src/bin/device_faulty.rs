@@ -42,7 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     comm.all_reduce_in_place(&buffer, ReduceOp::Sum)?;
     match second(&mode, &comm, &device, &buffer)? {
         Ok(()) => println!("call: ok"),
-        Err(error) => println!("call: {error}"),
+        Err(error) => {
+            println!("call: {error}");
+            if mode == "ends" {
+                return Err(error.into());
+            }
+        }
     }
     let objects = comm.host().all_gather_object(&comm.rank())?;
     println!("objects: {objects:?}");
@@ -65,8 +70,18 @@ fn second(
         "count" if odd => comm.all_reduce_in_place(&buffer.slice(..COUNT / 2), ReduceOp::Max),
         "op" if odd => comm.all_reduce_in_place(buffer, ReduceOp::Min),
         "root" => comm.broadcast(buffer, usize::from(odd)),
-        "absent" if odd => Ok(()),
-        "absent" | "collective" | "count" | "op" => comm.all_reduce_in_place(buffer, ReduceOp::Max),
+        "absent" | "ends" if odd => Ok(()),
+        "dead" if odd => std::process::abort(),
+        "stopped" if odd => {
+            rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::STOP,
+            )?;
+            Ok(())
+        }
+        "absent" | "collective" | "count" | "dead" | "ends" | "op" | "stopped" => {
+            comm.all_reduce_in_place(buffer, ReduceOp::Max)
+        }
         unknown => return Err(format!("unknown mode {unknown}").into()),
     })
 }

@@ -134,6 +134,8 @@ fn a_device_that_hangs_is_named_and_objects_still_go_through() {
     let report = ended.expect_code(22).json();
     assert_eq!(text(&report, "/verdict/class"), "NOT_JOINED");
     assert_eq!(report["verdict"]["blamed"], serde_json::json!([1]));
+    assert_eq!(text(&report, "/verdict/found/class"), "NOT_JOINED");
+    assert_eq!(report["verdict"]["found"]["blamed"], serde_json::json!([1]));
     assert_eq!(report["emulated"], true);
     assert_eq!(report["passed"], false);
     let verdict = text(&report, "/verdict/text");
@@ -226,6 +228,7 @@ fn faults_of_devices_end_with_the_code_of_their_class_and_name_the_rank() {
             serde_json::json!([1]),
             "{fault}"
         );
+        assert_eq!(text(&report, "/verdict/found/class"), class, "{fault}");
         let verdict = text(&report, "/verdict/text");
         assert!(verdict.contains(part), "{fault}: {verdict}");
         assert!(verdict.contains("emulated"), "{fault}: {verdict}");
@@ -259,9 +262,27 @@ fn ranks_that_are_processes_name_what_differs_and_objects_go_on() {
             said.filter_map(|line| line.split_once(what).map(|(_, rest)| rest))
                 .collect()
         };
+        let odd_one_left = mode == "absent";
+        // Every rank prints the one verdict, once, also the one that has made no call.
+        let verdicts = lines("] VERDICT ");
+        let told = if mode == "well" { 0 } else { RANKS };
+        assert_eq!(verdicts.len(), told, "{mode}: {}", ended.stdout);
+        for verdict in &verdicts {
+            assert_eq!(verdict, &verdicts[0], "{mode}: one line on all ranks");
+            let class = if odd_one_left {
+                "NOT_JOINED"
+            } else {
+                "MISMATCH"
+            };
+            let culprit = format!("{class} who=rank 1 (");
+            assert!(verdict.starts_with(&culprit), "{mode}: {verdict}");
+            assert!(
+                verdict.contains(" #2 on world on npu f32["),
+                "{mode}: {verdict}"
+            );
+        }
         let calls = lines("] call: ");
         assert_eq!(calls.len(), RANKS, "{mode}: {}", ended.stdout);
-        let odd_one_left = mode == "absent";
         let failed = calls.iter().filter(|call| **call != "ok");
         let expected = match mode {
             "well" => 0,
@@ -279,6 +300,50 @@ fn ranks_that_are_processes_name_what_differs_and_objects_go_on() {
         assert_eq!(lines("] objects: "), ["[0, 1, 2]"; RANKS], "{mode}");
     }
     before.assert_nothing_new();
+}
+
+#[test]
+fn a_rank_that_does_not_come_to_a_call_on_devices_is_named_once_by_all_others_whatever_follows() {
+    let toolkit = Toolkit::install();
+    let home = toolkit.home();
+    let variables = [("ASCEND_HOME_PATH", home.as_str())];
+    for (mode, code, class, error) in [
+        ("dead", 20, "PEER_DEAD", "rank 1 was killed by signal 6"),
+        // Its peers end because of it, while it waits for them.
+        (
+            "ends",
+            22,
+            "NOT_JOINED",
+            "rank 1 never enqueued all_reduce #2",
+        ),
+        (
+            "stopped",
+            21,
+            "PEER_FROZEN",
+            "rank 1 of group \"world/npu\" does not answer",
+        ),
+    ] {
+        let program = env!("CARGO_BIN_EXE_device_faulty");
+        let args = ["run", "-n", "3", "--", program, mode];
+        let ended = start(binary(), &args, &variables).wait();
+        let out = &ended.expect_code(code).stdout;
+        for rank in ["[rank 0] ", "[rank 2] "] {
+            let own: Vec<&str> = out
+                .lines()
+                .filter_map(|line| line.strip_prefix(rank))
+                .collect();
+            let verdicts: Vec<_> = own
+                .iter()
+                .filter(|line| line.starts_with("VERDICT "))
+                .collect();
+            assert_eq!(verdicts.len(), 1, "{out}");
+            let culprit = format!("VERDICT {class} who=rank 1 (");
+            assert!(verdicts[0].starts_with(&culprit), "{out}");
+            assert!(verdicts[0].contains(" #2 on world on npu "), "{out}");
+            let call = own.iter().find(|line| line.starts_with("call: "));
+            assert!(call.is_some_and(|call| call.contains(error)), "{out}");
+        }
+    }
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::ledger::{Ledger, Words};
+use super::ledger::Ledger;
 use crate::device::Event;
 use crate::sync::{AtomicBool, Deadline, Ordering};
+use crate::watch::judge::device::Words;
 use crate::world::{Testimony, Witness, WorldInner};
 
 /// Beyond the vendor's time limit, until its error must have come out.

@@ -18,9 +18,10 @@ use crate::backend::hccl::{Engine, Origin};
 use crate::collective::{Call, Communicator};
 use crate::device::{Device, DeviceError, Stream};
 use crate::error::{CommError, ErrorKind};
+use crate::group::Identity;
 use crate::sync::Deadline;
 use crate::types::Collective;
-use crate::watch::Place;
+use crate::watch::judge::{Member, Scene};
 
 /// Tells the calls on a device from those that its ranks make to agree about them, on the board.
 const ON_DEVICE: u64 = 0x6e70_755f_6465_7673;
@@ -115,18 +116,9 @@ fn create(
     };
     let engine = Engine::start(device, group.size(), lane).map_err(vendor)?;
     let config = options.config(engine.capability()).map_err(error)?;
-    let exec_timeout = config
-        .exec_timeout_s
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .map(Duration::from_secs)
-        .or(options.exec_timeout_of_environment);
-    let has_config_call = device
-        .runtime()
-        .api()
-        .hccl()
-        .HcclCommInitRootInfoConfig()
-        .is_ok();
-    let is_plain = !has_config_call || (!options.needs_config() && config.exec_timeout_s.is_none());
+    let exec_timeout = exec_timeout(options, config.exec_timeout_s);
+    let needs_config = options.needs_config() || config.exec_timeout_s.is_some();
+    let is_plain = !(needs_config && takes_config(device));
     let origin = origin(
         &host,
         &engine,
@@ -146,9 +138,17 @@ fn create(
     let world = Arc::clone(&host.inner.world);
     let bench = Bench::new(world, host.inner.group.key, exec_timeout);
     bench.open();
+    let identity = on_device(&host, group.name());
+    let place = host
+        .inner
+        .world
+        .watch
+        .place(identity.key, &identity.name, &identity.members);
     let inner = Inner {
         host: group.clone(),
-        place: place_of(&host, group.name()),
+        scene: scene(&host, &cards),
+        group: identity,
+        place,
         desk: host,
         device: device.clone(),
         engine,
@@ -169,10 +169,40 @@ fn create(
     })
 }
 
-/// The place on the board of calls on the device, beside that of the group over which its ranks speak.
-fn place_of(desk: &Communicator, name: &str) -> Place {
-    let (watch, at) = (&desk.inner.world.watch, &desk.inner.group);
-    watch.place(at.key ^ ON_DEVICE, &format!("{name} on npu"), &at.members)
+/// How long a device waits for its peers: as is set for this communicator, or else in the environment.
+fn exec_timeout(options: &DeviceOptions, set_s: Option<i32>) -> Option<Duration> {
+    let seconds = set_s.and_then(|seconds| u64::try_from(seconds).ok());
+    let own = seconds.map(Duration::from_secs);
+    own.or(options.exec_timeout_of_environment)
+}
+
+/// Whether the library makes communicators with settings.
+fn takes_config(device: &Device) -> bool {
+    let hccl = device.runtime().api().hccl();
+    hccl.HcclCommInitRootInfoConfig().is_ok()
+}
+
+/// What calls on the device are to watching, beside the group over which its ranks speak.
+fn on_device(desk: &Communicator, name: &str) -> Identity {
+    let at = &desk.inner.group;
+    Identity {
+        name: format!("{name} on npu").into(),
+        members: at.members.clone(),
+        me: at.me,
+        key: at.key ^ ON_DEVICE,
+        note: at.note,
+        table: None,
+    }
+}
+
+/// Hosts and processes of the ranks.
+fn scene(desk: &Communicator, cards: &[Card]) -> Scene {
+    let mut members = vec![Member::default(); desk.inner.world.size];
+    for (rank, card) in desk.members().iter().zip(cards) {
+        let member = &mut members[rank.index()];
+        (member.host, member.pid) = (card.host.clone(), card.process);
+    }
+    Scene { members }
 }
 
 /// The group over which a device communicator's ranks speak: the same ranks, apart from the user's

@@ -6,108 +6,23 @@
 //! only.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::Location;
 use std::time::Instant;
-
-use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorKind;
 use crate::sync::Clock;
-use crate::types::{Collective, DType, ReduceOp};
-use crate::watch::report::CallCode;
+use crate::watch::judge::device::{Ask, Deed, Stage, Words, is_message};
 
 /// Calls that are remembered: what is open, and the last things before it.
 const DEEDS_MAX: usize = 64;
 /// Of these, how many travel in a testimony.
 const DEEDS_SAID_MAX: usize = 24;
 
-/// How far a call has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Stage {
-    /// Its completion was observed, this long after it began.
-    Completed {
-        /// Milliseconds from the entry to the observation.
-        after_ms: u64,
-    },
-    /// The vendor took it; the device has not completed it.
-    Enqueued,
-    /// The vendor's call has not returned.
-    Entering,
-    /// The vendor refused it, or reported an error for it.
-    Failed,
-}
-
-/// What was asked of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ask {
-    pub(super) collective: Collective,
-    pub(super) dtype: Option<DType>,
-    /// Elements, as the call counts them on this rank.
-    pub(super) count: u64,
-    pub(super) op: Option<ReduceOp>,
-    pub(super) root: Option<u32>,
-}
-
-impl Ask {
-    /// As boards show it.
-    pub(super) fn code(&self) -> CallCode {
-        let op = self.op.map_or(0, |op| op as u64);
-        let dtype = self.dtype.map_or(0, |dtype| dtype as u64);
-        let root = self.root.map_or(0, |root| u64::from(root) + 1);
-        CallCode {
-            word: self.collective as u64 | dtype << 8 | op << 16 | root << 32,
-            count: self.count,
-        }
-    }
-}
-
-/// One call, as a testimony tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Deed {
-    /// Number among the group's collectives; for messages that of the collective before them.
-    pub(super) seq: u64,
-    pub(super) ask: Ask,
-    /// Milliseconds since the call began.
-    pub(super) age_ms: u64,
-    pub(super) stage: Stage,
-}
-
-impl Deed {
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Enqueued | Stage::Entering)
-    }
-
-    pub(super) fn is_message(&self) -> bool {
-        is_message(self.ask.collective)
-    }
-}
-
-/// Whether a call concerns the ranks that it names only.
-pub(super) fn is_message(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::Recv | Collective::Send | Collective::SendRecvBatch
-    )
-}
-
-/// What a rank says when a call did not end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Words {
-    /// Collectives that were made so far.
-    pub(super) made: u64,
-    /// The last calls, oldest first.
-    pub(super) deeds: Vec<Deed>,
-    /// Messages enqueued to each member so far.
-    pub(super) sent: BTreeMap<u32, u64>,
-    /// Receives enqueued from each member so far.
-    pub(super) received: BTreeMap<u32, u64>,
-    /// The error that the vendor reported, and milliseconds since.
-    pub(super) fault: Option<(ErrorKind, u64)>,
-}
-
 struct Entry {
     number: u64,
     seq: u64,
     ask: Ask,
+    site: &'static Location<'static>,
     began: Instant,
     stage: Stage,
 }
@@ -140,8 +55,8 @@ impl Ledger {
         self.made
     }
 
-    /// Enters a call; gives back its key and its number.
-    pub(super) fn enter(&mut self, ask: Ask) -> (u64, u64) {
+    /// Enters a call that the program makes at `site`; gives back its key and its number.
+    pub(super) fn enter(&mut self, ask: Ask, site: &'static Location<'static>) -> (u64, u64) {
         if !is_message(ask.collective) {
             self.made += 1;
         }
@@ -153,6 +68,7 @@ impl Ledger {
             number: self.entered,
             seq: self.made,
             ask,
+            site,
             began: Clock::now(),
             stage: Stage::Entering,
         });
@@ -226,11 +142,13 @@ impl Ledger {
         };
         let deeds = self.entries.iter().enumerate().filter(said);
         Words {
+            wall_ms: Clock::wall_ms(),
             made: self.made,
             deeds: deeds
                 .map(|(_, entry)| Deed {
                     seq: entry.seq,
                     ask: entry.ask,
+                    site: format!("{}:{}", entry.site.file(), entry.site.line()),
                     age_ms: millis(now.saturating_duration_since(entry.began)),
                     stage: entry.stage,
                 })
@@ -258,6 +176,7 @@ fn millis(time: std::time::Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{Collective, DType};
 
     fn ask(collective: Collective) -> Ask {
         Ask {
@@ -272,12 +191,12 @@ mod tests {
     #[test]
     fn collectives_are_numbered_and_messages_are_counted_by_peer() {
         let mut ledger = Ledger::new();
-        let (first, seq) = ledger.enter(ask(Collective::AllGather));
+        let (first, seq) = ledger.enter(ask(Collective::AllGather), Location::caller());
         assert_eq!(seq, 1);
-        let (message, seq) = ledger.enter(ask(Collective::Send));
+        let (message, seq) = ledger.enter(ask(Collective::Send), Location::caller());
         assert_eq!(seq, 1);
         ledger.count_message(3, true);
-        let (refused, seq) = ledger.enter(ask(Collective::AllReduce));
+        let (refused, seq) = ledger.enter(ask(Collective::AllReduce), Location::caller());
         assert_eq!(seq, 2);
         ledger.retract(refused);
         assert_eq!(ledger.made(), 1);
@@ -303,7 +222,7 @@ mod tests {
         ledger.set_fault(&fault(507_048));
         ledger.set_fault(&fault(1));
         for _ in 0..200 {
-            let (number, _) = ledger.enter(ask(Collective::Barrier));
+            let (number, _) = ledger.enter(ask(Collective::Barrier), Location::caller());
             ledger.complete(number);
         }
         let words = ledger.words();

@@ -5,7 +5,6 @@ use std::panic::Location;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::ledger::Ask;
 use super::run::Prepared;
 use super::{DeviceCommunicator, support};
 use crate::backend::hccl::step::{Item, Step};
@@ -17,6 +16,7 @@ use crate::device::memory::Storage;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, DType};
+use crate::watch::judge::device::Ask;
 
 /// One message of a batch. It holds its memory.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@
 mod bench;
 mod calls;
 mod create;
-mod judge;
+mod inquest;
 mod ledger;
 mod messages;
 mod on_stream;
@@ -56,8 +56,10 @@ use crate::backend::hccl::lane::Ticket;
 use crate::backend::hccl::support;
 use crate::device::{Device, DeviceError, Stream};
 use crate::error::{CommError, ErrorKind};
+use crate::group::Identity;
 use crate::sync::Deadline;
 use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::watch::judge::Scene;
 use crate::watch::{Place, Standing};
 
 /// A group of ranks that make collective calls on the memory of their devices together. Made by
@@ -83,7 +85,11 @@ struct Inner {
     engine: Engine,
     stream: Stream,
     bench: Arc<Bench>,
-    /// Its place on the board, and the calls that stand there, by their number.
+    /// Hosts and processes of the ranks.
+    scene: Scene,
+    /// What its calls are to watching: a group beside that of `desk`, with a place on the board, and the calls that stand
+    /// there, by their number.
+    group: Identity,
     place: Place,
     standing: Mutex<Vec<(u64, Standing)>>,
     /// The stream of the last call.

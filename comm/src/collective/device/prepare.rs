@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::ledger::Ask;
 use super::run::Prepared;
 use super::{DeviceCommunicator, support};
 use crate::backend::Counts;
@@ -14,6 +13,7 @@ use crate::device::DeviceSlice;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, ReduceOp};
+use crate::watch::judge::device::Ask;
 
 /// The memory of a call.
 pub(super) enum Memory<'a, T> {

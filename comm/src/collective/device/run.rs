@@ -4,8 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::judge::{Case, Verdict};
-use super::ledger::{Ask, Stage};
+use super::inquest::Lost;
 use super::{DeviceCommunicator, Inner, lock};
 use crate::backend::hccl::step::Step;
 use crate::backend::vigil::{Limit, Vigil};
@@ -14,10 +13,9 @@ use crate::device::memory::Storage;
 use crate::device::{DeviceError, Event, Stream};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
-use crate::transport::shm::wait::Rest;
 use crate::vendor::{self, Fault};
+use crate::watch::judge::device::{Ask, Stage, is_message, mismatch};
 use crate::watch::{Announced, Mark};
-use crate::world::Notice;
 
 /// One look at the device or the lane: short at first, so that a quick call ends quickly; bounded,
 /// so that the fate of peers is noticed.
@@ -71,13 +69,13 @@ impl Inner {
         }
         let next = self.bench.ledger().made() + 1;
         if let Some(kind) = self.vigil(deadline, next).given_up() {
-            return Err(self.fail(call, next, deadline, &self.own(kind)));
+            return Err(self.fail(call, next, deadline, self.shared(next, kind)));
         }
         self.compare(call, &ask, deadline)?;
         self.follow(stream)
             .map_err(|error| self.error(call, error.into(), 0, deadline, true))?;
         let (number, seq) = self.bench.write(|ledger| {
-            let entered = ledger.enter(ask);
+            let entered = ledger.enter(ask, call.site);
             for (peer, outgoing) in &messages {
                 ledger.count_message(*peer, *outgoing);
             }
@@ -105,8 +103,8 @@ impl Inner {
                 break taken;
             }
             look = (look * 2).min(LOOK_MAX);
-            if let Err(verdict) = self.look_around(&open) {
-                return Err(self.fail(call, seq, deadline, &verdict));
+            if let Err(lost) = self.look_around(&open) {
+                return Err(self.fail(call, seq, deadline, lost));
             }
         };
         match taken {
@@ -151,7 +149,7 @@ impl Inner {
 
     /// Takes the call of this number off the board, and those before it: a device ends the calls of a
     /// communicator in their order.
-    fn conclude(&self, number: u64, is_ok: bool) {
+    pub(super) fn conclude(&self, number: u64, is_ok: bool) {
         let mut standing = lock(&self.standing);
         while let Some((first, call)) = standing.first().copied()
             && first <= number
@@ -178,13 +176,13 @@ impl Inner {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    let verdict = self.inquest(open, Some(error.into()));
-                    return Err(self.fail(open.call, open.seq, open.deadline, &verdict));
+                    let lost = self.inquest(open, Some(error.into()));
+                    return Err(self.fail(open.call, open.seq, open.deadline, lost));
                 }
             }
             look = (look * 2).min(LOOK_MAX);
-            if let Err(verdict) = self.look_around(open) {
-                return Err(self.fail(open.call, open.seq, open.deadline, &verdict));
+            if let Err(lost) = self.look_around(open) {
+                return Err(self.fail(open.call, open.seq, open.deadline, lost));
             }
         }
     }
@@ -200,8 +198,8 @@ impl Inner {
         Ok(is_empty && open.event.is_none())
     }
 
-    /// What happens elsewhere while a call is under way: a verdict, where there is one.
-    fn look_around(self: &Arc<Self>, open: &Open) -> Result<(), Verdict> {
+    /// What happens elsewhere while a call is under way, and ends it.
+    fn look_around(self: &Arc<Self>, open: &Open) -> Result<(), Lost> {
         if let Some(fault) = self.async_error() {
             return Err(self.inquest(open, Some(fault)));
         }
@@ -210,67 +208,21 @@ impl Inner {
         }
         let vigil = self.vigil(open.deadline, open.seq);
         if let Some(kind) = vigil.given_up() {
-            return Err(self.own(kind));
+            return Err(self.shared(open.seq, kind));
         }
         if self.desk.inner.world.status.epoch() > 0 {
             let everyone: Vec<usize> = (0..self.desk.size()).collect();
             match vigil.look(&everyone) {
                 // Who left in good order had done its part; its device may be ahead of ours.
                 Ok(()) | Err(ErrorKind::PeerClosed { orderly: true, .. }) => {}
-                Err(kind) => return Err(self.own(kind)),
+                Err(kind) => return Err(self.shared(open.seq, kind)),
             }
         }
         let members = self.desk.members();
         if self.bench.is_in_session() && self.bench.missing(members).is_empty() {
-            return Err(self.judge());
+            return Err(self.judge(&self.bench.said(members)));
         }
         Ok(())
-    }
-
-    /// Asks all members what they know, and judges. `fault` is what this rank's device reports.
-    fn inquest(&self, open: &Open, fault: Option<ErrorKind>) -> Verdict {
-        if let Some(kind) = &fault {
-            self.bench.write(|ledger| {
-                ledger.set_fault(kind);
-            });
-        }
-        self.bench.speak();
-        let members = self.desk.members();
-        let vigil = self.vigil(Deadline::after(self.bench.patience()), open.seq);
-        let heard = vigil.wait(
-            &Rest::Pause,
-            || self.bench.missing(members).is_empty(),
-            || self.bench.missing(members),
-        );
-        match heard {
-            // Whoever is missing when the time is up says nothing, which is judged too.
-            Ok(()) | Err(ErrorKind::Stalled { .. }) => self.judge(),
-            Err(kind) => self.own(kind),
-        }
-    }
-
-    fn judge(&self) -> Verdict {
-        let members = self.desk.members();
-        Case {
-            group: self.desk.name(),
-            members,
-            said: &self.bench.said(members),
-        }
-        .judge()
-    }
-
-    /// Somebody else's verdict as this rank's own: all ranks tell one story in the same words.
-    fn own(&self, kind: ErrorKind) -> Verdict {
-        if let ErrorKind::PeerAborted { origin, cause, .. } = &kind {
-            let origin = matches!(**cause, ErrorKind::Vendor { .. }).then_some(*origin);
-            if origin.is_some() || matches!(**cause, ErrorKind::DeviceStalled { .. }) {
-                return Verdict {
-                    origin,
-                    kind: (**cause).clone(),
-                };
-            }
-        }
-        Verdict { origin: None, kind }
     }
 
     /// The vendor did not take a call. What it refuses for its arguments leaves all ranks in step;
@@ -293,52 +245,14 @@ impl Inner {
         }
         self.bench
             .write(|ledger| ledger.note(open.number, Stage::Failed));
-        let verdict = if matches!(fault, Some(Fault::Memory)) {
+        let lost = if matches!(fault, Some(Fault::Memory)) {
             // No peer is the cause, so none is asked; those that have enough memory are in the call and
             // would wait for this rank.
-            Verdict {
-                origin: Some(self.desk.inner.world.rank),
-                kind,
-            }
+            self.judge(&self.alone(&kind))
         } else {
             self.inquest(open, Some(kind))
         };
-        self.fail(open.call, open.seq, open.deadline, &verdict)
-    }
-
-    /// Ends the communicator on this rank and tells the others.
-    fn fail(&self, call: Call, seq: u64, deadline: Deadline, verdict: &Verdict) -> CommError {
-        let world = &self.desk.inner.world;
-        self.conclude(u64::MAX, false);
-        let kind = match verdict.origin {
-            Some(origin) if origin != world.rank => ErrorKind::PeerAborted {
-                origin,
-                reason: verdict.kind.to_string(),
-                cause: Box::new(verdict.kind.clone()),
-            },
-            Some(_) | None => verdict.kind.clone(),
-        };
-        let error = self.error(call, kind, seq, deadline, false);
-        let is_first = {
-            let mut failed = lock(&self.failed);
-            let is_first = failed.is_none();
-            failed.get_or_insert_with(|| error.clone());
-            is_first
-        };
-        if is_first {
-            self.engine.set_broken();
-            self.stream.abort();
-            if let Some(last) = lock(&self.last).take() {
-                last.abort();
-            }
-            world.control.give_up(&Notice {
-                key: self.desk.inner.group.key,
-                seq,
-                origin: verdict.origin.unwrap_or(world.rank).0,
-                kind: verdict.kind.clone(),
-            });
-        }
-        error
+        self.fail(open.call, open.seq, open.deadline, lost)
     }
 
     /// The communicator's asynchronous error, asked for now and then and never waited for.
@@ -369,17 +283,18 @@ impl Inner {
 
     /// In checked mode: whether all ranks make the same call, before any gives it to its device.
     fn compare(&self, call: Call, ask: &Ask, deadline: Deadline) -> Result<(), CommError> {
-        if !self.checked || super::ledger::is_message(ask.collective) {
+        if !self.checked || is_message(ask.collective) {
             return Ok(());
         }
         let all = self.desk.all_gather_object(ask)?;
-        match super::judge::compare(self.desk.members(), &all) {
-            Some(kind) => Err(self.error(call, kind, 0, deadline, true)),
+        let made = self.desk.members().iter().copied().zip(&all);
+        match mismatch(&made.collect::<Vec<_>>()) {
+            Some((kind, _)) => Err(self.error(call, kind, 0, deadline, true)),
             None => Ok(()),
         }
     }
 
-    fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
+    pub(super) fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
         Vigil {
             world: &self.desk.inner.world,
             group: &self.desk.inner.group,

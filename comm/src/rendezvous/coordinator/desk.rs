@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::awaited::{LOOK_EVERY_MS, Stopped};
-use super::job::{Job, Phase, Verdict};
+use super::job::{Admission, Job, Phase};
 use super::lost::Held;
 use super::rounds::{Contribution, Failure, Rounds};
 use super::{Absent, CoordinatorEvent, Refusal};
@@ -159,15 +159,15 @@ impl Desk {
         // Who comes late is told of the failure as those who were there.
         let at_unix_ms = self.failed_unix_ms.unwrap_or(now_unix_ms);
         let failed = |error| Body::new(&ToSession::Failed { error, at_unix_ms });
-        let verdict = self.job.introduce(body, now_ms);
+        let admission = self.job.introduce(body, now_ms);
         if self.ranks.is_empty() {
             // The first rank may have said how large the world is.
             self.ranks = vec![None; self.job.world_size() as usize];
             self.rounds = Rounds::new(self.job.world_size());
         }
-        match verdict {
-            Verdict::Joined(rank) => self.joined(token, rank, now_ms),
-            Verdict::Refused(error) => {
+        match admission {
+            Admission::Joined(rank) => self.joined(token, rank, now_ms),
+            Admission::Refused(error) => {
                 if matches!(self.job.phase(), Phase::Failed(_)) {
                     self.told += 1;
                 } else {
@@ -175,7 +175,7 @@ impl Desk {
                 }
                 self.tasks.push(Task::Dismiss(token, failed(error)));
             }
-            Verdict::Fatal(error) => {
+            Admission::Fatal(error) => {
                 let last = failed(error.clone());
                 self.tasks.push(Task::Dismiss(token, last));
                 self.fail(error);

@@ -23,7 +23,7 @@ pub(super) enum Phase {
 
 /// What an introduction leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Admission {
     /// The joiner is this rank.
     Joined(Rank),
     /// The joiner is turned away; the job goes on.
@@ -220,10 +220,10 @@ impl Job {
 
     /// Decides about a joiner that has proved the secret and belongs to this job and attempt.
     /// The first rule that is broken is the one that is reported.
-    pub(super) fn introduce(&mut self, body: &[u8], now_ms: u64) -> Verdict {
+    pub(super) fn introduce(&mut self, body: &[u8], now_ms: u64) -> Admission {
         let (introduction, card) = match decode_introduction(body) {
             Ok(parts) => parts,
-            Err(error) => return Verdict::Refused(broken(&error.to_string())),
+            Err(error) => return Admission::Refused(broken(&error.to_string())),
         };
         let claimant = Claimant {
             rank: introduction.rank,
@@ -232,10 +232,10 @@ impl Job {
             source: introduction.source.clone(),
         };
         match &self.phase {
-            Phase::Failed(error) => return Verdict::Refused(error.clone()),
+            Phase::Failed(error) => return Admission::Refused(error.clone()),
             Phase::Ready { since_ms } => {
                 let since_ms = now_ms.saturating_sub(*since_ms);
-                return Verdict::Refused(self.complete(claimant, since_ms));
+                return Admission::Refused(self.complete(claimant, since_ms));
             }
             Phase::Gathering => {}
         }
@@ -245,17 +245,17 @@ impl Job {
         }
         let rank = match self.agree(&introduction, &claimant) {
             Ok(rank) => rank,
-            Err(error) => return Verdict::Fatal(error),
+            Err(error) => return Admission::Fatal(error),
         };
         let card: Card = match decode("card", card) {
             Ok(card) => card,
-            Err(error) => return Verdict::Refused(broken(&error.to_string())),
+            Err(error) => return Admission::Refused(broken(&error.to_string())),
         };
         if let Err(error) = card.check() {
-            return Verdict::Refused(error);
+            return Admission::Refused(error);
         }
         if let Err(error) = self.claim_places(rank, &claimant, &card) {
-            return Verdict::Fatal(error);
+            return Admission::Fatal(error);
         }
         self.members[rank.index()] = Member::Here(Box::new(Joined {
             claimant,
@@ -263,7 +263,7 @@ impl Job {
             card,
         }));
         self.here += 1;
-        Verdict::Joined(rank)
+        Admission::Joined(rank)
     }
 
     /// Whether the joiner speaks our protocol and means our world; the rank that it is.
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    fn introduce(job: &mut Job, introduction: &Introduction) -> Verdict {
+    fn introduce(job: &mut Job, introduction: &Introduction) -> Admission {
         job.introduce(
             &encode_introduction(introduction, &Card::default()).bytes,
             5,
@@ -441,9 +441,9 @@ mod tests {
         #[test]
         fn no_introduction_hurts_a_job(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut job = job(3);
-            let verdict = job.introduce(&bytes, 0);
-            prop_assert!(!matches!(verdict, Verdict::Joined(_)), "{:?}", verdict);
-            prop_assert_eq!(introduce(&mut job, &introduction(1, 3)), Verdict::Joined(Rank(1)));
+            let admission = job.introduce(&bytes, 0);
+            prop_assert!(!matches!(admission, Admission::Joined(_)), "{:?}", admission);
+            prop_assert_eq!(introduce(&mut job, &introduction(1, 3)), Admission::Joined(Rank(1)));
         }
 
         #[test]
@@ -453,9 +453,9 @@ mod tests {
             let mut job = job(6);
             let mut came = std::collections::BTreeSet::new();
             for rank in order {
-                let verdict = introduce(&mut job, &introduction(rank, 6));
+                let admission = introduce(&mut job, &introduction(rank, 6));
                 let is_new = came.insert(rank);
-                prop_assert_eq!(matches!(verdict, Verdict::Joined(_)), is_new);
+                prop_assert_eq!(matches!(admission, Admission::Joined(_)), is_new);
                 prop_assert_eq!(job.is_complete(), came.len() == 6);
                 prop_assert_eq!(job.missing_count(), 6 - came.len());
             }
@@ -474,7 +474,7 @@ mod tests {
             .bytes
             .to_vec();
         bytes.truncate(bytes.len() - 3);
-        let Verdict::Fatal(error) = job.introduce(&bytes, 0) else {
+        let Admission::Fatal(error) = job.introduce(&bytes, 0) else {
             panic!("a rank of this job that cannot be understood ends the bring-up");
         };
         let text = error.to_string();

@@ -6,6 +6,7 @@ use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+use crate::watch::verdict::tests::example;
 use crate::watch::verdict::{CallId, Class, Confidence, Verdict};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
 
@@ -228,6 +229,37 @@ fn a_rank_that_gets_no_processor_is_not_to_blame() {
         "{}",
         play.told[0]
     );
+}
+
+#[test]
+fn what_ranks_found_of_a_call_on_devices_is_told_once_and_only_where_it_does_not_follow_from_something()
+ {
+    let call = CallId { key: 5, seq: 2 };
+    let judge = |play: &mut Play, rank: u32, evidence: &str| {
+        let verdict = Verdict {
+            evidence: vec![evidence.to_owned()],
+            ends: vec![call],
+            about: Some(call),
+            ..example()
+        };
+        let judged = encode(&FromRank::Judged(Box::new(verdict)));
+        let acts = play.arbiter.heard(Rank(rank), &judged, play.now_ms);
+        play.act(acts);
+    };
+    let mut play = Play::new(&[0, 1, 2]);
+    judge(&mut play, 0, "what one rank heard");
+    judge(&mut play, 1, "what another one heard");
+    assert_eq!(play.told.len(), 1, "{:?}", play.told);
+    assert_eq!(play.told[0].evidence, ["what one rank heard"]);
+
+    let mut play = Play::new(&[0, 2]);
+    let how = DownReason::Killed { signal: 9 };
+    play.arbiter.down(Rank(1), &how);
+    play.complain(Cause::InVain);
+    play.pass(20);
+    assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
+    judge(&mut play, 0, "its device waited for that rank");
+    assert_eq!(play.told.len(), 1, "{:?}", play.told);
 }
 
 #[test]

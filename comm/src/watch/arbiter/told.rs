@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Arbiter;
+use super::{Arbiter, covers};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
 use crate::watch::verdict::{Class, Verdict};
@@ -76,9 +76,10 @@ impl Arbiter {
                 .collect();
         }
         if self.told.len() < TOLD_MAX {
-            let until_ms = match verdict.about {
-                Some(_) => now_ms + FOLLOWS_MS,
-                None => u64::MAX,
+            let until_ms = if verdict.ends.is_empty() && verdict.about.is_some() {
+                now_ms + FOLLOWS_MS
+            } else {
+                u64::MAX
             };
             self.told.push(Told {
                 verdict: verdict.clone(),
@@ -109,11 +110,17 @@ impl Arbiter {
             .map(|((rank, _), process)| (Rank(rank), *process))
     }
 
-    /// Ranks have come to a verdict by themselves while the arbiter stood still: it is the first one, unless one was told
-    /// before.
+    /// Ranks have come to a verdict by themselves, while the arbiter stood still or by what their devices did: it is the first
+    /// one, unless one was told before.
     pub(super) fn adopt(&mut self, verdict: Verdict) -> Vec<Act> {
-        let is_same = |told: &Told| told.verdict.line() == verdict.line();
-        if self.told.iter().any(is_same) {
+        let now_ms = self.seen_ms;
+        let is_known = |told: &Told| {
+            told.verdict.line() == verdict.line()
+                || verdict.about.is_some_and(|call| {
+                    covers(&told.verdict, call) || told.has_led_to(&verdict.blamed, now_ms)
+                })
+        };
+        if self.told.iter().any(is_known) {
             return Vec::new();
         }
         self.publish(verdict, &[])

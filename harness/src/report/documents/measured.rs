@@ -7,7 +7,7 @@ use crate::bench::model::Latency;
 use crate::exit::Exit;
 use crate::report::document::{Headline, SuiteResult};
 use crate::report::html::parts::counted;
-use crate::report::model::Verdict;
+use crate::report::model::Cause;
 use crate::run::micros;
 
 /// Labels of a sample, with their values.
@@ -31,7 +31,7 @@ pub(super) trait Measured {
 /// `passed` says of a result that has passed. `planned` is how many records there should be.
 pub(super) fn headline<R: Measured>(
     exit: Exit,
-    verdict: Option<&Verdict>,
+    verdict: Option<&Cause>,
     records: &[R],
     planned: u64,
     passed: Option<String>,

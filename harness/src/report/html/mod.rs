@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::out::escaped;
 use crate::report::document::{About, Document, Headline, Mood};
-use crate::report::model::{Verdict, listed};
+use crate::report::model::{Cause, listed};
 
 pub mod figures;
 pub mod parts;
@@ -101,7 +101,7 @@ fn verdict(about: &About<'_>, headline: &Headline) -> Markup {
     }
 }
 
-fn details(verdict: &Verdict, headline: &Headline) -> Markup {
+fn details(verdict: &Cause, headline: &Headline) -> Markup {
     html! {
         dl {
             @if !headline.sentence.contains(&verdict.text) { dt { "first" } dd { (escaped(&verdict.text)) } }

@@ -1,6 +1,6 @@
 //! From the outcomes of cases and matrices to the report's verdict (REPORT-1).
 
-use super::{Case, MatrixSummary, Outcome, Report, Verdict, listed};
+use super::{Case, Cause, MatrixSummary, Outcome, Report, listed};
 use crate::exit::Exit;
 
 /// Lines of evidence kept in a verdict; the cases themselves hold the rest.
@@ -22,7 +22,7 @@ impl Report {
         });
         if self.verdict.is_none() && !(ran && clean) {
             // REPORT-1: nothing proved is not a pass.
-            self.verdict = Some(Verdict::new(
+            self.verdict = Some(Cause::new(
                 Exit::Internal,
                 "no matrix ran to its end, and nothing says why",
             ));
@@ -55,7 +55,7 @@ impl Report {
         self.cases.iter().filter(|case| !case.passed)
     }
 
-    fn verdict_of_cases(&self) -> Option<Verdict> {
+    fn verdict_of_cases(&self) -> Option<Cause> {
         let failures: Vec<&Case> = self.failures().collect();
         let first = failures.first()?;
         // Wrong data outranks a case that failed for another reason: it is what users lose sleep
@@ -69,7 +69,7 @@ impl Report {
             Some(case) => (Exit::Data, *case),
             None => (Exit::FailedCell, *first),
         };
-        let mut verdict = Verdict::new(class, case.headline());
+        let mut verdict = Cause::new(class, case.headline());
         verdict.matrix = Some(case.matrix.clone());
         verdict.blamed = common_blame(&failures);
         verdict.evidence = failures

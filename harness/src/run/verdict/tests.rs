@@ -1,5 +1,6 @@
 //! Runs that went wrong in one way each, and whom the verdict blames.
 
+use muster_comm::rendezvous::DownReason;
 use muster_comm::types::Rank;
 
 use super::*;
@@ -24,7 +25,7 @@ fn death(rank: u32) -> Death {
         how: "was killed by signal 9 (SIGKILL)".to_owned(),
         exit: None,
         said: None,
-        sigkill: true,
+        fate: Fate::from(&DownReason::Killed { signal: 9 }),
     }
 }
 
@@ -175,4 +176,34 @@ fn an_interruption_is_one_whatever_else_broke() {
         (verdict.class, verdict.blamed.len()),
         (Exit::Interrupted, 0)
     );
+}
+
+#[test]
+fn a_failure_on_devices_is_told_in_the_words_of_the_rank_that_met_it_with_the_verdict_of_all() {
+    let mut collector = collector();
+    let kind = ErrorKind::DeviceStalled {
+        blamed: vec![Rank(2)],
+        what: "rank 2 never enqueued all_reduce #2".to_owned(),
+    };
+    tell(&mut collector, 0, kind.clone());
+    let line = "VERDICT NOT_JOINED who=rank 2 (n1, pid 7) what=all_reduce #2 on world on npu \
+                where=running user code since=12:03:04.512Z (+5.0 s) confidence=certain \
+                evidence=a others=b next=c";
+    let mut found = watch::Verdict::parse(line, 43_400_000).expect("a verdict");
+    let facts = |found: &watch::Verdict| Facts {
+        found: Some(Box::new(found.clone())),
+        ..Facts::default()
+    };
+    // What the arbiter sees of calls on the host is evidence beside what the ranks say of their devices.
+    let verdict = judge(&facts(&found), &collector).expect("a verdict");
+    assert!(verdict.text.contains("never enqueued all_reduce #2"));
+    assert_eq!((verdict.found, &*verdict.evidence[0]), (None, line));
+    found.kind = kind;
+    let verdict = judge(&facts(&found), &collector).expect("a verdict");
+    assert!(verdict.text.starts_with("rank 0: rank 2 never enqueued"));
+    assert_eq!(
+        (verdict.class, &*verdict.blamed),
+        (Exit::NotJoined, &[2][..])
+    );
+    assert_eq!(verdict.found.as_deref(), Some(&found));
 }

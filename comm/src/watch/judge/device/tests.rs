@@ -1,7 +1,12 @@
 //! What the judge says of ranks that fail in every way.
 
+use super::super::Member;
+use super::super::Scene;
+use super::testimony::difference;
 use super::*;
-use crate::types::{DType, ReduceOp};
+use crate::error::Field;
+use crate::types::{Collective, DType, ReduceOp};
+use crate::watch::verdict::CallId;
 
 const MEMBERS: [Rank; 3] = [Rank(4), Rank(6), Rank(9)];
 
@@ -19,6 +24,7 @@ fn deed(seq: u64, ask: Ask, stage: Stage) -> Deed {
     Deed {
         seq,
         ask,
+        site: "train.rs:8".to_owned(),
         age_ms: 5000,
         stage,
     }
@@ -26,6 +32,7 @@ fn deed(seq: u64, ask: Ask, stage: Stage) -> Deed {
 
 fn words(made: u64, deeds: Vec<Deed>) -> Words {
     Words {
+        wall_ms: 43_384_512,
         made,
         deeds,
         ..Words::default()
@@ -59,20 +66,41 @@ fn complains(mut words: Words, code: i32, age_ms: u64) -> Words {
 }
 
 fn judge(said: &[Option<Words>]) -> Verdict {
-    Case {
+    let member = |rank: u32| Member {
+        host: "n1".to_owned(),
+        pid: 4700 + rank,
+        ..Member::default()
+    };
+    let verdict = Case {
+        scene: &Scene {
+            members: (0..10).map(member).collect(),
+        },
         group: "tp-0",
+        on_device: "tp-0 on npu",
+        key: 7,
         members: &MEMBERS,
         said,
     }
-    .judge()
+    .judge();
+    // Every verdict has a line that can be read back, and ends calls on the device only.
+    let read = Verdict::parse(&verdict.line(), 43_400_000).expect("a line");
+    assert_eq!(read.blamed, verdict.blamed, "{verdict}");
+    assert_eq!(verdict.about.map(|call| call.key), Some(7));
+    assert_eq!(verdict.ends, Vec::from_iter(verdict.about));
+    verdict
 }
 
 fn stalled(said: &[Option<Words>]) -> (Vec<u32>, String) {
-    let kind = judge(said).kind;
-    let ErrorKind::DeviceStalled { blamed, what } = kind else {
-        panic!("{kind:?}")
+    let verdict = judge(said);
+    let ErrorKind::DeviceStalled { blamed, what } = verdict.kind else {
+        panic!("{verdict:?}")
     };
-    (blamed.into_iter().map(|rank| rank.0).collect(), what)
+    let blamed: Vec<u32> = blamed.into_iter().map(|rank| rank.0).collect();
+    assert_eq!(
+        (verdict.class, &verdict.blamed),
+        (Class::NotJoined, &blamed)
+    );
+    (blamed, what)
 }
 
 #[test]
@@ -96,17 +124,18 @@ fn different_calls_of_one_number_are_a_mismatch_that_names_both_sides() {
         Some(waits(Collective::AllGather, 1000)),
         Some(waits(Collective::AllReduce, 1000)),
     ];
-    let kind = judge(&said).kind;
+    let verdict = judge(&said);
     let ErrorKind::Mismatch {
         field,
         rank,
         mine,
         peer,
         theirs,
-    } = kind
+    } = verdict.kind
     else {
-        panic!("{kind:?}")
+        panic!("{verdict:?}")
     };
+    assert_eq!((verdict.class, verdict.blamed), (Class::Mismatch, vec![9]));
     assert_eq!((field, rank, peer), (Field::Collective, Rank(4), Rank(9)));
     assert_eq!(mine, "all_gather (f32[1000])");
     assert_eq!(theirs, "all_reduce (f32[1000])");
@@ -212,14 +241,17 @@ fn a_broken_device_outranks_timeouts_and_the_gravest_and_earliest_counts() {
     };
     let timed = Some(complains(waits(Collective::AllGather, 10), 507_048, 9000));
     let verdict = judge(&[timed, link(100), link(300)]);
-    assert_eq!(verdict.origin, Some(Rank(9)));
-    assert_eq!(verdict.kind, fault(507_056, ""));
+    assert_eq!((verdict.class, verdict.blamed), (Class::Link, vec![9]));
+    let ErrorKind::PeerAborted { origin, cause, .. } = verdict.kind else {
+        panic!("{:?}", verdict.kind)
+    };
+    assert_eq!((origin, *cause), (Rank(9), fault(507_056, "")));
     let mut lost = waits(Collective::AllGather, 10);
     lost.fault = Some((fault(507_010, ""), 1));
     let verdict = judge(&[link(500), link(400), Some(lost)]);
     assert_eq!(
-        verdict.origin,
-        Some(Rank(9)),
+        (verdict.class, verdict.blamed),
+        (Class::Resource, vec![9]),
         "a lost device outranks a link"
     );
 }
@@ -243,8 +275,13 @@ fn what_the_vendor_noticed_is_told_with_both_sides_where_they_are_known() {
         Some(waits(Collective::AllToAllV, 12)),
     ];
     let verdict = judge(&alike);
-    assert_eq!(verdict.origin, Some(Rank(4)));
-    assert!(verdict.kind.to_string().contains("EI0005"));
+    // Who noticed it is not to blame for it.
+    assert_eq!(
+        (verdict.class, verdict.blamed),
+        (Class::Mismatch, Vec::new())
+    );
+    assert!(verdict.place.contains("EI0005"), "{}", verdict.place);
+    assert_eq!(verdict.who, "no rank in particular");
 }
 
 #[test]
@@ -266,4 +303,33 @@ fn a_message_without_its_other_side_blames_the_peer() {
         what.contains("the device of rank 4 never completed send"),
         "{what}"
     );
+}
+
+#[test]
+fn of_ranks_that_made_other_calls_the_fewer_are_blamed_whoever_comes_first() {
+    let said = [
+        Some(waits(Collective::AllReduce, 10)),
+        Some(waits(Collective::AllGather, 10)),
+        Some(waits(Collective::AllGather, 10)),
+    ];
+    assert_eq!(judge(&said).blamed, [4]);
+}
+
+#[test]
+fn the_line_has_host_process_call_and_time_from_the_testimonies() {
+    let gather = || Some(waits(Collective::AllGather, 1000));
+    let done = Stage::Completed { after_ms: 1000 };
+    let late = words(16, vec![deed(16, ask(Collective::AllReduce, 1), done)]);
+    let verdict = judge(&[gather(), Some(late), gather()]);
+    assert_eq!(
+        verdict.line(),
+        "VERDICT NOT_JOINED who=rank 6 (n1, pid 4706) what=all_gather #17 on tp-0 on npu f32[1000] \
+         where=rank 6 never enqueued all_gather #17 (f32[1000]) on group \"tp-0\"; its last act was \
+         all_reduce #16 (f32[1]), completed 4.0 s ago; ranks 4, 9 waited for it \
+         since=12:02:59.512Z (+5.0 s) confidence=certain evidence=3 of 3 ranks told what they gave \
+         their devices and what became of it; rank 6 made all_reduce #16 (f32[1]) at train.rs:8 \
+         others=2 waiting: ranks 4,9 in all_gather #17 on tp-0 on npu next=see what the named ranks \
+         are doing, then the health of their devices (npu-smi info)"
+    );
+    assert_eq!(verdict.about, Some(CallId { key: 7, seq: 17 }));
 }

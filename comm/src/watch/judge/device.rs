@@ -1,4 +1,4 @@
-//! From what the ranks of a group say to one cause.
+//! From what the ranks of a group say of a call on their devices to one verdict.
 //!
 //! Pure: testimonies in, verdict out; every rank that holds the same testimonies comes to the same
 //! verdict. In this order: a device that reports more than a timeout; ranks that enqueued different
@@ -6,46 +6,62 @@
 //! nor complain while their peers report that they waited too long (the rank *without* the vendor's
 //! timeout is its cause).
 
-use super::ledger::{Ask, Deed, Stage, Words};
-use crate::error::{ErrorKind, Field};
-use crate::types::{Collective, Rank};
+mod tell;
+mod testimony;
+
+pub(crate) use self::testimony::{Ask, Deed, Stage, Words, is_message, mismatch};
+
+use self::testimony::describe;
+use super::Scene;
+use crate::error::ErrorKind;
+use crate::types::Rank;
 use crate::vendor::{self, Fault};
+use crate::watch::verdict::{Class, Confidence, Verdict};
 
 /// What there is to judge by.
 #[derive(Debug)]
-pub(super) struct Case<'a> {
-    /// Name of the group.
-    pub(super) group: &'a str,
+pub(crate) struct Case<'a> {
+    /// Hosts and processes of the ranks.
+    pub(crate) scene: &'a Scene,
+    /// Name of the group over which the ranks speak.
+    pub(crate) group: &'a str,
+    /// Name of its calls on devices, as boards show it, and its key there.
+    pub(crate) on_device: &'a str,
+    pub(crate) key: u64,
     /// World ranks of its members.
-    pub(super) members: &'a [Rank],
+    pub(crate) members: &'a [Rank],
     /// What each said, by index; `None` where one said nothing.
-    pub(super) said: &'a [Option<Words>],
+    pub(crate) said: &'a [Option<Words>],
 }
 
-/// A cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
-    /// The rank whose error it is, where it is one rank's own.
-    pub(super) origin: Option<Rank>,
-    /// The error.
-    pub(super) kind: ErrorKind,
+/// What the testimonies show.
+struct Shown {
+    /// The error, as it is to the ranks that have not met it themselves.
+    kind: ErrorKind,
+    blamed: Vec<u32>,
+    confidence: Confidence,
 }
 
 impl Case<'_> {
     /// The verdict.
-    pub(super) fn judge(&self) -> Verdict {
-        if let Some(verdict) = self.broken_device() {
-            return verdict;
-        }
+    pub(crate) fn judge(&self) -> Verdict {
         let stuck = self.stuck();
-        if stuck.is_none_or(|seq| self.mismatch(seq).is_none())
-            && let Some(verdict) = self.inconsistent()
-        {
-            return verdict;
+        let shown = self.shown(stuck);
+        self.tell(stuck, shown)
+    }
+
+    fn shown(&self, stuck: Option<u64>) -> Shown {
+        if let Some(shown) = self.broken_device() {
+            return shown;
         }
-        let kind = match stuck {
-            Some(seq) => self
-                .mismatch(seq)
+        let differs = stuck.and_then(|seq| self.differs(seq));
+        if differs.is_none()
+            && let Some(shown) = self.inconsistent()
+        {
+            return shown;
+        }
+        match stuck {
+            Some(seq) => differs
                 .or_else(|| self.absent(seq))
                 .or_else(|| self.silent())
                 .unwrap_or_else(|| self.hung(seq)),
@@ -53,39 +69,46 @@ impl Case<'_> {
                 .lonely_message()
                 .or_else(|| self.silent())
                 .unwrap_or_else(|| self.hung_message()),
-        };
-        Verdict { origin: None, kind }
+        }
     }
 
     /// A device that reports an error which is no mere timeout: the earliest of these.
-    fn broken_device(&self) -> Option<Verdict> {
+    fn broken_device(&self) -> Option<Shown> {
         let mut broken: Vec<(u8, u64, usize, &ErrorKind)> = Vec::new();
         for (index, words) in self.spoken() {
             if let Some((kind, age_ms)) = &words.fault
-                && let Some(rank) = kind_rank(kind)
+                && let Some(gravity) = gravity(kind)
             {
-                broken.push((rank, u64::MAX - age_ms, index, kind));
+                broken.push((gravity, u64::MAX - age_ms, index, kind));
             }
         }
         let (_, _, index, kind) = broken
             .into_iter()
-            .min_by_key(|(rank, earlier, index, _)| (*rank, *earlier, *index))?;
-        Some(Verdict {
-            origin: Some(self.members[index]),
-            kind: kind.clone(),
-        })
+            .min_by_key(|(gravity, earlier, index, _)| (*gravity, *earlier, *index))?;
+        Some(self.reported_by(index, kind))
     }
 
     /// Ranks whose calls differ in what testimonies do not hold, as the vendor noticed.
-    fn inconsistent(&self) -> Option<Verdict> {
+    fn inconsistent(&self) -> Option<Shown> {
         let (index, kind) = self.spoken().find_map(|(index, words)| {
             let (kind, _) = words.fault.as_ref()?;
             is_inconsistency(kind).then_some((index, kind))
         })?;
-        Some(Verdict {
-            origin: Some(self.members[index]),
-            kind: kind.clone(),
-        })
+        Some(self.reported_by(index, kind))
+    }
+
+    /// An error that the device of a member reports.
+    fn reported_by(&self, index: usize, kind: &ErrorKind) -> Shown {
+        let origin = self.members[index];
+        Shown {
+            blamed: Class::of(kind, origin.0).1,
+            kind: ErrorKind::PeerAborted {
+                origin,
+                reason: kind.to_string(),
+                cause: Box::new(kind.clone()),
+            },
+            confidence: Confidence::Certain,
+        }
     }
 
     /// The first collective that some device has not completed.
@@ -115,25 +138,20 @@ impl Case<'_> {
             .last()
     }
 
-    /// Two ranks that made different calls of one number.
-    fn mismatch(&self, seq: u64) -> Option<ErrorKind> {
-        let mut made =
-            (0..self.members.len()).filter_map(|index| Some((index, self.deed_of(index, seq)?)));
-        let (first, reference) = made.next()?;
-        made.find_map(|(other, deed)| {
-            let (field, mine, theirs) = difference(&reference.ask, &deed.ask)?;
-            Some(ErrorKind::Mismatch {
-                field,
-                rank: self.members[first],
-                mine,
-                peer: self.members[other],
-                theirs,
-            })
+    /// Ranks that made different calls of one number.
+    fn differs(&self, seq: u64) -> Option<Shown> {
+        let made = (0..self.members.len())
+            .filter_map(|index| Some((self.members[index], &self.deed_of(index, seq)?.ask)));
+        let (kind, odd) = mismatch(&made.collect::<Vec<_>>())?;
+        Some(Shown {
+            kind,
+            blamed: odd.into_iter().map(|rank| rank.0).collect(),
+            confidence: Confidence::Certain,
         })
     }
 
     /// Ranks that did not enqueue a collective.
-    fn absent(&self, seq: u64) -> Option<ErrorKind> {
+    fn absent(&self, seq: u64) -> Option<Shown> {
         let absent: Vec<usize> = (0..self.members.len())
             .filter(|index| {
                 self.said[*index]
@@ -159,11 +177,11 @@ impl Case<'_> {
                 format!("; {waiting} waited for it")
             },
         );
-        Some(self.stalled(&absent, what))
+        Some(self.stalled(&absent, what, Confidence::Certain))
     }
 
     /// Ranks that said nothing at all.
-    fn silent(&self) -> Option<ErrorKind> {
+    fn silent(&self) -> Option<Shown> {
         let silent: Vec<usize> = (0..self.members.len())
             .filter(|index| self.said[*index].is_none())
             .collect();
@@ -185,11 +203,11 @@ impl Case<'_> {
             self.ranks(silent.iter().copied()),
             self.group
         );
-        Some(self.stalled(&silent, what))
+        Some(self.stalled(&silent, what, Confidence::Likely))
     }
 
     /// All enqueued a collective and some device did not complete it.
-    fn hung(&self, seq: u64) -> ErrorKind {
+    fn hung(&self, seq: u64) -> Shown {
         let open: Vec<usize> = (0..self.members.len())
             .filter(|index| self.deed_of(*index, seq).is_some_and(Deed::is_open))
             .collect();
@@ -214,7 +232,7 @@ impl Case<'_> {
                     self.complaint(&complaining)
                 )
             };
-            return self.stalled(&[], what);
+            return self.stalled(&[], what, Confidence::Likely);
         }
         let what = format!(
             "the device of {} never completed {call} on group {group:?}{} and reports no error{}",
@@ -222,11 +240,11 @@ impl Case<'_> {
             self.since(&quiet, seq),
             self.complaint(&complaining),
         );
-        self.stalled(&quiet, what)
+        self.stalled(&quiet, what, Confidence::Likely)
     }
 
     /// A message whose other side was never enqueued.
-    fn lonely_message(&self) -> Option<ErrorKind> {
+    fn lonely_message(&self) -> Option<Shown> {
         for (index, words) in self.spoken() {
             let Some(deed) = words.deeds.iter().find(|deed| deed.is_open()) else {
                 continue;
@@ -254,13 +272,13 @@ impl Case<'_> {
                     self.group,
                     self.last_act(peer),
                 );
-                return Some(self.stalled(&[peer], what));
+                return Some(self.stalled(&[peer], what, Confidence::Certain));
             }
         }
         None
     }
 
-    fn hung_message(&self) -> ErrorKind {
+    fn hung_message(&self) -> Shown {
         let complaining = self.complaining();
         let open = self.deeds().find(|(_, deed)| deed.is_open());
         let Some((index, deed)) = open else {
@@ -269,7 +287,7 @@ impl Case<'_> {
                 self.group,
                 self.complaint(&complaining)
             );
-            return self.stalled(&[], what);
+            return self.stalled(&[], what, Confidence::Likely);
         };
         let what = format!(
             "the device of rank {} never completed {} on group {:?}, enqueued {} ago{}",
@@ -284,7 +302,7 @@ impl Case<'_> {
         } else {
             &[index]
         };
-        self.stalled(blamed, what)
+        self.stalled(blamed, what, Confidence::Likely)
     }
 
     fn spoken(&self) -> impl Iterator<Item = (usize, &Words)> {
@@ -314,16 +332,15 @@ impl Case<'_> {
         else {
             return String::new();
         };
-        let remark = vendor::remark_in(detail)
-            .map_or_else(String::new, |remark| format!(", {}", remark.code));
         format!(
-            ", while {} {} {code} ({name}{remark})",
+            ", while {} {} {code} ({name}{})",
             self.ranks(complaining.iter().copied()),
             if complaining.len() == 1 {
                 "reports"
             } else {
                 "report"
             },
+            remark_in(detail),
         )
     }
 
@@ -379,16 +396,20 @@ impl Case<'_> {
         }
     }
 
-    fn stalled(&self, blamed: &[usize], what: String) -> ErrorKind {
+    fn stalled(&self, blamed: &[usize], what: String, confidence: Confidence) -> Shown {
         let mut blamed: Vec<Rank> = blamed.iter().map(|index| self.members[*index]).collect();
         blamed.sort_unstable();
-        ErrorKind::DeviceStalled { blamed, what }
+        Shown {
+            blamed: blamed.iter().map(|rank| rank.0).collect(),
+            kind: ErrorKind::DeviceStalled { blamed, what },
+            confidence,
+        }
     }
 }
 
-/// Rank of an error among the causes, the gravest first; `None` for a mere timeout, which says that
+/// How grave an error is among the causes, the gravest first; `None` for a mere timeout, which says that
 /// somebody else is the cause.
-fn kind_rank(kind: &ErrorKind) -> Option<u8> {
+fn gravity(kind: &ErrorKind) -> Option<u8> {
     let ErrorKind::Vendor { code, detail, .. } = kind else {
         return Some(0);
     };
@@ -405,84 +426,16 @@ fn kind_rank(kind: &ErrorKind) -> Option<u8> {
     }
 }
 
+/// `, EI0002`: the code in the vendor's words, where they hold one.
+fn remark_in(detail: &str) -> String {
+    vendor::remark_in(detail).map_or_else(String::new, |remark| format!(", {}", remark.code))
+}
+
 /// Whether the vendor says that ranks made one call with different arguments: the testimonies say
 /// it better, with both sides.
 fn is_inconsistency(kind: &ErrorKind) -> bool {
     kind.vendor_remark()
         .is_some_and(|remark| remark.code == "EI0005")
-}
-
-/// In checked mode: what the calls of two ranks differ in, given every rank's call by index.
-pub(super) fn compare(members: &[Rank], all: &[Ask]) -> Option<ErrorKind> {
-    let reference = all.first()?;
-    let (other, (field, mine, theirs)) = all
-        .iter()
-        .enumerate()
-        .find_map(|(other, ask)| Some((other, difference(reference, ask)?)))?;
-    Some(ErrorKind::Mismatch {
-        field,
-        rank: members[0],
-        mine,
-        peer: *members.get(other)?,
-        theirs,
-    })
-}
-
-/// What two calls of one number differ in, with both sides in words.
-fn difference(mine: &Ask, theirs: &Ask) -> Option<(Field, String, String)> {
-    let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-    if mine.collective != theirs.collective {
-        let both = |ask: &Ask| format!("{}{}", ask.collective, shape(ask));
-        return Some((Field::Collective, both(mine), both(theirs)));
-    }
-    if mine.dtype != theirs.dtype {
-        let both = |ask: &Ask| text(ask.dtype.map(|dtype| dtype.to_string()));
-        return Some((Field::Dtype, both(mine), both(theirs)));
-    }
-    if mine.op != theirs.op {
-        let both = |ask: &Ask| text(ask.op.map(|op| op.to_string()));
-        return Some((Field::Op, both(mine), both(theirs)));
-    }
-    if mine.root != theirs.root {
-        let both = |ask: &Ask| text(ask.root.map(|root| root.to_string()));
-        return Some((Field::Root, both(mine), both(theirs)));
-    }
-    if counts_alike(mine.collective) && mine.count != theirs.count {
-        return Some((
-            Field::Count,
-            mine.count.to_string(),
-            theirs.count.to_string(),
-        ));
-    }
-    None
-}
-
-/// Whether all ranks of a call have the same count.
-fn counts_alike(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::AllGather
-            | Collective::AllReduce
-            | Collective::AllToAll
-            | Collective::Broadcast
-            | Collective::Gather
-            | Collective::Reduce
-            | Collective::ReduceScatter
-            | Collective::Scatter
-    )
-}
-
-/// `all_gather #17 (f32[1000])`.
-fn describe(deed: &Deed) -> String {
-    if deed.is_message() {
-        return format!("{}{}", deed.ask.collective, shape(&deed.ask));
-    }
-    format!("{} #{}{}", deed.ask.collective, deed.seq, shape(&deed.ask))
-}
-
-fn shape(ask: &Ask) -> String {
-    ask.dtype
-        .map_or_else(String::new, |dtype| format!(" ({dtype}[{}])", ask.count))
 }
 
 /// `12.4 s`, from whole milliseconds.
