@@ -400,14 +400,6 @@ impl ErrorKind {
         (Some(first.unwrap_or(*origin)), cause)
     }
 
-    /// The error at the end of the chain of ranks that gave up because of another one.
-    pub(crate) fn first_cause(&self) -> &Self {
-        match self {
-            Self::PeerAborted { cause, .. } => cause.first_cause(),
-            first => first,
-        }
-    }
-
     /// Whether an error of this kind leaves the ranks of a group in step where the backend does not
     /// know better.
     pub(crate) fn is_recoverable(&self) -> bool {

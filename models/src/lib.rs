@@ -15,5 +15,5 @@ pub mod board;
 pub mod models;
 pub mod shm;
 pub mod sync;
-#[path = "../../comm/src/types.rs"]
+#[path = "../../comm/src/types/mod.rs"]
 pub mod types;

@@ -40,7 +40,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("layout", &["types"]),
     ("sync.rs", &[]),
     ("transport", &["memfd", "strangers", "sync", "types"]),
-    ("types.rs", &[]),
+    ("types", &[]),
     ("vendor.rs", &[]),
     ("rendezvous", &["strangers", "sync", "types"]),
     (

@@ -51,7 +51,8 @@ pub fn build_id() -> String {
             include_str!("../transport/shm/directory.rs"),
             include_str!("../transport/shm/slot.rs"),
             include_str!("../transport/shm/slot/entry.rs"),
-            include_str!("../types.rs"),
+            include_str!("../types/collective.rs"),
+            include_str!("../types/mod.rs"),
             include_str!("../world/meet.rs"),
         ] {
             hasher.update(source.as_bytes());

@@ -196,7 +196,7 @@ impl Status {
         arbiter_is_gone: bool,
         met: Option<&ErrorKind>,
     ) -> Option<Arc<Verdict>> {
-        let met = met.map(ErrorKind::first_cause);
+        let met = met.map(|met| met.first_cause().1);
         let now_ns = Clock::nanos();
         let mut known = self.known();
         let Known {

@@ -270,7 +270,7 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(3600));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                crate::sync::Clock::pause(Duration::from_millis(20));
+                Clock::pause(Duration::from_millis(20));
                 epoch.store(1, Ordering::Release);
             });
             let ended = until(
@@ -297,7 +297,7 @@ mod tests {
             value.store(0, Ordering::Relaxed);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    crate::sync::Clock::pause(Duration::from_millis(40));
+                    Clock::pause(Duration::from_millis(40));
                     value.store(1, Ordering::Release);
                     if ring {
                         Bell {
