@@ -63,9 +63,15 @@ fn a_seed_is_a_run() {
 /// frozen ranks that were never found, because each complaint began the round anew; a mismatch that was judged before
 /// all sides stood on the boards; a rank blamed for the time for which the machine slept, just when the call of
 /// another one had begun to wait, or while it waited for what a rank that left might have sent; a circle of waits that
-/// grew for half a second, and a bound counted from its first ranks.
-const SEEDS: [u64; 14] = [
+/// grew for half a second, and a bound counted from its first ranks. Where the process that serves was stopped: ranks of another
+/// host blamed that had ended because of a verdict there; "its process ended" of a rank whose connection ended; a second line of
+/// a rank that had been told one before; two lines, because the arbiter judged before it had read what ranks had found; a broken
+/// path between a rank that served and was stopped, and one that had waited for it; a frozen rank that "runs user code", by a look
+/// from before the arbiter was stopped; a rank blamed that had ended half a minute ago because of a verdict. And a rank that had left
+/// after all its work, blamed with the one that was at fault.
+const SEEDS: [u64; 22] = [
     1573, 2477, 262, 738, 67, 426, 504, 2002, 2424, 2662, 531_317, 5_047_089, 612_338, 848_064,
+    861, 16_791, 26_220, 46_130, 51_167, 501_043, 631_973, 146_240,
 ];
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) mod outlook;
 mod problem;
 mod reach;
 mod segment;
+pub(crate) mod verdict_wait;
 pub(crate) mod vigil;
 
 use smallvec::SmallVec;

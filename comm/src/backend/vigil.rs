@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::call_wait::{CallWait, Turn};
 use super::onset::Onset;
 use super::outlook::Outlook;
+use super::verdict_wait::{Inquest, Step, VerdictWait};
 use crate::algo::Table;
 use crate::error::ErrorKind;
 use crate::group::Identity;
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
-use crate::watch::judge::Fate;
-use crate::watch::peers::{self, ArbiterState, Peers};
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
@@ -54,18 +54,8 @@ pub(crate) struct Vigil<'a> {
     pub(crate) lost: Duration,
 }
 
-/// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
-/// where it knows all ranks; it waits for news of ranks whose state it does not know, and on a busy machine it may be late.
-pub(crate) const VERDICT_WAIT: Duration = Duration::from_secs(10);
-/// How long it waits for one that another rank has asked for: it comes before the news that the group is given up.
-pub(crate) const NOTICE_WAIT: Duration = Duration::from_secs(1);
-/// How often it looks.
+/// How often a call that has ended looks whether its verdict has come.
 const VERDICT_STEP: Duration = Duration::from_micros(500);
-/// After this long without a word of the arbiter, whose process is seen stopped, ranks judge by themselves.
-const ARBITER_QUIET: Duration = Duration::from_secs(1);
-/// After this long without a word of the arbiter, at whose process nobody here can look, a call that is over is judged by what
-/// can be seen here. The arbiter itself waits less for ranks of which it knows nothing.
-const ARBITER_SILENT: Duration = Duration::from_secs(4);
 
 impl<'a> Vigil<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
@@ -165,46 +155,33 @@ impl Vigil<'_> {
         };
         // A control plane that is gone is noticed by the status.
         let _ = self.world.control.complain(&complaint);
-        self.look_past_arbiter(NEXT_LOOK * number);
-    }
-
-    /// Where nothing is heard of the arbiter though this call has complained for `since`: looks whether its process is stopped,
-    /// and judges what it sees of the others where it is.
-    fn look_past_arbiter(&self, since: Duration) {
-        let Some(peers) = &self.world.peers else {
-            return;
-        };
-        let quiet = Duration::from_millis(self.world.watch.quiet_ms());
-        if quiet.min(since) < NEXT_LOOK || peers.arbiter_state() != ArbiterState::Stopped {
-            return;
-        }
-        // The first looks begin to count for how long others are stopped.
-        let verdict = peers.judge_early(self.call(), &|rank| self.fate_of(rank));
-        if let Some(verdict) = verdict.filter(|_| quiet.min(since) >= ARBITER_QUIET) {
+        if let Some(verdict) = self.inquest(None).judge_early(NEXT_LOOK * number) {
             self.tell(verdict);
         }
-    }
-
-    /// How a rank went, as far as this one was told.
-    fn fate_of(&self, rank: u32) -> Option<Fate> {
-        let gone = self.world.status.gone(Rank(rank))?;
-        Some(peers::fate_of(&gone.how, gone.orderly))
     }
 
     /// Makes a verdict that this rank has come to known to all its calls, and to the arbiter for when it runs again.
     fn tell(&self, verdict: Verdict) {
         let judged = FromRank::Judged(Box::new(verdict.clone()));
-        self.take(verdict);
+        let status = &self.world.status;
+        let now_ms = System.now_ms();
+        self.world.watch.take(verdict, |verdict, say| {
+            status.set_verdict(verdict, now_ms, say);
+        });
         // Where the control plane is gone nobody needs it.
         let _ = self.world.control.complain(&judged);
     }
 
-    /// Makes a verdict that this rank has come to, or was told, known to all its calls.
-    fn take(&self, verdict: Verdict) {
-        let status = &self.world.status;
-        self.world
-            .watch
-            .take(verdict, |verdict, say| status.set_verdict(verdict, say));
+    /// The call, and what this rank can learn of the others.
+    fn inquest<'b>(&'b self, met: Option<&'b ErrorKind>) -> Inquest<'b> {
+        Inquest {
+            status: &self.world.status,
+            peers: self.world.peers.as_ref(),
+            probe: &System,
+            call: self.call(),
+            met,
+            quiet: Duration::from_millis(self.world.watch.quiet_ms()),
+        }
     }
 
     /// The call, for the arbiter.
@@ -241,13 +218,9 @@ impl Vigil<'_> {
         ended: &ErrorKind,
         cause: Option<Cause>,
     ) -> Option<Arc<Verdict>> {
-        let (status, call) = (&self.world.status, self.call());
-        let known = || status.verdict(call);
-        if let Some(verdict) = known() {
-            return Some(verdict);
-        }
-        if !self.world.watch.is_on() {
-            return None;
+        let known = self.world.status.verdict(self.call());
+        if known.is_some() || !self.world.watch.is_on() {
+            return known;
         }
         let index = |rank: &Rank| self.group.members.iter().position(|member| member == rank);
         let missing: Vec<usize> = match ended {
@@ -262,108 +235,46 @@ impl Vigil<'_> {
         if !missing.is_empty() {
             self.place.waits(self.deadline().started(), &missing, true);
         }
-        if status.cut_off().is_some() {
-            return self.without_arbiter();
-        }
-        // What fails just after a verdict fails because of it: nobody need be asked.
-        let told = || status.cause_of(call, false, Some(ended));
-        let heard = || match cause {
-            Some(cause) => self.ask(cause),
-            None => {
-                let is_told = self.world.control.complain(&FromRank::Complaint {
-                    call,
-                    cause: Cause::GivenUp,
-                    report: None,
-                });
-                is_told.then(|| self.hear_verdict(NOTICE_WAIT)).flatten()
-            }
-        };
-        told().or_else(heard).or_else(told)
+        self.hear_verdict(Some(ended), cause)
     }
 
     /// Asks the arbiter about the end of this call, and waits for its verdict.
     pub(crate) fn ask(&self, cause: Cause) -> Option<Arc<Verdict>> {
-        let is_told = self.world.complain_with_board(self.call(), cause);
-        let peers = self.world.peers.as_ref();
-        let patience = if peers.is_none_or(Peers::has_arbiter) {
-            VERDICT_WAIT
-        } else {
-            NOTICE_WAIT
-        };
-        is_told.then(|| self.hear_verdict(patience)).flatten()
+        self.hear_verdict(None, Some(cause))
     }
 
-    /// Waits for the verdict on this call.
-    fn hear_verdict(&self, patience: Duration) -> Option<Arc<Verdict>> {
-        let status = &self.world.status;
-        let asked = Deadline::after(patience);
-        let mut looked = Duration::ZERO;
+    /// Comes to the verdict on this call; without a cause it is what another rank has asked for.
+    fn hear_verdict(
+        &self,
+        met: Option<&ErrorKind>,
+        mut cause: Option<Cause>,
+    ) -> Option<Arc<Verdict>> {
+        let ended = Deadline::after(Duration::ZERO);
+        let mut wait = VerdictWait::new(cause.is_some(), self.world.peers.as_ref());
         loop {
-            if let Some(verdict) = status.verdict(self.call()) {
-                return Some(verdict);
+            let now = ended.elapsed();
+            if let Some(lost) = wait.overrun(now) {
+                self.world.watch.lose(lost);
             }
-            if status.cut_off().is_some() {
-                return self.without_arbiter();
+            match wait.step(now, self.lost(), &self.inquest(met)) {
+                Step::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
+                Step::Ask => {}
+                Step::Tell(verdict) => self.tell(*verdict),
+                Step::Rest(time) => Clock::pause(time.min(VERDICT_STEP)),
+                Step::End(verdict) => return verdict,
             }
-            let waited = asked.elapsed();
-            if waited >= looked + NEXT_LOOK {
-                // A longer pause is one in which this thread did not run.
-                let over = waited.saturating_sub(looked + NEXT_LOOK);
-                if over > NEXT_LOOK {
-                    self.world.watch.lose(over);
-                }
-                looked = waited;
-                self.judge_past_arbiter(waited);
-            }
-            if waited >= patience + self.lost() {
-                return None;
-            }
-            Clock::pause(VERDICT_STEP);
         }
     }
 
-    /// Judges this call, which has ended, where the process of the arbiter is stopped.
-    fn judge_past_arbiter(&self, waited: Duration) {
-        let Some(peers) = self.world.peers.as_ref().filter(|one| one.has_arbiter()) else {
-            return;
-        };
-        let patience = match peers.arbiter_state() {
-            ArbiterState::Stopped => ARBITER_QUIET,
-            // It may be starved; or it is stopped, and nobody here can see that.
-            ArbiterState::Hidden => ARBITER_SILENT,
-            ArbiterState::Ended | ArbiterState::Runs => return,
-        };
-        let quiet_ms = self.world.watch.quiet_ms();
-        if waited.min(Duration::from_millis(quiet_ms)) < patience {
-            return;
-        }
-        let at_once = waited >= 2 * patience;
-        let fate_of = |rank| self.fate_of(rank);
-        let verdict = peers.judge_overdue(self.call(), &fate_of, quiet_ms, at_once);
-        if let Some(verdict) = verdict {
-            self.tell(verdict);
-        }
-    }
-
-    /// The verdict on a call that nobody judges any more: who served the arbiter is gone, or cannot be reached.
-    fn without_arbiter(&self) -> Option<Arc<Verdict>> {
-        let (peers, status) = (self.world.peers.as_ref()?, &self.world.status);
-        // Whoever served it may have ended because of a verdict that all have.
-        if let Some(first) = status.cause_of(self.call(), true, None) {
-            return Some(first);
-        }
-        let patience = Deadline::after(ARBITER_QUIET);
-        let fate_of = |rank| self.fate_of(rank);
-        loop {
-            let at_once = patience.passed();
-            if let Some(verdict) = peers.judge_gone(self.call(), &fate_of, at_once) {
-                self.take(verdict);
-                return status.verdict(self.call());
-            }
-            if at_once {
-                return None;
-            }
-            Clock::pause(VERDICT_STEP);
+    /// Tells the arbiter that this call has ended badly; `false` where there is none.
+    fn tell_end(&self, cause: Option<Cause>) -> bool {
+        match cause {
+            Some(cause) => self.world.complain_with_board(self.call(), cause),
+            None => self.world.control.complain(&FromRank::Complaint {
+                call: self.call(),
+                cause: Cause::GivenUp,
+                report: None,
+            }),
         }
     }
 

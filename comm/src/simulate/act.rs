@@ -1,30 +1,27 @@
 //! What ranks do: their programs, the way in which they wait (as `backend::vigil` does with a thread of its
 //! own), and how they end.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::net::Event;
 use super::plan::Fault;
-use super::rank::{Call, Failed, Life, Linger, Pressed, circle};
+use super::rank::Call;
+use super::rank::{Life, Linger};
 use super::stage::Stage;
 use crate::backend::call_wait::Turn;
 use crate::backend::matching;
-use crate::backend::vigil::{NEWS_TIMEOUT, NOTICE_WAIT, VERDICT_WAIT};
+use crate::backend::vigil::NEWS_TIMEOUT;
 use crate::error::ErrorKind;
-use crate::rendezvous::ToCoordinator;
 use crate::transport::shm::slot::Entry;
 use crate::types::Rank;
-use crate::watch::report::Report;
-use crate::watch::wire::{self, Cause, FromRank};
+use crate::watch::wire::Cause;
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
-use crate::world::{Notice, Word};
 
 /// How often a lingering call looks, and what a longer pause counts for.
 const LINGER_STEP_US: u64 = 50_000;
 
 /// A duration as the stage counts time.
-fn micros(time: Duration) -> u64 {
+pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -34,7 +31,7 @@ impl Stage<'_> {
         while self.players[rank].life == Life::Working && self.players[rank].runs() {
             let goes_on = match &self.players[rank].call {
                 None => self.next_step(rank),
-                Some(call) if call.failed.is_some() => self.hear_verdict(rank),
+                Some(call) if call.ending.is_some() => self.hear_verdict(rank),
                 Some(_) => self.wait(rank),
             };
             if !goes_on {
@@ -134,7 +131,7 @@ impl Stage<'_> {
         {
             return !self.lingers(rank, &kind) && self.fail(rank, kind, false);
         }
-        if let Some(kind) = self.finds_destroyed(rank, &missing) {
+        if let Some(kind) = self.finds_parted(rank, &missing) {
             return self.fail(rank, kind, false);
         }
         let player = &mut self.players[rank];
@@ -166,6 +163,13 @@ impl Stage<'_> {
                 let waited = if number == 0 { FIRST_LOOK } else { NEXT_LOOK };
                 player.waits(now_us.saturating_sub(micros(waited)), &missing, number == 0);
                 self.complain(rank, Cause::Waits);
+                let since = NEXT_LOOK * number;
+                let early = self.inquest(rank, |inquest| inquest.judge_early(since));
+                if let Some(verdict) = early.flatten() {
+                    self.tell(rank, verdict);
+                    self.at_apart(again_us, Event::Go(rank));
+                    return true;
+                }
             }
             Turn::Rest => {}
         }
@@ -208,40 +212,6 @@ impl Stage<'_> {
         goes_on
     }
 
-    /// The error of a call whose peer has destroyed the group, once no news of that peer has come for a while:
-    /// in shared memory its side is gone, over a network its link ends (`backend::local`, `backend::links`).
-    fn finds_destroyed(&mut self, rank: usize, missing: &[usize]) -> Option<ErrorKind> {
-        let (plan, now_us) = (self.plan, self.now_us);
-        let call = self.players[rank].call.as_ref()?;
-        let (group, seq, started_us) = (call.group, call.seq, call.started_us);
-        let has_destroyed = |peer: &&usize| {
-            let player = &self.players[**peer];
-            player.entered[group] < seq && player.destroyed.contains_key(&group)
-        };
-        let peer = *missing.iter().find(has_destroyed)?;
-        let is_near = plan.hosts[peer] == plan.hosts[rank];
-        let delay_us = if is_near { 0 } else { plan.delay_us };
-        let seen_us = self.players[peer].destroyed.get(&group)? + delay_us;
-        let until_us = seen_us.max(started_us) + micros(NEWS_TIMEOUT);
-        if now_us < until_us {
-            self.at(until_us, Event::Go(rank));
-            return None;
-        }
-        let peer = Rank::from_index(peer);
-        Some(if is_near {
-            ErrorKind::PeerClosed {
-                peer,
-                how: "destroyed the group".to_owned(),
-                orderly: true,
-            }
-        } else {
-            ErrorKind::Transport {
-                peer,
-                what: "the peer closed the link".to_owned(),
-            }
-        })
-    }
-
     /// All members have entered: their calls are compared.
     fn exchanged(&mut self, rank: usize) -> bool {
         let plan = self.plan;
@@ -270,223 +240,5 @@ impl Stage<'_> {
         self.players[rank].end(self.now_us, true);
         self.players[rank].step += 1;
         true
-    }
-
-    /// A call has failed: the arbiter is asked, as `collective::call::judged` does.
-    fn fail(&mut self, rank: usize, kind: ErrorKind, usable: bool) -> bool {
-        self.say(|| format!("rank {rank}: fails: {kind}"));
-        let plan = self.plan;
-        let player = &mut self.players[rank];
-        let Some(id) = player.call_id() else {
-            return false;
-        };
-        let is_known = player.status.verdict(id).is_some();
-        let missing: Vec<usize> = match &kind {
-            ErrorKind::Stalled { waiting_for, .. } => {
-                waiting_for.iter().map(|rank| rank.index()).collect()
-            }
-            ErrorKind::PeerClosed { peer, .. } | ErrorKind::Transport { peer, .. } => {
-                vec![peer.index()]
-            }
-            _ => Vec::new(),
-        };
-        let cause = match &kind {
-            ErrorKind::PeerAborted { .. } => Some(Cause::GivenUp),
-            ErrorKind::PeerClosed { .. } | ErrorKind::Stalled { .. } => Some(Cause::InVain),
-            kind => Some(Cause::Failed {
-                kind: kind.clone(),
-                usable,
-                culprit: None,
-            }),
-        };
-        let wait = if cause == Some(Cause::GivenUp) {
-            NOTICE_WAIT
-        } else {
-            VERDICT_WAIT
-        };
-        let until_us = self.now_us + micros(wait);
-        if let Some(call) = &mut player.call {
-            let started_us = call.started_us;
-            call.failed = Some((kind, usable, until_us));
-            let members = &plan.groups[call.group];
-            if !is_known && missing.iter().any(|rank| members.contains(rank)) {
-                player.waits(started_us, &missing, true);
-            }
-        }
-        if let Some(cause) = cause.filter(|_| !is_known) {
-            self.complain(rank, cause);
-        }
-        self.at(until_us, Event::Go(rank));
-        true
-    }
-
-    /// A failed call ends once there is a verdict, or without one.
-    fn hear_verdict(&mut self, rank: usize) -> bool {
-        let (plan, now_us) = (self.plan, self.now_us);
-        let player = &self.players[rank];
-        let (Some(id), Some(call)) = (player.call_id(), &player.call) else {
-            return false;
-        };
-        let Some((kind, usable, until_us)) = call.failed.clone() else {
-            return false;
-        };
-        let verdict = player.status.verdict(id);
-        if verdict.is_none() && now_us < until_us {
-            return false;
-        }
-        let of_verdict = |outlook: &crate::backend::outlook::Outlook<'_>| {
-            verdict
-                .as_ref()
-                .and_then(|verdict| outlook.kind_of(verdict))
-        };
-        let is_partial = matches!(
-            kind,
-            ErrorKind::PeerAborted { .. }
-                | ErrorKind::PeerClosed { .. }
-                | ErrorKind::Stalled { .. }
-                | ErrorKind::Transport { .. }
-        );
-        let better = player
-            .judged_by(plan, |outlook, _| of_verdict(outlook))
-            .flatten();
-        let kind = better.filter(|_| is_partial).unwrap_or(kind);
-        let seq = id.seq;
-        let player = &mut self.players[rank];
-        player.end(now_us, false);
-        player.step += 1;
-        player.failed.push(Failed {
-            call: id,
-            kind: kind.clone(),
-            verdict,
-        });
-        if usable {
-            return true;
-        }
-        if !matches!(kind, ErrorKind::PeerAborted { .. }) {
-            let notice = Notice {
-                key: id.key,
-                seq,
-                origin: super::rank::narrow(rank),
-                kind,
-            };
-            if let Ok(bytes) = postcard::to_allocvec(&Word::Notice(notice)) {
-                self.tell_desk(rank, &ToCoordinator::Abort { bytes });
-            }
-        }
-        self.leave(rank);
-        false
-    }
-
-    fn complain(&mut self, rank: usize, cause: Cause) {
-        let Some(call) = self.players[rank].call_id() else {
-            return;
-        };
-        self.say(|| {
-            format!(
-                "rank {rank}: complains of #{} of {}: {cause:?}",
-                call.seq, call.key
-            )
-        });
-        let report = (cause != Cause::Waits).then(|| Box::new(self.report(rank)));
-        let bytes = wire::encode(&FromRank::Complaint {
-            call,
-            cause,
-            report,
-        });
-        self.tell_desk(rank, &ToCoordinator::Watch { bytes });
-    }
-
-    /// What a rank says of itself.
-    pub(super) fn report(&self, rank: usize) -> Report {
-        Report {
-            process: self.sight(rank).facts().cloned(),
-            ..self.players[rank].report(self.plan, self.now_us)
-        }
-    }
-
-    /// Says goodbye.
-    fn leave(&mut self, rank: usize) {
-        self.say(|| format!("rank {rank}: leaves"));
-        self.players[rank].life = Life::Left;
-        self.tell_desk(rank, &ToCoordinator::Bye);
-        // Its process ends a moment later, and the launcher sees that too.
-        self.reap(rank);
-        self.sweep();
-    }
-
-    /// Notes since when the fault keeps somebody waiting.
-    pub(super) fn press(&mut self) {
-        let (plan, culprit) = (self.plan, self.plan.culprit);
-        if plan.fault == Fault::Inverted {
-            return self.press_circle();
-        }
-        if plan.fault.is_harmless() || self.pressed.is_some() {
-            return;
-        }
-        let waits_for = |by: usize, whom: usize, is_strict: bool| {
-            let player = &self.players[by];
-            let is_up = player.life == Life::Working && player.runs();
-            player.call.as_ref().is_some_and(|call| {
-                is_up
-                    && call.failed.is_none()
-                    && plan.groups[call.group].contains(&whom)
-                    && player.seen[call.group][whom] < call.seq
-                    && (!is_strict || self.players[whom].entered[call.group] < call.seq)
-            })
-        };
-        let others = || (0..plan.ranks).filter(|rank| *rank != culprit);
-        let is_pressed = match plan.fault {
-            Fault::Mismatched => others().any(|rank| {
-                let call = self.players[rank].call.as_ref();
-                call.is_some_and(|call| {
-                    matches!(call.failed, Some((ErrorKind::Mismatch { .. }, ..)))
-                })
-            }),
-            Fault::Cut => {
-                let is_missed = |(by, group, seq): &(usize, usize, u64)| {
-                    let call = self.players[*by].call.as_ref();
-                    call.is_some_and(|call| (call.group, call.seq) == (*group, *seq))
-                };
-                self.lost.iter().any(is_missed)
-            }
-            Fault::Destroyed => others().any(|by| {
-                let group = self.players[by].call.as_ref().map(|call| call.group);
-                let gone = &self.players[culprit].destroyed;
-                group.is_some_and(|group| gone.contains_key(&group)) && waits_for(by, culprit, true)
-            }),
-            _ => {
-                let is_out = self.has_struck && self.is_out(culprit);
-                // What it sent last may be on its way, and nobody waits for the dead.
-                self.is_excused |= is_out && others().any(|by| waits_for(by, culprit, false));
-                is_out && others().any(|by| waits_for(by, culprit, true))
-            }
-        };
-        if is_pressed {
-            self.pressed = Some(Pressed {
-                since_us: self.now_us,
-                circle: BTreeSet::new(),
-            });
-        }
-    }
-
-    /// A circle of waits keeps its ranks waiting from the moment on when the last of them has come to it.
-    fn press_circle(&mut self) {
-        if self.circle.is_some() {
-            // Its verdict is told.
-            return;
-        }
-        let ranks = circle(&self.players, self.plan);
-        let before = self.pressed.as_ref().map(|pressed| &pressed.circle);
-        if ranks.contains(&self.plan.culprit) && before != Some(&ranks) {
-            self.pressed = Some(Pressed {
-                since_us: self.now_us,
-                circle: ranks,
-            });
-        }
-    }
-
-    fn is_out(&self, rank: usize) -> bool {
-        let player = &self.players[rank];
-        player.is_stopped || matches!(player.life, Life::Busy | Life::Dead | Life::Left)
     }
 }

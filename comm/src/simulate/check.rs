@@ -1,10 +1,10 @@
 //! What a run must have shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, Plan, Seat};
 use super::rank::{Life, Player};
-use super::stage::{COORDINATOR_HOST, Stage};
+use super::stage::Stage;
 use crate::watch::verdict::{Class, Verdict};
 
 pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
@@ -14,6 +14,12 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
     for player in &stage.players {
         if let Some(why) = &player.refused {
             return Err(format!("rank {} was refused: {why}", player.rank));
+        }
+    }
+    for player in &stage.players {
+        let lines: BTreeSet<String> = player.told.iter().map(|(_, one)| one.line()).collect();
+        if lines.len() > if has_two_faults(plan) { 2 } else { 1 } {
+            return Err(format!("rank {} printed {lines:?}", player.rank));
         }
     }
     let told: Vec<&Verdict> = stage
@@ -46,6 +52,10 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
             (None, None) => Ok(()),
         };
     }
+    if failed.is_empty() && !has_waiter(plan, stage) {
+        // The culprit and the rank that serves were stopped, and all others had done their work.
+        return Ok(());
+    }
     let Some(pressed) = &stage.pressed else {
         blame(plan, stage, &told)?;
         return if failed.is_empty() {
@@ -56,6 +66,7 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
     };
     blame(plan, stage, &told)?;
     same_for_all(stage)?;
+    is_noticed(stage)?;
     in_time(plan, stage, pressed.since_us)
 }
 
@@ -101,12 +112,29 @@ fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String
     let blamed = stage.circle.clone().unwrap_or_else(|| plan.blamed());
     for verdict in told {
         let theirs: BTreeSet<usize> = verdict.blamed.iter().map(|rank| *rank as usize).collect();
+        // Where nobody judged for all ranks, those who cannot look at the culprit know that a rank which serves does not
+        // answer, and else nothing.
+        let names_nobody =
+            plan.seat == Seat::Launcher && verdict.class == Class::Internal && theirs.is_empty();
+        let names_server = plan.seat == Seat::Rank(plan.culprit)
+            && (verdict.class, &theirs) == (Class::NotJoined, &blamed);
+        let is_unseen = is_unjudged(plan) && !all_see(plan) && (names_nobody || names_server);
+        // A rank that serves and is stopped keeps others waiting too.
+        let is_server = has_two_faults(plan)
+            && matches!(
+                verdict.class,
+                Class::PeerDead | Class::PeerFrozen | Class::NotJoined
+            )
+            && !theirs.is_empty()
+            && theirs
+                .iter()
+                .all(|rank| *rank == 0 || blamed.contains(rank));
         // One end of a broken path may have all it needs, and leave.
         let has_left = plan.fault == Fault::Cut
             && verdict.class == Class::NotJoined
             && theirs.len() == 1
             && theirs.is_subset(&blamed);
-        if (verdict.class, &theirs) != (class, &blamed) && !has_left {
+        if (verdict.class, &theirs) != (class, &blamed) && !has_left && !is_unseen && !is_server {
             return Err(format!(
                 "not {} of {blamed:?}: {}",
                 class.name(),
@@ -117,10 +145,55 @@ fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String
     Ok(())
 }
 
-/// Whoever failed has the verdict, and all have the same.
+/// Whether ranks may have had to judge by themselves: who serves the rendezvous was stopped, or has ended.
+fn is_unjudged(plan: &Plan) -> bool {
+    plan.server_stop.is_some() || plan.seat == Seat::Rank(plan.culprit)
+}
+
+/// Whether a rank that serves is stopped, beside the fault.
+fn has_two_faults(plan: &Plan) -> bool {
+    plan.server_stop.is_some() && plan.seat != Seat::Launcher
+}
+
+/// Whether a rank that was not stopped for good had work left, where two were stopped.
+fn has_waiter(plan: &Plan, stage: &Stage<'_>) -> bool {
+    let is_for_good = plan.server_stop.is_some_and(|stop| stop.lasts_us.is_none());
+    let is_out = |rank: usize| rank == plan.culprit || is_for_good && plan.seat == Seat::Rank(rank);
+    let mut players = stage.players.iter();
+    !has_two_faults(plan)
+        || players
+            .any(|player| !is_out(player.rank) && player.step < plan.programs[player.rank].len())
+}
+
+/// Whether every rank can look at the culprit, and at the process that serves.
+fn all_see(plan: &Plan) -> bool {
+    (0..plan.ranks).all(|rank| {
+        let rank = Seat::Rank(rank);
+        plan.sees(rank, Seat::Rank(plan.culprit)) && plan.sees(rank, plan.seat)
+    })
+}
+
+/// Whoever failed has the verdict, and all have the same. Where nobody judges for all ranks that is so for those who see each
+/// other.
 fn same_for_all(stage: &Stage<'_>) -> Result<(), String> {
-    let mut first: Option<String> = None;
-    for player in &stage.players {
+    let plan = stage.plan;
+    if !is_unjudged(plan) {
+        return same_for(stage, |_| true);
+    }
+    let ranks = || (0..plan.ranks).map(Seat::Rank);
+    let sees_all = |one: Seat| ranks().all(|other| plan.sees(one, other));
+    let goes_on = plan.server_stop.is_some_and(|stop| stop.lasts_us.is_some());
+    if goes_on && !ranks().all(sees_all) {
+        // The first of their verdicts that the server finds then becomes that of all who have none.
+        return (0..plan.ranks).try_for_each(|one| same_for(stage, |other| other == one));
+    }
+    (0..plan.ranks)
+        .try_for_each(|one| same_for(stage, |other| plan.sees(Seat::Rank(one), Seat::Rank(other))))
+}
+
+fn same_for(stage: &Stage<'_>, is_in: impl Fn(usize) -> bool) -> Result<(), String> {
+    let mut lines: BTreeMap<Vec<u32>, String> = BTreeMap::new();
+    for player in stage.players.iter().filter(|player| is_in(player.rank)) {
         for failed in &player.failed {
             let Some(verdict) = &failed.verdict else {
                 return Err(format!(
@@ -129,7 +202,10 @@ fn same_for_all(stage: &Stage<'_>) -> Result<(), String> {
                 ));
             };
             let line = verdict.line();
-            let first = first.get_or_insert_with(|| line.clone());
+            // Two faults may be told one by one.
+            let fault = verdict.blamed.iter().copied();
+            let fault = fault.filter(|_| has_two_faults(stage.plan)).collect();
+            let first = lines.entry(fault).or_insert_with(|| line.clone());
             if *first != line {
                 return Err(format!(
                     "rank {} was told {line}, another one {first}",
@@ -138,11 +214,15 @@ fn same_for_all(stage: &Stage<'_>) -> Result<(), String> {
             }
         }
     }
-    let survivors = stage
-        .players
-        .iter()
-        .filter(|player| player.life == Life::Left);
-    if first.is_none() && survivors.count() > 0 {
+    Ok(())
+}
+
+/// Somebody failed.
+fn is_noticed(stage: &Stage<'_>) -> Result<(), String> {
+    let mut players = stage.players.iter();
+    if players.all(|player| player.failed.is_empty())
+        && stage.players.iter().any(|player| player.life == Life::Left)
+    {
         return Err("somebody was kept waiting, and nobody failed".to_owned());
     }
     Ok(())
@@ -150,14 +230,15 @@ fn same_for_all(stage: &Stage<'_>) -> Result<(), String> {
 
 /// Whether somebody could look at the culprit's process when the verdict was told: the coordinator, or a neighbour.
 fn is_seen(plan: &Plan, stage: &Stage<'_>) -> bool {
-    plan.hosts[plan.culprit] == COORDINATOR_HOST || has_neighbour(plan, stage)
+    let culprit = Seat::Rank(plan.culprit);
+    plan.seat != culprit && plan.sees(plan.seat, culprit) || has_neighbour(plan, stage)
 }
 
 /// Whether somebody on the culprit's host was still there to look at it.
 fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
     let is_neighbour = |player: &Player| {
         player.rank != plan.culprit
-            && plan.hosts[player.rank] == plan.hosts[plan.culprit]
+            && plan.sees(Seat::Rank(player.rank), Seat::Rank(plan.culprit))
             && !player.told.is_empty()
     };
     stage.players.iter().any(is_neighbour)
@@ -166,7 +247,7 @@ fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
 /// Whether somebody was on the culprit's host at first.
 fn had_neighbour(plan: &Plan) -> bool {
     let mut others = (0..plan.ranks).filter(|rank| *rank != plan.culprit);
-    others.any(|rank| plan.hosts[rank] == plan.hosts[plan.culprit])
+    others.any(|rank| plan.sees(Seat::Rank(rank), Seat::Rank(plan.culprit)))
 }
 
 fn seen_frozen(told: &[&Verdict]) -> bool {
@@ -176,7 +257,18 @@ fn seen_frozen(told: &[&Verdict]) -> bool {
 
 /// The first verdict came within its bound.
 fn in_time(plan: &Plan, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String> {
+    // Whoever serves may be the one that waits.
+    let stop = plan.server_stop.and_then(|stop| stop.lasts_us);
+    let stopped_ms = stop.map_or(0, |us| us / 1000);
     let bound_ms = match plan.fault {
+        // It is looked at by ranks that wait, once they have heard nothing of the arbiter for a second.
+        Fault::Killed | Fault::Exited | Fault::Frozen if is_unjudged(plan) && all_see(plan) => {
+            3000 + stopped_ms
+        }
+        // A rank that sees neither waits until its call's time is up, and then for news.
+        Fault::Killed | Fault::Exited | Fault::Frozen if is_unjudged(plan) => {
+            plan.deadline_us / 1000 + 9000 + stopped_ms
+        }
         Fault::Killed | Fault::Exited => 250,
         // Over a network what it sent might still come.
         Fault::Left => 750,

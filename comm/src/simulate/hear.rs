@@ -1,11 +1,14 @@
 //! What ranks make of the messages that the coordinator sends them.
 
-use super::plan::Fault;
+use super::plan::{Fault, Seat};
 use super::rank::{Life, circle};
 use super::stage::Stage;
 use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};
 use crate::types::Rank;
-use crate::watch::wire::{self, FromRank, Look, ToRank};
+use crate::watch::peers::Peers;
+use crate::watch::probe;
+use crate::watch::verdict::Verdict;
+use crate::watch::wire::{self, FromRank, ToRank};
 use crate::world::{ServedBy, note};
 
 impl Stage<'_> {
@@ -13,6 +16,19 @@ impl Stage<'_> {
     pub(super) fn cut_off(&mut self, rank: usize) {
         if matches!(self.players[rank].life, Life::Joining) {
             self.players[rank].life = Life::Left;
+        }
+        if self.desk_is_gone && !matches!(self.players[rank].life, Life::Left | Life::Dead) {
+            let why = "the connection was closed".to_owned();
+            let event = SessionEvent::CoordinatorLost { why };
+            note(&self.players[rank].status, self.served_by(), event);
+            self.go(rank);
+        }
+    }
+
+    fn served_by(&self) -> ServedBy {
+        match self.plan.seat {
+            Seat::Launcher => ServedBy::Launcher,
+            Seat::Rank(rank) => ServedBy::Rank(Rank::from_index(rank)),
         }
     }
 
@@ -29,7 +45,7 @@ impl Stage<'_> {
             }
         };
         let news = |stage: &mut Self, event: SessionEvent| {
-            note(&stage.players[rank].status, ServedBy::Launcher, event);
+            note(&stage.players[rank].status, stage.served_by(), event);
         };
         match message {
             ToSession::Abort { origin, bytes } => {
@@ -50,7 +66,14 @@ impl Stage<'_> {
                     news(self, SessionEvent::Left { rank: who });
                 }
             }
-            ToSession::Roster { .. } => {
+            ToSession::Roster { cards, server } => {
+                let served_by = match self.plan.seat {
+                    Seat::Launcher => None,
+                    Seat::Rank(rank) => Some(Rank::from_index(rank)),
+                };
+                let (me, view) = (Rank::from_index(rank), self.view(Seat::Rank(rank)));
+                let peers = Peers::new(&view, me, &cards, server, served_by);
+                self.players[rank].peers = Some(peers);
                 self.players[rank].life = Life::Working;
                 self.arm();
             }
@@ -74,21 +97,13 @@ impl Stage<'_> {
 
     /// What the arbiter says.
     fn watch(&mut self, rank: usize, bytes: &[u8]) {
-        let (plan, now_us) = (self.plan, self.now_us);
+        self.players[rank].heard_us = self.now_us;
         match wire::decode::<ToRank>(bytes) {
             Some(ToRank::Ask { ask, look }) => {
-                let looks = look.into_iter().map(|(who, _)| {
-                    let at = super::plan::index(u64::from(who));
-                    let sight = self.sight(at);
-                    let report = sight
-                        .facts()
-                        .map(|_| Box::new(self.players[at].report(plan, now_us)));
-                    Look {
-                        rank: who,
-                        sight,
-                        report,
-                    }
-                });
+                let view = self.view(Seat::Rank(rank));
+                let looks = look
+                    .into_iter()
+                    .map(|(who, process)| probe::look_at(&view, who, &process));
                 let looks = looks.collect();
                 let report = Box::new(self.report(rank));
                 let bytes = wire::encode(&FromRank::Answer { ask, report, looks });
@@ -101,21 +116,24 @@ impl Stage<'_> {
             }
             Some(ToRank::Suspected) => {}
             Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
-            Some(ToRank::Verdict(verdict)) => {
-                let told = (*verdict).clone();
-                let mut is_new = false;
-                self.players[rank]
-                    .status
-                    .set_verdict(*verdict, || is_new = true);
-                if is_new {
-                    self.say(|| format!("rank {rank}: {}", told.line()));
-                    if plan.fault == Fault::Inverted && self.circle.is_none() {
-                        self.circle = Some(circle(&self.players, plan));
-                    }
-                    self.players[rank].told.push((now_us, told));
-                }
-            }
+            Some(ToRank::Verdict(verdict)) => self.take(rank, *verdict),
             None => self.wrong = Some(format!("rank {rank} cannot read the arbiter")),
+        }
+    }
+    /// A rank is told a verdict, or has come to it.
+    pub(super) fn take(&mut self, rank: usize, verdict: Verdict) {
+        let (plan, now_us, now_ms) = (self.plan, self.now_us, self.now_ms());
+        let told = verdict.clone();
+        let mut is_new = false;
+        self.players[rank]
+            .status
+            .set_verdict(verdict, now_ms, || is_new = true);
+        if is_new {
+            self.say(|| format!("rank {rank}: {}", told.line()));
+            if plan.fault == Fault::Inverted && self.circle.is_none() {
+                self.circle = Some(circle(&self.players, plan));
+            }
+            self.players[rank].told.push((now_us, told));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The control plane in virtual time: one seed is one run of a small world with a fault or without.
 //!
 //! What runs here is what is shipped: the coordinator's desk with job and rounds, the arbiter and the
-//! judge, what ranks know of each other (`world::Status`) and make of it (`backend::outlook`), the
+//! judge, what ranks know of each other (`world::Status`) and make of it (`backend::outlook`), when a call complains, gives up
+//! and comes to its verdict (`backend::{call_wait, verdict_wait}`), what ranks judge by themselves (`watch::peers`), the
 //! comparison of calls, and every message as it travels. What is played is the rest: connections that
-//! delay, processes that stop and die, a launcher that sees them die, programs that make calls, and the
-//! way in which a waiting thread looks up now and then (`backend::vigil`).
+//! delay, processes that stop and die, what they see of each other, a launcher or a rank that serves, and programs that make
+//! calls.
 //!
 //! - PLAY-1: a run is a function of its seed: nothing reads a clock, and nothing depends on the order of a
 //!   hash table. The hash of two runs of one seed is the same.
@@ -17,12 +18,15 @@
 
 mod act;
 mod check;
+mod ending;
 mod hear;
 mod machine;
 mod net;
 mod plan;
+mod press;
 mod rank;
 mod stage;
+mod view;
 
 use std::fmt;
 

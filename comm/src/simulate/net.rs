@@ -35,6 +35,10 @@ pub(super) enum Event {
     Strike,
     /// It is over.
     Relent,
+    /// The process that serves is stopped.
+    ServerStops,
+    /// It goes on.
+    ServerGoesOn,
 }
 
 impl Event {
@@ -52,6 +56,8 @@ impl Event {
             Self::Seen { .. } => 9,
             Self::Strike => 10,
             Self::Relent => 11,
+            Self::ServerStops => 12,
+            Self::ServerGoesOn => 13,
         }
     }
 
@@ -65,7 +71,7 @@ impl Event {
             Self::ToRank(rank, frame) => (*rank as u64) << 32 | frame.len() as u64,
             Self::EndAtDesk(token) => *token,
             Self::Seen { rank, by, .. } => (*rank * 64 + *by) as u64,
-            Self::Tick | Self::Strike | Self::Relent => 0,
+            Self::Tick | Self::Strike | Self::Relent | Self::ServerStops | Self::ServerGoesOn => 0,
         }
     }
 }

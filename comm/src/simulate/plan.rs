@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use crate::transport::sim::draw::Draw;
 use crate::types::{Collective, DType};
 
+/// The host that the launcher runs on.
+const LAUNCHER_HOST: u64 = 0;
+/// Tells what is drawn for the scene from the rest.
+const SCENE: u64 = 0x0053_4345_4e45;
 /// Most ranks of a world.
 const RANKS_MAX: u64 = 8;
 /// Milliseconds in which all ranks have come, unless one does not.
@@ -100,6 +104,34 @@ impl Fault {
     }
 }
 
+/// A process of the play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    /// One that is no rank.
+    Launcher,
+    Rank(usize),
+}
+
+/// In which PID namespaces the processes of a host run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Namespaces {
+    /// In one.
+    Shared,
+    /// Each rank has its own; the launcher sees into all of its host.
+    Nested,
+    /// Each process has its own, and sees only itself.
+    Apart,
+}
+
+/// A process that serves the rendezvous is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerStop {
+    /// After the world is complete, in microseconds.
+    pub(super) at_us: u64,
+    /// How long; `None` for good.
+    pub(super) lasts_us: Option<u64>,
+}
+
 /// A call of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -121,6 +153,15 @@ pub(super) struct Plan {
     pub(super) programs: Vec<Vec<Step>>,
     /// Whether a launcher sees processes end.
     pub(super) is_launched: bool,
+    /// The process that serves the rendezvous.
+    pub(super) seat: Seat,
+    namespaces: Namespaces,
+    /// Whether links end with the worlds of their ranks.
+    pub(super) has_scene: bool,
+    /// Whether a rank whose call has failed ends without a goodbye.
+    pub(super) ends_abruptly: bool,
+    /// Whether that process is stopped too.
+    pub(super) server_stop: Option<ServerStop>,
     pub(super) deadline_us: u64,
     /// Longest delay of a message.
     pub(super) delay_us: u64,
@@ -179,6 +220,11 @@ impl Plan {
             hosts,
             groups,
             is_launched: draw.up_to(1) == 0,
+            seat: Seat::Launcher,
+            namespaces: Namespaces::Shared,
+            has_scene: false,
+            ends_abruptly: false,
+            server_stop: None,
             deadline_us: draw.within(&(5000..=30_000)) * 1000,
             delay_us: [50, 500, 2000, 5000][index(draw.up_to(3))],
             strikes_us: draw.up_to(work_us + 5000),
@@ -196,7 +242,59 @@ impl Plan {
         if plan.fault == Fault::Left && Draw::new(!seed).up_to(1) == 0 {
             plan.fault = Fault::Destroyed;
         }
+        plan.set_scene(&mut Draw::new(seed ^ SCENE), work_us);
         plan
+    }
+
+    /// Who serves, who sees whom, and who ends how. Drawn apart, as above.
+    fn set_scene(&mut self, draw: &mut Draw, work_us: u64) {
+        if draw.up_to(1) == 0 || self.fault.ends_bring_up() {
+            return;
+        }
+        self.has_scene = true;
+        if !self.is_launched && draw.up_to(3) > 0 {
+            self.seat = Seat::Rank(0);
+        }
+        self.ends_abruptly = draw.up_to(1) == 0;
+        self.namespaces = match draw.up_to(5) {
+            0 => Namespaces::Nested,
+            1 => Namespaces::Apart,
+            _ => Namespaces::Shared,
+        };
+        if self.fault == Fault::Stalled && self.seat != Seat::Launcher {
+            // It stops a rank, which is harmless for a moment only.
+            self.lasts_us = self.lasts_us.min(800_000);
+        }
+        let is_hidden = matches!(self.fault, Fault::Killed | Fault::Exited | Fault::Frozen);
+        if is_hidden && self.seat != Seat::Rank(self.culprit) && draw.up_to(1) == 0 {
+            let lasts_us = draw.within(&(500_000..=8_000_000));
+            self.server_stop = Some(ServerStop {
+                at_us: draw.up_to(work_us + 5000),
+                lasts_us: (draw.up_to(1) == 0).then_some(lasts_us),
+            });
+        }
+    }
+
+    pub(super) fn has_namespaces(&self) -> bool {
+        self.namespaces != Namespaces::Shared
+    }
+
+    /// The host of a process.
+    pub(super) fn host(&self, seat: Seat) -> u64 {
+        match seat {
+            Seat::Launcher => LAUNCHER_HOST,
+            Seat::Rank(rank) => self.hosts[rank],
+        }
+    }
+
+    /// Whether a process can look at another one.
+    pub(super) fn sees(&self, from: Seat, to: Seat) -> bool {
+        let is_shown = match self.namespaces {
+            Namespaces::Shared => true,
+            Namespaces::Nested => from == Seat::Launcher,
+            Namespaces::Apart => false,
+        };
+        self.host(from) == self.host(to) && (from == to || is_shown)
     }
 
     /// Chooses what the fault strikes; without a place for it there is none.
@@ -290,7 +388,7 @@ impl Plan {
     pub(super) fn describe(&self) -> String {
         format!(
             "{:?} of rank {} of {}, step {}, strikes {} ms, lasts {} ms, hosts {:?}, groups {:?}, deadline {} ms, \
-             delays {} us, {}",
+             delays {} us, {}, {:?} serves, {:?} namespaces, {} end, server stops: {:?}",
             self.fault,
             self.culprit,
             self.ranks,
@@ -305,7 +403,15 @@ impl Plan {
                 "launched"
             } else {
                 "not launched"
-            }
+            },
+            self.seat,
+            self.namespaces,
+            if self.ends_abruptly {
+                "abrupt"
+            } else {
+                "orderly"
+            },
+            self.server_stop
         )
     }
 }

@@ -1,21 +1,25 @@
 //! A rank: its program, what it knows, and what its board shows.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::Plan;
+use super::view::{facts, pid};
 use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
+use crate::backend::verdict_wait::VerdictWait;
 use crate::error::ErrorKind;
-use crate::rendezvous::ProcessId;
 use crate::types::Rank;
-use crate::watch::process::{ProcessFacts, Sight};
+use crate::watch::peers::Peers;
+use crate::watch::process::Sight;
 use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
     Wait,
 };
 use crate::watch::verdict::{CallId, Verdict};
+use crate::watch::wire::Cause;
 use crate::world::Status;
 
 /// Calls that its reports tell.
@@ -53,8 +57,21 @@ pub(super) struct Call {
     pub(super) waits_since_us: u64,
     /// A peer has left in good order, and what it sent may still come.
     pub(super) linger: Option<Linger>,
-    /// It has failed, and waits for a verdict until then.
-    pub(super) failed: Option<(ErrorKind, bool, u64)>,
+    /// It has failed, and waits for a verdict.
+    pub(super) ending: Option<Ending>,
+}
+
+/// A call that has failed and waits for its verdict.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) kind: ErrorKind,
+    pub(super) usable: bool,
+    /// What the arbiter is to be told; `None` where another rank has told it.
+    pub(super) cause: Option<Cause>,
+    pub(super) wait: VerdictWait,
+    pub(super) since_us: u64,
+    /// When it looks up next.
+    pub(super) again_us: u64,
 }
 
 /// How long a call has waited for what a rank sent before it left, while its own process ran.
@@ -102,6 +119,16 @@ pub(super) struct Player {
     pub(super) news: BTreeMap<u32, u32>,
     /// Why bring-up failed.
     pub(super) refused: Option<String>,
+    /// What it can see of the others by itself, once the world is complete.
+    pub(super) peers: Option<Peers>,
+    /// When it heard the arbiter last.
+    pub(super) heard_us: u64,
+    /// What others have written onto its board.
+    pub(super) bulletin: RefCell<Vec<u8>>,
+    /// When it has left its world, or its process has ended.
+    pub(super) parted_us: Option<u64>,
+    /// The code that its process ended with because a call had failed.
+    pub(super) exit_code: Option<i32>,
 }
 
 impl Player {
@@ -125,6 +152,11 @@ impl Player {
             failed: Vec::new(),
             news: BTreeMap::new(),
             refused: None,
+            peers: None,
+            heard_us: 0,
+            bulletin: RefCell::default(),
+            parted_us: None,
+            exit_code: None,
         }
     }
 
@@ -166,7 +198,7 @@ impl Player {
             wait: None,
             waits_since_us: 0,
             linger: None,
-            failed: None,
+            ending: None,
         });
     }
 
@@ -314,11 +346,7 @@ impl Player {
         if self.life == Life::Dead {
             return Sight::Ended;
         }
-        Sight::Seen(ProcessFacts {
-            state: if self.is_stopped { 'T' } else { 'S' },
-            wchan: "futex_wait_queue".to_owned(),
-            ..ProcessFacts::default()
-        })
+        Sight::Seen(facts(self.is_stopped))
     }
 }
 
@@ -328,20 +356,6 @@ pub(super) fn key(group: usize) -> u64 {
 
 fn name(group: usize) -> String {
     format!("g{group}")
-}
-
-/// The process of a player, on one of the hosts.
-pub(super) fn process(at: usize, host: u64) -> ProcessId {
-    ProcessId {
-        boot: 1 + host,
-        namespace: 1,
-        pid: pid(at),
-        started_ticks: 1,
-    }
-}
-
-pub(super) fn pid(rank: usize) -> u32 {
-    1000 + narrow(rank)
 }
 
 pub(super) fn narrow(rank: usize) -> u32 {

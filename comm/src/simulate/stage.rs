@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::net::{Event, Future, Pipe};
-use super::plan::{ARRIVAL_MS, Fault, Plan};
-use super::rank::{Life, Player, Pressed, narrow, pid, process};
+use super::plan::{ARRIVAL_MS, Fault, Plan, Seat};
+use super::rank::{Life, Player, Pressed, narrow};
+use super::view::{pid, process};
 use crate::rendezvous::{
-    Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, Rules, Task,
+    Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, ProcessId, Rules, Task,
     ToCoordinator, encode_introduction,
 };
 use crate::transport::sim::draw::{Draw, Trace};
@@ -22,8 +23,6 @@ const TICK_US: u64 = 10_000;
 const REST_US: u64 = 500_000;
 /// How long a starved process has a processor when it gets one.
 pub(super) const TURN_US: u64 = 3000;
-/// The host that the coordinator runs on: it sees the processes there.
-pub(super) const COORDINATOR_HOST: u64 = 0;
 /// A connection that is nobody's: the second of two ranks that are one.
 pub(super) const STRANGER: u64 = 100;
 
@@ -51,6 +50,10 @@ pub(super) struct Stage<'a> {
     pub(super) future: Future,
     pub(super) desk: Desk,
     pub(super) desk_is_stopped: bool,
+    /// The process that served it has ended.
+    pub(super) desk_is_gone: bool,
+    /// Decides what came into the play later, so that seeds show what they showed before.
+    pub(super) apart: Draw,
     /// What came for those who are stopped.
     pub(super) deferred: Vec<(u64, Event)>,
     pub(super) to_desk: BTreeMap<u64, Pipe>,
@@ -68,7 +71,7 @@ impl<'a> Stage<'a> {
     pub(super) fn new(plan: &'a Plan, seed: u64, logs: bool) -> Self {
         let rules = Rules {
             owner_knows_exits: plan.is_launched,
-            arbiter: Some(Box::<Arbiter>::default()),
+            arbiter: Some(Box::new(Arbiter::in_process(process(plan, plan.seat)))),
             closes_door: false,
             look: None,
             arrival_ms: ARRIVAL_MS,
@@ -95,6 +98,8 @@ impl<'a> Stage<'a> {
             future: Future::default(),
             desk,
             desk_is_stopped: false,
+            desk_is_gone: false,
+            apart: Draw::new(seed ^ 0x0061_7061_7274),
             deferred: Vec::new(),
             to_desk: BTreeMap::new(),
             to_rank: vec![Pipe::default(); plan.ranks],
@@ -144,6 +149,12 @@ impl<'a> Stage<'a> {
         self.future.push(at_us.max(self.now_us), lot, event);
     }
 
+    /// As [`Stage::at`], for what came into the play later.
+    pub(super) fn at_apart(&mut self, at_us: u64, event: Event) {
+        let lot = self.apart.next();
+        self.future.push(at_us.max(self.now_us), lot, event);
+    }
+
     pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
         if self.logs {
             let line = format!("{:>12.3} ms  {}", self.now_us as f64 / 1000.0, what());
@@ -175,14 +186,25 @@ impl<'a> Stage<'a> {
 
     /// Whether all have gone and the coordinator knows it.
     fn is_over(&self) -> bool {
+        let is_done = self.desk.is_empty() && !self.desk.is_busy();
+        let is_stopped = self
+            .plan
+            .server_stop
+            .is_some_and(|stop| stop.lasts_us.is_none());
         self.players
             .iter()
             .all(|player| matches!(player.life, Life::Left | Life::Dead))
-            && self.desk.is_empty()
-            && !self.desk.is_busy()
+            && (is_done || self.desk_is_gone || is_stopped)
     }
 
     fn happen(&mut self, event: Event) {
+        let is_of_desk = matches!(
+            event,
+            Event::ToDesk(..) | Event::EndAtDesk(_) | Event::Tick | Event::Reaped(_)
+        );
+        if is_of_desk && self.desk_is_gone {
+            return;
+        }
         if self.is_asleep(&event) {
             self.deferred.push((self.now_us, event));
             return;
@@ -207,10 +229,13 @@ impl<'a> Stage<'a> {
             Event::ToRank(rank, frame) => self.rank_hears(rank, &frame),
             Event::EndAtRank(rank) => self.cut_off(rank),
             Event::Reaped(rank) => self.reaped(rank),
+            // An earlier one has taken its place.
+            Event::Tick if self.plan.has_scene && self.now_us < self.next_tick_us => {}
             Event::Tick => {
                 self.next_tick_us = u64::MAX;
                 self.desk.tick(self.now_ms());
                 self.carry_out();
+                self.serve_on();
                 self.tick_after(REST_US);
             }
             Event::Go(rank) => self.go(rank),
@@ -226,6 +251,8 @@ impl<'a> Stage<'a> {
             }
             Event::Strike => self.strike(),
             Event::Relent => self.relent(),
+            Event::ServerStops => self.server_stops(),
+            Event::ServerGoesOn => self.server_goes_on(),
         }
     }
 
@@ -256,7 +283,10 @@ impl<'a> Stage<'a> {
             pid: pid(at),
         };
         let card = Card {
-            process: process(at, self.plan.hosts[rank]),
+            process: ProcessId {
+                pid: pid(at),
+                ..process(self.plan, Seat::Rank(rank))
+            },
             host_identity: host.clone(),
             host,
             ..Card::default()
@@ -285,6 +315,7 @@ impl<'a> Stage<'a> {
         let reason = match self.plan.fault {
             Fault::Exited if rank == self.plan.culprit => DownReason::Exited { code: 0 },
             _ if self.players[rank].life == Life::Left => DownReason::Exited { code: 0 },
+            _ if let Some(code) = self.players[rank].exit_code => DownReason::Exited { code },
             _ => DownReason::Killed { signal: 9 },
         };
         self.say(|| format!("launcher: rank {rank} {reason}"));
@@ -395,30 +426,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A process ends.
-    pub(super) fn die(&mut self, rank: usize) {
-        if self.players[rank].life == Life::Dead {
-            return;
-        }
-        self.say(|| format!("rank {rank}: its process ends"));
-        let had_left = self.players[rank].life == Life::Left;
-        self.players[rank].life = Life::Dead;
-        self.players[rank].is_stopped = false;
-        if !had_left {
-            self.close_to_desk(rank);
-            self.reap(rank);
-        }
-    }
-
-    /// A launcher sees a process end. What the process had said lies in the coordinator's socket then.
-    pub(super) fn reap(&mut self, rank: usize) {
-        if self.plan.is_launched {
-            let said_us = self.to_desk.entry(rank as u64).or_default().last_us;
-            let at_us = (self.now_us + self.draw.up_to(20_000)).max(said_us + 1);
-            self.at(at_us, Event::Reaped(rank));
-        }
-    }
-
     /// The world is complete: the fault has its time.
     pub(super) fn arm(&mut self) {
         if self.is_armed {
@@ -427,11 +434,20 @@ impl<'a> Stage<'a> {
         self.is_armed = true;
         let at_us = self.now_us + self.plan.strikes_us;
         self.at(at_us, Event::Strike);
+        if let Some(stop) = self.plan.server_stop {
+            self.at_apart(self.now_us + stop.at_us, Event::ServerStops);
+        }
     }
 
     /// All who could end have ended: what stands still is ended from outside.
     pub(super) fn sweep(&mut self) {
-        let is_stuck = |player: &Player| player.is_stopped || player.life == Life::Busy;
+        let stop = self.plan.server_stop;
+        let goes_on = |player: &Player| {
+            let is_server = self.plan.seat == Seat::Rank(player.rank);
+            is_server && stop.is_some_and(|stop| stop.lasts_us.is_some())
+        };
+        let is_stuck =
+            |player: &Player| player.is_stopped && !goes_on(player) || player.life == Life::Busy;
         let is_open = |player: &&Player| !matches!(player.life, Life::Left | Life::Dead);
         if self.plan.fault.is_harmless() || !self.players.iter().filter(is_open).all(is_stuck) {
             return;

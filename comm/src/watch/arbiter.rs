@@ -44,6 +44,12 @@ const ROUND_MS: u64 = 100;
 const PAUSE_MS: u64 = 100;
 /// A longer time between two turns means that the arbiter was stopped itself (ARBITER-3).
 const GAP_MS: u64 = 400;
+/// Turns after such a time in which nothing is decided: the first may have begun before it.
+const UNREAD_TURNS: u32 = 2;
+/// The same where the arbiter has nothing to do: turns are rare then.
+const IDLE_GAP_MS: u64 = 1500;
+/// How long after such a time calls end because of it.
+const SLEPT_MS: u64 = 2000;
 /// Rounds one after the other that look at a circle once more.
 const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
@@ -66,6 +72,12 @@ pub struct Arbiter {
     processes: Vec<ProcessId>,
     /// How ranks in other PID namespaces are named; `None` under a simulator.
     inside: Option<fn(&Card) -> Option<Inside>>,
+    /// The process that it runs in.
+    process: ProcessId,
+    /// Turns until all is read that came while the arbiter did not run: ranks may have judged by themselves.
+    unread_turns: u32,
+    /// The end of the last time in which the arbiter did not run, and how long it was.
+    slept: Option<(u64, u64)>,
     round: Option<Round>,
     asks: u64,
     /// When the next round is due.
@@ -93,7 +105,7 @@ pub struct Arbiter {
 pub fn arbiter() -> Box<dyn Referee> {
     Box::new(Arbiter {
         inside: Some(process::inside),
-        ..Arbiter::default()
+        ..Arbiter::in_process(process::own())
     })
 }
 
@@ -148,9 +160,7 @@ impl Referee for Arbiter {
     }
 
     fn process(&self) -> ProcessId {
-        // A simulated arbiter runs nowhere.
-        self.inside
-            .map_or_else(ProcessId::default, |_| process::own())
+        self.process
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
@@ -165,6 +175,26 @@ impl Referee for Arbiter {
 
     fn tick(&mut self, now_ms: u64) -> Vec<Act> {
         self.notice(now_ms);
+        self.unread_turns = self.unread_turns.saturating_sub(1);
+        self.go_on(now_ms)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.round.is_some() || self.due_ms.is_some() || !self.held.is_empty()
+    }
+}
+
+impl Arbiter {
+    /// An arbiter that runs in this process.
+    pub(crate) fn in_process(process: ProcessId) -> Self {
+        Self {
+            process,
+            ..Self::default()
+        }
+    }
+
+    /// Does what is due.
+    fn go_on(&mut self, now_ms: u64) -> Vec<Act> {
         let mut acts = self.release();
         if self.round.is_some() {
             acts.extend(self.turn(now_ms));
@@ -174,29 +204,43 @@ impl Referee for Arbiter {
         acts
     }
 
-    fn is_busy(&self) -> bool {
-        self.round.is_some() || self.due_ms.is_some() || !self.held.is_empty()
-    }
-}
-
-impl Arbiter {
     /// Takes note of the time (ARBITER-3).
     fn notice(&mut self, now_ms: u64) {
-        let was_awake = self.round.is_some() || self.due_ms.is_some();
-        if was_awake && now_ms.saturating_sub(self.seen_ms) > GAP_MS {
+        let gap_ms = now_ms.saturating_sub(self.seen_ms);
+        let was_busy = self.is_busy();
+        if gap_ms > if was_busy { GAP_MS } else { IDLE_GAP_MS } && !self.has_threads() {
+            self.slept = Some((now_ms, gap_ms));
+            if self.unread_turns == 0 {
+                self.unread_turns = UNREAD_TURNS;
+            }
+        }
+        if was_busy && gap_ms > GAP_MS {
             self.silences.clear();
             if let Some(round) = &mut self.round {
-                round.began_ms = now_ms;
+                round.begin_anew(now_ms);
             }
-            let lost_ms = now_ms - self.seen_ms;
             for since_ms in self.overdue.values_mut() {
-                *since_ms += lost_ms;
+                *since_ms += gap_ms;
             }
             for failed in &mut self.failed {
-                failed.since_ms += lost_ms;
+                failed.since_ms += gap_ms;
             }
         }
         self.seen_ms = now_ms;
+    }
+
+    /// Whether ranks are threads of the process of the arbiter, which they call themselves.
+    fn has_threads(&self) -> bool {
+        let mut own = self.processes.iter().filter(|one| **one == self.process);
+        own.nth(1).is_some()
+    }
+
+    /// A rank that serves the rendezvous and did not run until a moment ago: which, and for how long.
+    fn own_sleep(&self, now_ms: u64) -> Option<(u32, u64)> {
+        let (woke_ms, slept_ms) = self.slept?;
+        let mut processes = (0..).zip(&self.processes);
+        let (own, _) = processes.find(|(_, process)| **process == self.process)?;
+        (now_ms <= woke_ms + SLEPT_MS).then_some((own, slept_ms))
     }
 
     fn departed(&mut self, rank: Rank, fate: super::judge::Fate) {
@@ -254,7 +298,7 @@ impl Arbiter {
                 self.due_at(now_ms);
             }
         }
-        self.tick(now_ms)
+        self.go_on(now_ms)
     }
 
     /// Judges what a round has shown.
@@ -360,6 +404,13 @@ impl Arbiter {
             self.overdue.insert((rank, call), since_ms);
             self.due_at(now_ms + PAUSE_MS);
             return Vec::new();
+        }
+        if verdict.class == Class::Link
+            && let Some((own, slept_ms)) = self.own_sleep(now_ms)
+            && verdict.blamed.contains(&own)
+        {
+            // It came to the call when it ran again, and so late.
+            verdict = failure::slept(&self.scene, own, slept_ms, verdict);
         }
         // Whoever asked gets an answer, whatever the rest of the scene showed.
         if !verdict.ends.contains(&call) {

@@ -1,6 +1,9 @@
 //! Verdicts about failures that a rank meets by itself: calls that differ, links that break, limits,
 //! data that cannot be understood. Pure.
 
+mod server;
+
+pub(super) use self::server::{server_gone, slept, unanswered};
 use super::judge::{Fate, Member, Scene, destroyed_by, last_act, who};
 use super::mismatch::{self, Comparison};
 use super::report::GroupState;
@@ -330,12 +333,6 @@ fn told(
         next: kind.help().to_owned(),
         ..draft(now_ms, blamed, call, kind.clone(), usable)
     }
-}
-
-/// The rank that served the rendezvous is gone; `rank` was in a call that does not need it.
-pub(super) fn server_gone(scene: &Scene, rank: u32, server: u32, call: CallId) -> Verdict {
-    let fate = super::judge::fate(scene, server);
-    gone(scene, rank, Rank(server), &fate, call)
 }
 
 fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verdict {

@@ -191,8 +191,16 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         }
         again = Some(again.map_or(wait_ms, |known| known.min(wait_ms)));
     }
-    let left: Vec<u32> = ranks_where(&leaves, |why| matches!(why, Why::Left));
-    if is_overdue && !left.is_empty() {
+    let left = ranks_where(&leaves, |why| matches!(why, Why::Left));
+    // What a rank sent before it left may still be on its way to others, who then wait for nothing.
+    let left = match question {
+        Question::Overdue { rank, call } => graph.position(rank, call).map_or(left, |start| {
+            let leaves = graph.leaves(&graph.reachable(start));
+            ranks_where(&leaves, |why| matches!(why, Why::Left))
+        }),
+        Question::Waiting => Vec::new(),
+    };
+    if !left.is_empty() {
         return found(tell::left(scene, &graph, &left));
     }
     if let Question::Overdue { rank, call } = question {
@@ -277,6 +285,14 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     if !at_work.is_empty() {
         return found(tell::not_joined(scene, graph, &leaves, &at_work));
     }
+    let waiter = &graph.waiters[start];
+    let missing = waiter.wait.missing.iter().copied();
+    let late: Vec<u32> = missing
+        .filter(|rank| scene.has_just_entered(*rank, waiter.id()))
+        .collect();
+    if !late.is_empty() {
+        return found(tell::late(scene, graph, start, &late));
+    }
     found(tell::broken_link(scene, graph, start))
 }
 
@@ -300,6 +316,17 @@ impl Scene {
         self.member(rank)
             .and_then(|member| member.fate.as_ref())
             .map_or(u64::MAX, |fate| fate.order)
+    }
+
+    /// Whether a rank had not entered a collective when it was asked before, and now has.
+    fn has_just_entered(&self, rank: u32, call: CallId) -> bool {
+        let entered = |report: &Report| report.group(call.key).map(|group| group.entered);
+        let Some(member) = self.member(rank) else {
+            return false;
+        };
+        let before = member.before.as_ref().and_then(entered);
+        let now = member.fresh().and_then(entered);
+        before.is_some_and(|before| before < call.seq) && now.is_some_and(|now| now >= call.seq)
     }
 
     /// The members of the group of a call, as far as they are known.

@@ -18,7 +18,7 @@ mod keep;
 mod mismatch;
 pub(crate) mod peers;
 mod place;
-mod probe;
+pub(crate) mod probe;
 pub mod process;
 pub mod report;
 mod runs;
@@ -45,15 +45,14 @@ use self::keep::Keeper;
 pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
 pub(crate) use self::place::{Announced, Place, Standing};
-use self::process::Place as Whereabouts;
+use self::probe::System;
 use self::report::Report;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
 pub use self::trail::{CallSites, Slip, Step};
 pub(crate) use self::trail::{Mark, Trail};
 use self::verdict::Verdict;
 pub use self::wire::ToOwner;
-use self::wire::{FromRank, Look, ToRank};
-use crate::rendezvous::ProcessId;
+use self::wire::{FromRank, ToRank};
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
 
@@ -266,7 +265,9 @@ impl Watch {
         match wire::decode(bytes)? {
             ToRank::Ask { ask, look } => {
                 let report = Box::new(self.report_with_process()?);
-                let looks = look.iter().map(|(rank, process)| look_at(*rank, process));
+                let looks = look
+                    .iter()
+                    .map(|(rank, process)| probe::look_at(&System, *rank, process));
                 let looks = looks.collect();
                 Some(wire::encode(&FromRank::Answer { ask, report, looks }))
             }
@@ -367,26 +368,5 @@ impl Watch {
         if self.prints {
             speak::say(line);
         }
-    }
-}
-
-/// Looks at a rank that does not answer: its process, and its board.
-fn look_at(rank: u32, process: &ProcessId) -> Look {
-    let reports = match process::find(process) {
-        Whereabouts::At(pid) => of_process(pid).unwrap_or_default(),
-        Whereabouts::Ended | Whereabouts::Hidden(_) => Vec::new(),
-    };
-    let sight = process::look_at(process);
-    let report = reports
-        .into_iter()
-        .find(|report| report.rank == rank && sight.facts().is_some());
-    Look {
-        rank,
-        sight,
-        report: report.map(|mut report| {
-            let surplus = report.calls.len().saturating_sub(CALLS_TOLD);
-            report.calls.drain(..surplus);
-            Box::new(report)
-        }),
     }
 }

@@ -5,26 +5,22 @@
 //! a lock on that board's file: so all ranks of the host say the same. Whoever finds it passes it on before it ends.
 //!
 //! - PEERS-1: nothing is said of a rank, early, that was not seen stopped for as long as the arbiter would want, or to have ended.
+//! - PEERS-2: of ranks that nobody here can look at, only the one that serves the rendezvous is named: it does not answer. The
+//!   others may wait, or have ended because of a verdict that is not known here.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use super::board;
 use super::failure;
 use super::judge::{FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
-use super::process::{self, Inside, Place, Sight, Stop};
-use super::verdict::{CallId, Class, Confidence, Verdict};
+use super::probe::{Probe, System};
+use super::process::{Inside, Sight, Stop};
+use super::verdict::{CallId, Class, Verdict};
 use super::wire;
 use crate::error::ErrorKind;
 use crate::rendezvous::{Card, DownReason, ProcessId};
-use crate::sync::{Clock, Deadline};
 use crate::types::Rank;
-
-/// How long it is tried to pass a verdict on to ranks whose boards are being read.
-const PASS_ON: Duration = Duration::from_millis(50);
-const PASS_ON_STEP: Duration = Duration::from_micros(100);
 
 /// A rank, as this process can look at it.
 #[derive(Debug)]
@@ -34,15 +30,8 @@ struct Mate {
     inside: Option<Inside>,
 }
 
-impl Mate {
-    /// Its number in /proc, while it lives.
-    fn pid(&self) -> Option<u32> {
-        match process::find(&self.id) {
-            Place::At(pid) => Some(pid),
-            Place::Ended | Place::Hidden(_) => None,
-        }
-    }
-}
+/// What a look at the process of a rank showed, and for how long all looks have found it stopped, in milliseconds.
+type Glance = (Sight, Option<u64>);
 
 /// Whether the process of the arbiter runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +56,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(crate) fn new(
+        probe: &dyn Probe,
         me: Rank,
         roster: &[Card],
         arbiter: ProcessId,
@@ -75,7 +65,7 @@ impl Peers {
         let mate = |card: &Card| Mate {
             id: card.process,
             host: card.host.clone(),
-            inside: process::inside(card),
+            inside: probe.inside(card),
         };
         Self {
             me: me.0,
@@ -92,8 +82,8 @@ impl Peers {
     }
 
     /// Looks at the process of the arbiter.
-    pub(crate) fn arbiter_state(&self) -> ArbiterState {
-        match process::look_at(&self.arbiter) {
+    pub(crate) fn arbiter_state(&self, probe: &dyn Probe) -> ArbiterState {
+        match probe.look(&self.arbiter) {
             Sight::Ended => ArbiterState::Ended,
             Sight::Seen(facts) if facts.frozen().is_some() => ArbiterState::Stopped,
             Sight::Seen(_) => ArbiterState::Runs,
@@ -102,24 +92,19 @@ impl Peers {
     }
 
     /// Where every rank that has not gone was found stopped for long enough by the looks so far: a line that says so.
-    pub(crate) fn only_stopped_left(&self, is_gone: &dyn Fn(u32) -> bool) -> Option<String> {
-        let now_ms = Clock::nanos() / 1_000_000;
-        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn only_stopped_left(
+        &self,
+        probe: &dyn Probe,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Option<String> {
         let mut stopped = Vec::new();
         for (rank, mate) in (0_u32..).zip(&self.mates) {
             if rank == self.me || is_gone(rank) {
                 continue;
             }
+            let (sight, stopped_ms) = self.glance(probe, rank, mate);
             // Who has ended is told as soon as its connection is known to be over.
-            let Sight::Seen(facts) = process::look_at(&mate.id) else {
-                return None;
-            };
-            let stop = stops.entry(rank).or_default();
-            stop.take(&facts, now_ms);
-            let is_frozen = |ms| ms >= FROZEN_AFTER_MS;
-            let how = facts
-                .frozen()
-                .filter(|_| stop.ms(now_ms).is_some_and(is_frozen))?;
+            let how = sight.frozen().filter(|_| is_long(stopped_ms))?;
             stopped.push(format!("rank {rank} is in {how}"));
         }
         let all = stopped.join("; ");
@@ -129,53 +114,73 @@ impl Peers {
     }
 
     /// The verdict on ranks that were seen to have ended, or stopped for long enough, where the arbiter is stopped and this
-    /// call waits for them.
-    pub(crate) fn judge_early(&self, call: CallId, gone: &Departed<'_>) -> Option<Verdict> {
-        let scene = self.scene(gone, 1);
-        let question = Question::Overdue {
-            rank: self.me,
-            call,
+    /// call waits for them. Nobody is told.
+    pub(crate) fn judge_early(
+        &self,
+        probe: &dyn Probe,
+        call: CallId,
+        gone: &Departed<'_>,
+    ) -> Option<Verdict> {
+        let glances = self.glances(probe);
+        let is_out = |(rank, (sight, stopped_ms)): (u32, &Glance)| {
+            *sight == Sight::Ended || is_long(*stopped_ms) || gone(rank).is_some()
         };
-        let dead = verdict_of(judge(&scene, question));
+        if !(0..).zip(&glances).any(is_out) {
+            // Nobody reads all boards as long as there is nothing to tell (PEERS-1).
+            return None;
+        }
+        let scene = self.scene(probe, glances, gone, 1);
+        let dead = verdict_of(judge(&scene, self.overdue(call)));
         let dead = dead.filter(|verdict| verdict.class == Class::PeerDead);
-        let own = dead.or_else(|| verdict_of(judge(&scene, Question::Waiting)))?;
-        self.share(own)
+        dead.or_else(|| verdict_of(judge(&scene, Question::Waiting)))
     }
 
     /// The verdict on a call that has ended without what it waited for, where nothing was heard of the arbiter for so long.
     /// `None` where somebody of this host is just about to tell it; with `at_once` this rank does not wait for that.
     pub(crate) fn judge_overdue(
         &self,
+        probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
         quiet_ms: u64,
         at_once: bool,
     ) -> Option<Verdict> {
-        let question = Question::Overdue {
-            rank: self.me,
-            call,
+        let scene = self.scene(probe, self.glances(probe), gone, quiet_ms);
+        let mut own = verdict_of(judge(&scene, self.overdue(call)))?;
+        let is_unseen = |rank: u32| {
+            scene.member(rank).is_some_and(|member| {
+                member.fate.is_none() && matches!(member.process, Some(Sight::Hidden(_)))
+            })
         };
-        let mut own = verdict_of(judge(&self.scene(gone, quiet_ms), question))?;
+        if own.blamed.iter().any(|rank| is_unseen(*rank)) {
+            let runs = |server: u32| {
+                let process = scene.member(server).and_then(|one| one.process.as_ref());
+                process.is_some_and(|sight| sight.facts().is_some() && sight.frozen().is_none())
+            };
+            let server = self.served_by.filter(|server| !runs(*server));
+            own = failure::unanswered(&scene, self.me, server, call, quiet_ms);
+        }
         own.end(call);
-        self.tell(own, call, at_once)
+        self.tell(probe, own, call, at_once)
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
     /// `judge_overdue`, somebody else may be about to tell it.
     pub(crate) fn judge_gone(
         &self,
+        probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
         at_once: bool,
     ) -> Option<Verdict> {
         let server = self.served_by?;
-        if let Some(mut told) = told_to(std::process::id(), self.me) {
+        if let Some(mut told) = self.told_to_me(probe) {
             // It was the lowest rank, perhaps, where all others look first, and is about to end.
-            pass_on(&told, &self.living());
+            pass_on(probe, &told, &self.living(probe));
             told.end(call);
             return Some(told);
         }
-        let fate = match self.arbiter_state() {
+        let fate = match self.arbiter_state(probe) {
             ArbiterState::Ended => Fate {
                 how: "ended, and nobody saw how: it served the rendezvous".to_owned(),
                 ..failure::fate(&DownReason::Ended, 0)
@@ -188,7 +193,9 @@ impl Peers {
                     .to_owned(),
                 ..failure::fate(&DownReason::HungUp, 0)
             },
-            ArbiterState::Runs | ArbiterState::Stopped => return Some(self.cut_off(server, call)),
+            ArbiterState::Runs | ArbiterState::Stopped => {
+                return Some(self.cut_off(probe, server, call));
+            }
         };
         let fate_of = |rank: u32| {
             if rank == server {
@@ -197,22 +204,31 @@ impl Peers {
                 gone(rank)
             }
         };
-        let scene = self.scene(&fate_of, 1);
-        let question = Question::Overdue {
-            rank: self.me,
-            call,
-        };
-        let mut own = verdict_of(judge(&scene, question))
+        let scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        let mut own = verdict_of(judge(&scene, self.overdue(call)))
             .filter(|verdict| verdict.blamed.contains(&server))
             // The call was not one that the server is needed in; it ends with the world all the same.
             .unwrap_or_else(|| failure::server_gone(&scene, self.me, server, call));
         own.end(call);
-        self.tell(own, call, at_once)
+        self.tell(probe, own, call, at_once)
+    }
+
+    fn overdue(&self, call: CallId) -> Question {
+        Question::Overdue {
+            rank: self.me,
+            call,
+        }
     }
 
     /// Tells a verdict on this call to the ranks of this host; returns the one that was told first, made to end the call too.
-    fn tell(&self, own: Verdict, call: CallId, at_once: bool) -> Option<Verdict> {
-        match self.share(own.clone()) {
+    fn tell(
+        &self,
+        probe: &dyn Probe,
+        own: Verdict,
+        call: CallId,
+        at_once: bool,
+    ) -> Option<Verdict> {
+        match self.share(probe, own.clone()) {
             Some(mut told) => {
                 told.end(call);
                 Some(told)
@@ -222,14 +238,15 @@ impl Peers {
     }
 
     /// The connection of this rank to the arbiter is gone, and the arbiter is not.
-    fn cut_off(&self, server: u32, call: CallId) -> Verdict {
+    fn cut_off(&self, probe: &dyn Probe, server: u32, call: CallId) -> Verdict {
         let lost = DownReason::Disconnected {
             why: "it ended".to_owned(),
         };
         let fate = failure::fate(&lost, 0);
         let me = self.me;
         let fate_of = |rank: u32| (rank == me).then(|| fate.clone());
-        let mut verdict = failure::server_gone(&self.scene(&fate_of, 1), me, me, call);
+        let scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        let mut verdict = failure::server_gone(&scene, me, me, call);
         verdict.kind = ErrorKind::PeerClosed {
             peer: Rank(server),
             how: "cannot be reached any more".to_owned(),
@@ -238,55 +255,90 @@ impl Peers {
         verdict
     }
 
-    /// The ranks of this host that live, and their numbers in /proc.
-    fn living(&self) -> Vec<(u32, u32)> {
+    /// The ranks that can be seen to live.
+    fn living(&self, probe: &dyn Probe) -> Vec<(u32, ProcessId)> {
         let mates = (0..).zip(&self.mates);
         mates
-            .filter(|(_, mate)| process::look_at(&mate.id).facts().is_some())
-            .filter_map(|(rank, mate)| Some((rank, mate.pid()?)))
+            .filter(|(_, mate)| probe.look(&mate.id).facts().is_some())
+            .map(|(rank, mate)| (rank, mate.id))
             .collect()
     }
 
     /// Tells a verdict to the ranks of this host, and returns the one that was told first. `None` where somebody else is at
-    /// it, or the rank on whose board it belongs is just ending.
-    fn share(&self, own: Verdict) -> Option<Verdict> {
-        let living = self.living();
-        let Some((lowest, others)) = living.split_first() else {
-            return Some(own);
-        };
-        let told = share(lowest.1, lowest.0, &own).ok()??;
-        // The lowest rank may be gone with its board before all others have looked.
-        pass_on(&told, others);
-        Some(told)
+    /// it.
+    pub(crate) fn share(&self, probe: &dyn Probe, own: Verdict) -> Option<Verdict> {
+        let living = self.living(probe);
+        for (at, lowest) in living.iter().enumerate() {
+            match share(probe, lowest, &own) {
+                Ok(told) => {
+                    if let Some(told) = &told {
+                        // The lowest rank may be gone with its board before all others have looked.
+                        pass_on(probe, told, &living[at + 1..]);
+                    }
+                    return told;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // A rank that has left the world has no board any more, though its process may live on.
+                Err(_) => {}
+            }
+        }
+        Some(own)
+    }
+
+    /// The verdict that stands on the board of this rank, if one does.
+    fn told_to_me(&self, probe: &dyn Probe) -> Option<Verdict> {
+        let keep = |told: Option<&[u8]>| told.map_or_else(Vec::new, <[u8]>::to_vec);
+        let mate = self.mates.get(crate::types::index(self.me.into()))?;
+        let bytes = probe.bulletin(&mate.id, self.me, &keep).ok()?;
+        wire::decode(&bytes)
+    }
+
+    /// Looks at a rank.
+    fn glance(&self, probe: &dyn Probe, rank: u32, mate: &Mate) -> Glance {
+        let (now_ms, sight) = (probe.now_ms(), probe.look(&mate.id));
+        let stopped_ms = sight.facts().and_then(|facts| {
+            let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+            let stop = stops.entry(rank).or_default();
+            stop.take(facts, now_ms);
+            stop.ms(now_ms)
+        });
+        (sight, stopped_ms)
+    }
+
+    /// Looks at all ranks.
+    fn glances(&self, probe: &dyn Probe) -> Vec<Glance> {
+        let mates = (0..).zip(&self.mates);
+        mates
+            .map(|(rank, mate)| self.glance(probe, rank, mate))
+            .collect()
     }
 
     /// The ranks as they can be seen from here. Of those that cannot nothing was heard for so long.
-    fn scene(&self, gone: &Departed<'_>, quiet_ms: u64) -> Scene {
-        let now_ms = Clock::nanos() / 1_000_000;
-        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
-        let member = |(rank, mate): (u32, &Mate)| {
+    fn scene(
+        &self,
+        probe: &dyn Probe,
+        glances: Vec<Glance>,
+        gone: &Departed<'_>,
+        quiet_ms: u64,
+    ) -> Scene {
+        let member = |((rank, mate), (sight, stopped_ms)): ((u32, &Mate), Glance)| {
             let mut member = Member {
                 host: mate.host.clone(),
                 pid: mate.id.pid,
                 inside: mate.inside.clone(),
                 fate: gone(rank),
+                stopped_ms,
                 ..Member::default()
             };
-            let sight = process::look_at(&mate.id);
             match &sight {
                 Sight::Ended => {
                     let ended = || failure::fate(&DownReason::Ended, u64::from(rank));
                     member.fate.get_or_insert_with(ended);
                 }
                 Sight::Hidden(_) => member.silent_ms = quiet_ms.max(1),
-                Sight::Seen(facts) => {
-                    let stop = stops.entry(rank).or_default();
-                    stop.take(facts, now_ms);
-                    member.stopped_ms = stop.ms(now_ms);
-                    let boards = mate.pid().and_then(|pid| board::of_process(pid).ok());
-                    let own = |report: &super::report::Report| report.rank == rank;
-                    member.report = boards.and_then(|boards| boards.into_iter().find(own));
-                    let is_silent = member.stopped_ms.is_some() || member.report.is_none();
+                Sight::Seen(_) => {
+                    member.report = probe.board(&mate.id, rank);
+                    let is_silent = stopped_ms.is_some() || member.report.is_none();
                     member.silent_ms = u64::from(is_silent);
                 }
             }
@@ -294,33 +346,32 @@ impl Peers {
             member
         };
         Scene {
-            members: (0..).zip(&self.mates).map(member).collect(),
+            members: (0..).zip(&self.mates).zip(glances).map(member).collect(),
         }
     }
+}
+
+/// Whether looks have found a process stopped for long enough.
+fn is_long(stopped_ms: Option<u64>) -> bool {
+    stopped_ms.is_some_and(|ms| ms >= FROZEN_AFTER_MS)
 }
 
 /// How a rank went, as far as this one was told.
 pub(crate) type Departed<'a> = dyn Fn(u32) -> Option<Fate> + 'a;
 
-/// What a rank was told of another one that is gone.
-pub(crate) fn fate_of(how: &str, orderly: bool) -> Fate {
-    if orderly {
-        return failure::goodbye(0);
-    }
-    Fate {
-        how: how.to_owned(),
-        confidence: Confidence::Certain,
-        ..failure::fate(&DownReason::Ended, 0)
+/// What a rank was told of another one that is gone; `None` for a reason where it left in good order.
+pub(crate) fn fate_of(reason: Option<&DownReason>) -> Fate {
+    match reason {
+        Some(reason) => failure::fate(reason, 0),
+        None => failure::goodbye(0),
     }
 }
 
 /// Writes a verdict onto the board of a rank that cannot be told it otherwise.
 pub(super) fn post(process: &ProcessId, rank: Rank, bytes: &[u8]) {
-    let (Place::At(pid), Some(verdict)) = (process::find(process), wire::decode::<Verdict>(bytes))
-    else {
-        return;
-    };
-    pass_on(&verdict, &[(rank.0, pid)]);
+    if let Some(verdict) = wire::decode::<Verdict>(bytes) {
+        pass_on(&System, &verdict, &[(rank.0, *process)]);
+    }
 }
 
 fn verdict_of(finding: Finding) -> Option<Verdict> {
@@ -330,37 +381,28 @@ fn verdict_of(finding: Finding) -> Option<Verdict> {
     }
 }
 
-/// The verdict that stands on the board of a rank, if one does.
-fn told_to(pid: u32, rank: u32) -> Option<Verdict> {
-    let keep = |told: Option<&[u8]>| told.map_or_else(Vec::new, <[u8]>::to_vec);
-    let bytes = board::bulletin(pid, rank, keep).ok()?;
-    wire::decode(&bytes)
+/// Writes a verdict onto the boards of ranks that have none. Whoever has ended meanwhile needs none.
+fn pass_on(probe: &dyn Probe, told: &Verdict, ranks: &[(u32, ProcessId)]) {
+    probe.bulletins(ranks, &|before| bulletin(before, told));
 }
 
-/// Writes a verdict onto the boards of ranks (rank, process) that have none.
-fn pass_on(told: &Verdict, ranks: &[(u32, u32)]) {
-    let patience = Deadline::after(PASS_ON);
-    for (rank, pid) in ranks {
-        // Whoever has ended meanwhile needs none; whose board is being read gets it a moment later.
-        while share(*pid, *rank, told).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            && !patience.passed()
-        {
-            Clock::pause(PASS_ON_STEP);
-        }
-    }
+/// Writes a verdict onto the board of a rank, for all ranks of the host, and returns what stands there then.
+fn share(
+    probe: &dyn Probe,
+    (rank, process): &(u32, ProcessId),
+    own: &Verdict,
+) -> io::Result<Option<Verdict>> {
+    let shared = probe.bulletin(process, *rank, &|before| bulletin(before, own))?;
+    Ok(wire::decode(&shared))
 }
 
-/// Writes a verdict onto the board of a rank, for all ranks of the host. What was told first stays, and
-/// ends more calls.
-fn share(pid: u32, rank: u32, own: &Verdict) -> io::Result<Option<Verdict>> {
-    let shared = board::bulletin(pid, rank, |told| {
-        let Some(mut told) = told.and_then(wire::decode::<Verdict>) else {
-            return wire::encode(own);
-        };
-        told.ends.extend(&own.ends);
-        told.ends.sort_unstable();
-        told.ends.dedup();
-        wire::encode(&told)
-    });
-    Ok(wire::decode(&shared?))
+/// What is to stand on a board where this verdict is told: what was told first stays, and ends more calls.
+fn bulletin(before: Option<&[u8]>, own: &Verdict) -> Vec<u8> {
+    let Some(mut told) = before.and_then(wire::decode::<Verdict>) else {
+        return wire::encode(own);
+    };
+    told.ends.extend(&own.ends);
+    told.ends.sort_unstable();
+    told.ends.dedup();
+    wire::encode(&told)
 }

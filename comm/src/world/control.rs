@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use super::status::{Gone, Notice, Status};
 use super::testimony::Testimony;
-use crate::rendezvous::{Act, Arbiter, Card, DownReason};
+use crate::rendezvous::{Act, Arbiter, Card};
 use crate::sync::Clock;
 use crate::types::Rank;
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{self, FromRank};
 use crate::watch::{Mode, Watch, arbiter, process};
 
@@ -95,7 +96,9 @@ impl Hub {
     /// A rank hears what the arbiter says, and answers.
     fn hear(&self, rank: usize, bytes: &[u8]) -> Option<Vec<u8>> {
         let status = &self.statuses[rank];
-        self.watches[rank].hear(bytes, |verdict, say| status.set_verdict(verdict, say))
+        self.watches[rank].hear(bytes, |verdict, say| {
+            status.set_verdict(verdict, System.now_ms(), say);
+        })
     }
 
     pub(crate) fn status(&self, rank: Rank) -> Arc<Status> {
@@ -105,11 +108,9 @@ impl Hub {
     /// Records that a rank is gone, for all others.
     pub(crate) fn set_gone(&self, rank: Rank, gone: &Gone) {
         self.arbitrate(|arbiter, _| {
-            if gone.orderly {
-                arbiter.left(rank);
-            } else {
-                let text = gone.how.clone();
-                arbiter.down(rank, &DownReason::Panicked { text });
+            match &gone.reason {
+                None => arbiter.left(rank),
+                Some(reason) => arbiter.down(rank, reason),
             }
             Vec::new()
         });
@@ -157,12 +158,6 @@ impl Control for Seat {
     }
 
     fn leave(&self) {
-        self.hub.set_gone(
-            self.rank,
-            &Gone {
-                how: "left the world".to_owned(),
-                orderly: true,
-            },
-        );
+        self.hub.set_gone(self.rank, &Gone::left());
     }
 }

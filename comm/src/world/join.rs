@@ -24,7 +24,9 @@ use super::testimony::Testimony;
 use super::{DEADLINE_DEFAULT, SharedMemory, Spare, World, WorldInner};
 use crate::algo::Table;
 use crate::kernel::Kernels;
-use crate::rendezvous::{Card, Endpoint, Hello, Secret, Session, SessionEvent, build_id};
+use crate::rendezvous::{
+    Card, DownReason, Endpoint, Hello, Secret, Session, SessionEvent, build_id,
+};
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{AtomicBool, Deadline};
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
@@ -33,6 +35,7 @@ use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::peers::Peers;
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{self, FromRank};
 use crate::watch::{CallSites, Mode, Watch, process};
 
@@ -275,7 +278,9 @@ fn watch(options: &JoinOptions, session: &Session, status: &Arc<Status>) -> Arc<
     );
     let (ears, known) = (Arc::clone(&watch), Arc::clone(status));
     session.set_watcher(Box::new(move |bytes| {
-        ears.hear(bytes, |verdict, say| known.set_verdict(verdict, say))
+        ears.hear(bytes, |verdict, say| {
+            known.set_verdict(verdict, System.now_ms(), say);
+        })
     }));
     watch
 }
@@ -287,6 +292,7 @@ fn peers(options: &JoinOptions, session: &Session) -> Peers {
         ServedBy::Launcher | ServedBy::Member => None,
     };
     Peers::new(
+        &System,
         session.rank(),
         session.roster(),
         session.server(),
@@ -382,22 +388,10 @@ pub(crate) fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
             }
         }
         SessionEvent::Down { rank, reason } => {
-            status.set_gone(
-                rank,
-                Gone {
-                    how: reason.to_string(),
-                    orderly: false,
-                },
-            );
+            status.set_gone(rank, Gone::lost(reason));
         }
         SessionEvent::Left { rank } => {
-            status.set_gone(
-                rank,
-                Gone {
-                    how: "left the world".to_owned(),
-                    orderly: true,
-                },
-            );
+            status.set_gone(rank, Gone::left());
         }
         SessionEvent::CoordinatorLost { why } => {
             let (served_by, why) = match served_by {
@@ -419,7 +413,7 @@ pub(crate) fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                     rank,
                     Gone {
                         how: why.clone(),
-                        orderly: false,
+                        ..Gone::lost(DownReason::HungUp)
                     },
                 );
             }

@@ -36,6 +36,8 @@ pub(crate) use net::Net;
 pub(crate) use retire::Retired;
 pub use selection::{Selection, SelectionError};
 use spare::Spare;
+#[cfg(test)]
+pub(crate) use status::Gone;
 pub(crate) use status::{CutOff, Notice, Status};
 pub(crate) use testimony::{Testimony, Witness};
 pub use threads::ThreadOptions;
@@ -57,6 +59,7 @@ use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::peers::Peers;
+use crate::watch::probe::System;
 use crate::watch::verdict::CallId;
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{CallSites, Watch};
@@ -130,7 +133,7 @@ impl Drop for WorldInner {
                 }
                 let gone = |rank| self.status.gone(Rank(rank)).is_some();
                 let peers = self.peers.as_ref();
-                let stopped = peers.and_then(|peers| peers.only_stopped_left(&gone));
+                let stopped = peers.and_then(|peers| peers.only_stopped_left(&System, &gone));
                 if let Some(stopped) = &stopped {
                     self.watch.say(stopped);
                 }

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
-use crate::sync::{AtomicU64, Clock, Ordering};
+use crate::rendezvous::DownReason;
+use crate::sync::{AtomicU64, Ordering};
 use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
 use crate::watch::arbiter::{ECHO_MS, covers};
@@ -26,6 +27,28 @@ pub(crate) struct Gone {
     pub(crate) how: String,
     /// Whether it said goodbye.
     pub(crate) orderly: bool,
+    /// What the control plane says of its end, where it did not.
+    pub(crate) reason: Option<DownReason>,
+}
+
+impl Gone {
+    /// A rank that said goodbye.
+    pub(crate) fn left() -> Self {
+        Self {
+            how: "left the world".to_owned(),
+            orderly: true,
+            reason: None,
+        }
+    }
+
+    /// A rank that did not.
+    pub(crate) fn lost(reason: DownReason) -> Self {
+        Self {
+            how: reason.to_string(),
+            orderly: false,
+            reason: Some(reason),
+        }
+    }
 }
 
 /// The control plane is lost: no news of other ranks will come any more.
@@ -50,8 +73,6 @@ pub(crate) struct Notice {
     pub(crate) kind: ErrorKind,
 }
 
-/// What fails this soon after a verdict is its consequence, as the arbiter has it.
-const ECHO_NS: u64 = ECHO_MS * 1_000_000;
 /// Most verdicts that are remembered, for the same reason as notices.
 const VERDICTS_MAX: usize = 1024;
 /// Most groups whose failure is remembered. A process that has this many failed groups has long
@@ -79,8 +100,8 @@ struct Known {
     cut_off: Option<CutOff>,
     /// What the arbiter found, in the order in which it was told first.
     verdicts: Vec<Arc<Verdict>>,
-    /// When each of them was, in nanoseconds of the monotonic clock.
-    told_ns: Vec<u64>,
+    /// When each of them was, in milliseconds.
+    told_ms: Vec<u64>,
 }
 
 impl Status {
@@ -153,7 +174,7 @@ impl Status {
 
     /// The arbiter has found something. Told again, a verdict ends more calls than before. `say` is called
     /// where it is a new one, before any call can end by it (STATUS-1).
-    pub(crate) fn set_verdict(&self, verdict: Verdict, say: impl FnOnce()) {
+    pub(crate) fn set_verdict(&self, verdict: Verdict, now_ms: u64, say: impl FnOnce()) {
         self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |one: &Arc<Verdict>| {
@@ -173,7 +194,7 @@ impl Status {
                 say();
                 let mut known = self.known();
                 known.verdicts.push(Arc::new(verdict));
-                known.told_ns.push(Clock::nanos());
+                known.told_ms.push(now_ms);
             }
             None => {}
         }
@@ -193,17 +214,17 @@ impl Status {
     pub(crate) fn cause_of(
         &self,
         call: CallId,
-        arbiter_is_gone: bool,
         met: Option<&ErrorKind>,
+        arbiter_is_gone: bool,
+        now_ms: u64,
     ) -> Option<Arc<Verdict>> {
         let met = met.map(|met| met.first_cause().1);
-        let now_ns = Clock::nanos();
         let mut known = self.known();
         let Known {
-            verdicts, told_ns, ..
+            verdicts, told_ms, ..
         } = &mut *known;
-        let is_cause = |(verdict, told_ns): &(&mut Arc<Verdict>, &u64)| {
-            let is_recent = now_ns.saturating_sub(**told_ns) <= ECHO_NS;
+        let is_cause = |(verdict, told_ms): &(&mut Arc<Verdict>, &u64)| {
+            let is_recent = now_ms.saturating_sub(**told_ms) <= ECHO_MS;
             // Ranks go on after a mismatch that leaves the group usable, unless they do not: one that gives up another
             // group for it tells its members the same error.
             if verdict.ends.is_empty() {
@@ -212,7 +233,7 @@ impl Status {
                 is_recent || arbiter_is_gone
             }
         };
-        let (first, _) = verdicts.iter_mut().zip(told_ns.iter()).find(is_cause)?;
+        let (first, _) = verdicts.iter_mut().zip(told_ms.iter()).find(is_cause)?;
         Arc::make_mut(first).end(call);
         Some(Arc::clone(first))
     }
@@ -260,11 +281,33 @@ mod tests {
     use crate::watch::verdict::tests::example;
 
     #[test]
+    fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {
+        let status = Status::default();
+        // A mismatch that left its own group usable.
+        let verdict = example();
+        status.set_verdict(verdict.clone(), 0, || {});
+        let call = CallId { key: 9, seq: 1 };
+        let aborted = |cause: &ErrorKind| ErrorKind::PeerAborted {
+            origin: Rank(1),
+            reason: String::new(),
+            cause: Box::new(cause.clone()),
+        };
+        let other = ErrorKind::Orphaned { why: String::new() };
+        for met in [None, Some(aborted(&other))] {
+            assert_eq!(status.cause_of(call, met.as_ref(), false, 1), None);
+        }
+        let met = aborted(&aborted(&verdict.kind));
+        let found = status.cause_of(call, Some(&met), false, 1).unwrap();
+        assert_eq!(found.ends, [call]);
+        assert_eq!(status.verdict(call), Some(found));
+    }
+
+    #[test]
     fn the_first_cause_stays_and_every_event_moves_the_epoch() {
         let status = Status::default();
         let gone = |how: &str| Gone {
             how: how.to_owned(),
-            orderly: false,
+            ..Gone::lost(DownReason::HungUp)
         };
         status.set_gone(Rank(2), gone("was killed by signal 9"));
         status.set_gone(Rank(2), gone("left the world"));
@@ -308,42 +351,20 @@ mod tests {
             ..example()
         };
         let mut said = 0;
-        status.set_verdict(verdict.clone(), || {
+        status.set_verdict(verdict.clone(), 0, || {
             said += 1;
             assert_eq!((status.verdict(call), status.epoch()), (None, 0));
         });
         assert_eq!(status.verdict(call).as_deref(), Some(&verdict));
         let mut again = verdict.clone();
         again.ends.push(more);
-        status.set_verdict(again.clone(), || said += 1);
+        status.set_verdict(again.clone(), 0, || said += 1);
         assert_eq!(status.verdict(more).as_deref(), Some(&again));
         let other = Verdict {
             since_unix_ms: verdict.since_unix_ms + 1,
             ..verdict
         };
-        status.set_verdict(other, || said += 1);
+        status.set_verdict(other, 0, || said += 1);
         assert_eq!((said, status.epoch()), (2, 3));
-    }
-
-    #[test]
-    fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {
-        let status = Status::default();
-        // A mismatch that left its own group usable.
-        let verdict = example();
-        status.set_verdict(verdict.clone(), || {});
-        let call = CallId { key: 9, seq: 1 };
-        let aborted = |cause: &ErrorKind| ErrorKind::PeerAborted {
-            origin: Rank(1),
-            reason: String::new(),
-            cause: Box::new(cause.clone()),
-        };
-        let other = ErrorKind::Orphaned { why: String::new() };
-        for met in [None, Some(aborted(&other))] {
-            assert_eq!(status.cause_of(call, false, met.as_ref()), None);
-        }
-        let met = aborted(&aborted(&verdict.kind));
-        let found = status.cause_of(call, false, Some(&met)).unwrap();
-        assert_eq!(found.ends, [call]);
-        assert_eq!(status.verdict(call), Some(found));
     }
 }

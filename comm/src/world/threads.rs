@@ -9,6 +9,7 @@ use super::status::Gone;
 use super::{DEADLINE_DEFAULT, Island, SharedMemory, Spare, World, WorldInner};
 use crate::algo::Table;
 use crate::kernel::Kernels;
+use crate::rendezvous::DownReason;
 use crate::sync::AtomicBool;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
@@ -202,17 +203,16 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         let panicked = thread::panicking();
-        let how = if panicked {
-            "panicked"
+        let gone = if panicked {
+            Gone {
+                how: "panicked".to_owned(),
+                ..Gone::lost(DownReason::Panicked {
+                    text: "panicked".to_owned(),
+                })
+            }
         } else {
-            "left the world"
+            Gone::left()
         };
-        self.hub.set_gone(
-            self.rank,
-            &Gone {
-                how: how.to_owned(),
-                orderly: !panicked,
-            },
-        );
+        self.hub.set_gone(self.rank, &gone);
     }
 }

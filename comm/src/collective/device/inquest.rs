@@ -13,6 +13,7 @@ use crate::transport::shm::wait::Rest;
 use crate::types::Rank;
 use crate::watch::judge::device::{Case, Words};
 use crate::watch::peers::Peers;
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::world::Notice;
@@ -105,7 +106,7 @@ impl Inner {
         let status = &self.desk.inner.world.status;
         let is_cut_off = status.cut_off().is_some();
         let known = status.verdict(call);
-        known.or_else(|| status.cause_of(call, is_cut_off))
+        known.or_else(|| status.cause_of(call, None, is_cut_off, System.now_ms()))
     }
 
     /// Has a verdict told to all ranks by the arbiter, which knows whether there is an earlier one that this follows from;
@@ -131,9 +132,10 @@ impl Inner {
         }
         told().unwrap_or_else(|| {
             let status = &world.status;
-            world
-                .watch
-                .take(own.clone(), |verdict, say| status.set_verdict(verdict, say));
+            let now_ms = System.now_ms();
+            world.watch.take(own.clone(), |verdict, say| {
+                status.set_verdict(verdict, now_ms, say);
+            });
             status.verdict(call).unwrap_or_else(|| Arc::new(own))
         })
     }

@@ -80,7 +80,9 @@ impl Arbiter {
     /// Publishes what waits no longer.
     pub(super) fn release(&mut self) -> Vec<Act> {
         let now_ms = self.seen_ms;
-        let is_over = |held: &mut Held| held.open.is_empty() || held.until_ms <= now_ms;
+        let has_read = self.unread_turns == 0;
+        let is_over =
+            |held: &mut Held| has_read && (held.open.is_empty() || held.until_ms <= now_ms);
         let over: Vec<Held> = self.held.extract_if(.., is_over).collect();
         over.into_iter()
             .flat_map(|held| self.publish(held.verdict, &[held.asker]))

@@ -22,12 +22,21 @@ const LOOKED_AT_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Round {
     ask: u64,
-    pub(super) began_ms: u64,
+    began_ms: u64,
     answered: BTreeSet<u32>,
     /// Ranks that the coordinator is to look at, once it is known that they do not answer.
     looks: Option<BTreeSet<u32>>,
     /// Ranks whose process somebody saw in this round.
     seen: BTreeSet<u32>,
+}
+
+impl Round {
+    /// Whoever has not answered gets the time for it once more: what was seen of it is old.
+    pub(super) fn begin_anew(&mut self, now_ms: u64) {
+        self.began_ms = now_ms;
+        self.looks = None;
+        self.seen.clear();
+    }
 }
 
 /// A rank that does not answer.
@@ -185,7 +194,7 @@ impl Arbiter {
 
     /// Goes on with the round: ends it where all have answered, or their time is up and they were looked at.
     pub(super) fn turn(&mut self, now_ms: u64) -> Vec<Act> {
-        let Some(round) = &self.round else {
+        let Some(round) = self.round.as_ref().filter(|_| self.unread_turns == 0) else {
             return Vec::new();
         };
         let silent: Vec<u32> = self

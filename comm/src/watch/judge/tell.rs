@@ -43,7 +43,8 @@ pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &
 
 /// Ranks that said goodbye before a call that others wait for them in.
 pub(super) fn left(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdict {
-    let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Left));
+    let held =
+        graph.missing_one(|leaf| blamed.contains(&leaf.rank) && matches!(leaf.why, Why::Left));
     let kind = ErrorKind::PeerClosed {
         peer: Rank(blamed[0]),
         how: "left the world".to_owned(),
@@ -240,6 +241,26 @@ pub(super) fn silent(scene: &Scene, graph: &Graph<'_>, blamed: &[u32]) -> Verdic
         }
     }
     "see whether that process gets any processor time".clone_into(&mut verdict.next);
+    verdict
+}
+
+/// Ranks that have come to a call only now that its time is up.
+pub(super) fn late(scene: &Scene, graph: &Graph<'_>, start: usize, late: &[u32]) -> Verdict {
+    let mut verdict = draft(
+        scene,
+        graph,
+        Class::NotJoined,
+        late,
+        &[start],
+        stalled(late),
+    );
+    verdict.place = "entered the call when its time was up".to_owned();
+    let evidence = format!("{} had not entered it when last asked before", ranks(late));
+    verdict.evidence.push(evidence);
+    verdict.next = format!(
+        "see what kept {} for so long; if it is only slow, give the call more time",
+        ranks(late)
+    );
     verdict
 }
 

@@ -1,0 +1,287 @@
+//! How a call comes to a verdict: whom it asks, for how long it waits, and when its rank judges by itself.
+//!
+//! A machine without clock and I/O, as `call_wait`: `vigil` drives it with the time and the processes of the system, the
+//! simulator with virtual ones.
+//!
+//! - VERDICT-WAIT-1: as long as the process of the arbiter is seen to run and can be reached, only the arbiter judges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::ErrorKind;
+use crate::types::Rank;
+use crate::watch::NEXT_LOOK;
+use crate::watch::judge::Fate;
+use crate::watch::peers::{self, ArbiterState, Peers};
+use crate::watch::probe::Probe;
+use crate::watch::verdict::{CallId, Verdict};
+use crate::world::Status;
+
+/// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
+/// where it knows all ranks; it waits for news of ranks whose state it does not know, and on a busy machine it may be late.
+const VERDICT_WAIT: Duration = Duration::from_secs(10);
+/// How long it waits for one that another rank has asked for: it comes before the news that the group is given up.
+const NOTICE_WAIT: Duration = Duration::from_secs(1);
+/// After this long without a word of the arbiter, whose process is seen stopped, ranks judge by themselves.
+const ARBITER_QUIET: Duration = Duration::from_secs(1);
+/// After this long without a word of the arbiter, at whose process nobody here can look, a call that is over is judged by what
+/// can be seen here. The arbiter itself waits less for ranks of which it knows nothing.
+const ARBITER_SILENT: Duration = Duration::from_secs(4);
+/// How often a rank looks that has lost the arbiter, and waits for the verdict of another one.
+const CUT_OFF_LOOK: Duration = Duration::from_millis(5);
+
+/// A call, and what its rank can learn of the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Inquest<'a> {
+    pub(crate) status: &'a Status,
+    /// `None` where ranks are threads.
+    pub(crate) peers: Option<&'a Peers>,
+    pub(crate) probe: &'a dyn Probe,
+    pub(crate) call: CallId,
+    /// The error that it has met, if it has ended.
+    pub(crate) met: Option<&'a ErrorKind>,
+    /// For how long nothing was heard of the arbiter.
+    pub(crate) quiet: Duration,
+}
+
+impl Inquest<'_> {
+    /// The verdict on a call that has waited and complained for `since`, where nothing is heard of the arbiter because its
+    /// process is stopped.
+    pub(crate) fn judge_early(&self, since: Duration) -> Option<Verdict> {
+        let (peers, silent) = (self.peers?, self.quiet.min(since));
+        if silent < NEXT_LOOK || peers.arbiter_state(self.probe) != ArbiterState::Stopped {
+            return None;
+        }
+        // The first looks begin to count for how long others are stopped.
+        let own = peers.judge_early(self.probe, self.call, &|rank| self.fate_of(rank));
+        let own = own.filter(|_| silent >= ARBITER_QUIET)?;
+        // Who ended since an earlier verdict may have ended because of it.
+        match self.cause(true) {
+            Some(first) => Some((*first).clone()),
+            None => peers.share(self.probe, own),
+        }
+    }
+
+    /// The verdict on a call that has ended and asked for it `waited` ago, where the arbiter does not answer because its
+    /// process is stopped, or may be.
+    fn judge_overdue(&self, waited: Duration) -> Option<Verdict> {
+        let peers = self.peers.filter(|peers| peers.has_arbiter())?;
+        let patience = match peers.arbiter_state(self.probe) {
+            ArbiterState::Stopped => ARBITER_QUIET,
+            // It may be starved; or it is stopped, and nobody here can see that.
+            ArbiterState::Hidden => ARBITER_SILENT,
+            ArbiterState::Ended | ArbiterState::Runs => return None,
+        };
+        if waited.min(self.quiet) < patience {
+            return None;
+        }
+        // As above: the arbiter may have told one before it stopped.
+        if let Some(first) = self.cause(true) {
+            return Some((*first).clone());
+        }
+        let quiet_ms = u64::try_from(self.quiet.as_millis()).unwrap_or(u64::MAX);
+        let fate_of = |rank| self.fate_of(rank);
+        let at_once = waited >= 2 * patience;
+        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, at_once)
+    }
+
+    /// The verdict on a call that nobody judges any more: who served the arbiter is gone, or cannot be reached.
+    fn judge_gone(&self, at_once: bool) -> Option<Verdict> {
+        let fate_of = |rank| self.fate_of(rank);
+        self.peers?
+            .judge_gone(self.probe, self.call, &fate_of, at_once)
+    }
+
+    /// How a rank went, as far as this one was told.
+    fn fate_of(&self, rank: u32) -> Option<Fate> {
+        let gone = self.status.gone(Rank(rank))?;
+        Some(peers::fate_of(gone.reason.as_ref()))
+    }
+
+    /// The earlier verdict that this call has failed because of.
+    fn cause(&self, arbiter_is_gone: bool) -> Option<Arc<Verdict>> {
+        let now_ms = self.probe.now_ms();
+        self.status
+            .cause_of(self.call, self.met, arbiter_is_gone, now_ms)
+    }
+}
+
+/// How a call that has ended waits for its verdict. Times are measured from the end of the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VerdictWait {
+    phase: Phase,
+    patience: Duration,
+    /// When it looked at the arbiter last.
+    looked: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nobody has been asked.
+    Begun,
+    /// The arbiter has been asked.
+    Asked,
+    /// There is no arbiter any more, since then.
+    CutOff(Duration),
+    /// This rank has judged.
+    Judged,
+}
+
+/// What a call that has ended does next.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// It asks the arbiter.
+    Ask,
+    /// It makes a verdict of this rank known: to all calls, and to the arbiter for when it runs again.
+    Tell(Box<Verdict>),
+    /// It waits for the verdict, for so long at most.
+    Rest(Duration),
+    /// It has waited for long enough; this is the verdict.
+    End(Option<Arc<Verdict>>),
+}
+
+impl VerdictWait {
+    /// The wait of a call that asks by itself, or only waits for what another rank has asked for.
+    pub(crate) fn new(asks: bool, peers: Option<&Peers>) -> Self {
+        let is_answered = asks && peers.is_none_or(Peers::has_arbiter);
+        Self {
+            phase: Phase::Begun,
+            patience: if is_answered {
+                VERDICT_WAIT
+            } else {
+                NOTICE_WAIT
+            },
+            looked: Duration::ZERO,
+        }
+    }
+
+    /// The arbiter cannot be asked: that it is gone is about to be known.
+    pub(crate) fn is_not_heard(&mut self) {
+        self.patience = NOTICE_WAIT;
+    }
+
+    /// How long the waiting thread did not run, where it looks up at `now`.
+    pub(crate) fn overrun(&self, now: Duration) -> Option<Duration> {
+        let over = now.saturating_sub(self.looked + NEXT_LOOK);
+        (over > NEXT_LOOK).then_some(over)
+    }
+
+    /// The next step. Time in which the thread did not run, `lost`, does not count.
+    pub(crate) fn step(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Step {
+        let status = inquest.status;
+        if let Some(verdict) = status.verdict(inquest.call) {
+            return Step::End(Some(verdict));
+        }
+        if let (Phase::Begun | Phase::Asked, Some(_)) = (self.phase, status.cut_off()) {
+            self.phase = Phase::CutOff(now);
+            // Whoever served the arbiter may have ended because of a verdict that all have.
+            if let Some(first) = inquest.cause(true) {
+                return Step::End(Some(first));
+            }
+        }
+        match self.phase {
+            Phase::Begun => {
+                // What fails just after a verdict fails because of it: nobody need be asked.
+                if let Some(first) = inquest.cause(false) {
+                    return Step::End(Some(first));
+                }
+                self.phase = Phase::Asked;
+                Step::Ask
+            }
+            Phase::Asked => self.wait(now, lost, inquest),
+            Phase::CutOff(since) => {
+                let next = self.looked + CUT_OFF_LOOK;
+                if now > since && now < next {
+                    return Step::Rest(next - now);
+                }
+                self.looked = now;
+                let at_once = now >= since + ARBITER_QUIET;
+                if let Some(verdict) = inquest.judge_gone(at_once) {
+                    self.phase = Phase::Judged;
+                    return Step::Tell(Box::new(verdict));
+                }
+                if at_once {
+                    return Step::End(inquest.cause(false));
+                }
+                Step::Rest(CUT_OFF_LOOK)
+            }
+            // Its own verdict would have been found above.
+            Phase::Judged => Step::End(None),
+        }
+    }
+
+    /// Waits for the answer of the arbiter.
+    fn wait(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Step {
+        if now >= self.looked + NEXT_LOOK {
+            self.looked = now;
+            if let Some(verdict) = inquest.judge_overdue(now) {
+                return Step::Tell(Box::new(verdict));
+            }
+        }
+        let until = self.patience + lost;
+        if now >= until {
+            return Step::End(inquest.cause(false));
+        }
+        Step::Rest((self.looked + NEXT_LOOK).min(until).saturating_sub(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rendezvous::DownReason;
+    use crate::watch::probe::System;
+    use crate::watch::verdict::tests::example;
+    use crate::world::Gone;
+
+    const CALL: CallId = CallId { key: 7, seq: 4 };
+
+    fn inquest(status: &Status) -> Inquest<'_> {
+        Inquest {
+            status,
+            peers: None,
+            probe: &System,
+            call: CALL,
+            met: None,
+            quiet: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_call_asks_once_and_waits_for_as_long_as_its_thread_ran() {
+        let status = Status::default();
+        let inquest = inquest(&status);
+        let mut wait = VerdictWait::new(true, None);
+        let (soon, lost) = (Duration::from_millis(1), Duration::from_secs(3));
+        let is_rest = |step: Step| matches!(step, Step::Rest(_));
+        let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest);
+        assert!(matches!(first, Step::Ask), "{first:?}");
+        assert!(is_rest(wait.step(soon, Duration::ZERO, &inquest)));
+        assert!(is_rest(wait.step(VERDICT_WAIT, lost, &inquest)));
+        let last = wait.step(VERDICT_WAIT + lost, lost, &inquest);
+        assert!(matches!(last, Step::End(None)), "{last:?}");
+    }
+
+    #[test]
+    fn a_verdict_that_comes_meanwhile_ends_the_wait_and_so_does_one_of_a_moment_before() {
+        let status = Status::default();
+        status.set_gone(Rank(2), Gone::lost(DownReason::HungUp));
+        let mut wait = VerdictWait::new(false, None);
+        let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        assert!(matches!(first, Step::Ask), "{first:?}");
+        let other = CallId { key: 9, seq: 1 };
+        let verdict = Verdict {
+            ends: vec![other],
+            ..example()
+        };
+        status.set_verdict(verdict, System.now_ms(), || ());
+        // It is about another call: the arbiter, which was asked, may say more of this one.
+        let step = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        assert!(matches!(step, Step::Rest(_)), "{step:?}");
+        let step = wait.step(NOTICE_WAIT, Duration::ZERO, &inquest(&status));
+        assert!(matches!(step, Step::End(Some(_))), "{step:?}");
+        let mut later = VerdictWait::new(true, None);
+        let step = later.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        assert!(matches!(step, Step::End(Some(_))), "{step:?}");
+    }
+}
