@@ -88,8 +88,9 @@ impl Inquest<'_> {
     /// The verdict on a call that nobody judges any more: who served the arbiter is gone, or cannot be reached.
     fn judge_gone(&self, at_once: bool) -> Option<Verdict> {
         let fate_of = |rank| self.fate_of(rank);
+        let unprovoked = |rank| self.status.ended_unprovoked(Rank(rank));
         self.peers?
-            .judge_gone(self.probe, self.call, &fate_of, at_once)
+            .judge_gone(self.probe, self.call, &fate_of, &unprovoked, at_once)
     }
 
     /// How a rank went, as far as this one was told.

@@ -75,7 +75,7 @@ pub(super) fn fate(reason: &DownReason, order: u64) -> Fate {
         class,
         confidence,
         evidence: evidence.to_owned(),
-        is_violent: is_violent(reason),
+        is_unprovoked: is_violent(reason),
         order,
         hint: hint(reason).to_owned(),
     }
@@ -96,7 +96,7 @@ pub(super) fn goodbye(order: u64) -> Fate {
         class: Class::NotJoined,
         confidence: Confidence::Certain,
         evidence: "said goodbye".to_owned(),
-        is_violent: false,
+        is_unprovoked: false,
         order,
         hint: String::new(),
     }

@@ -20,6 +20,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
+pub(super) use self::gone::{describe_ended, ended_beside};
 use self::graph::{Graph, Leaf, Why};
 pub(super) use self::words::{fate, last_act, who};
 use super::cpu_time::HostLoad;
@@ -69,6 +70,9 @@ pub struct Member {
     pub process: Option<Sight>,
     /// For how long every look at its process has found it stopped, in milliseconds; `None` where the last one did not.
     pub stopped_ms: Option<u64>,
+    /// Of a stopped one: ranks that were seen to have ended before it was found so for the first time, and of which nothing was
+    /// told. They did not end because of it.
+    pub ended_before: Vec<u32>,
     /// How its threads fared lately.
     pub starvation: Option<Starvation>,
 }
@@ -110,8 +114,8 @@ pub struct Fate {
     pub confidence: Confidence,
     /// What it rests on.
     pub evidence: String,
-    /// A signal ended it: no failure of another rank does that.
-    pub is_violent: bool,
+    /// No failure of another rank ended it: a signal did that none of ours sends, or it knew of no failure.
+    pub is_unprovoked: bool,
     /// Its place in the order in which ranks went.
     pub order: u64,
     /// What to do about it.

@@ -165,21 +165,23 @@ impl Peers {
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
-    /// `judge_overdue`, somebody else may be about to tell it.
+    /// `judge_overdue`, somebody else may be about to tell it. `unprovoked` says whether a rank that has ended is known to have
+    /// neither left nor heard of a failure.
     pub(crate) fn judge_gone(
         &self,
         probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
+        unprovoked: &dyn Fn(u32) -> bool,
         at_once: bool,
     ) -> Option<Verdict> {
-        let server = self.served_by?;
         if let Some(mut told) = self.told_to_me(probe) {
             // It was the lowest rank, perhaps, where all others look first, and is about to end.
             pass_on(probe, &told, &self.living(probe));
             told.end(call);
             return Some(told);
         }
+        let server = self.served_by?;
         let fate = match self.arbiter_state(probe) {
             ArbiterState::Ended => Fate {
                 how: "ended, and nobody saw how: it served the rendezvous".to_owned(),
@@ -204,7 +206,15 @@ impl Peers {
                 gone(rank)
             }
         };
-        let scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        let mut scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        // Others may have ended a moment before the server, which did not live to tell of them.
+        for (rank, member) in (0..).zip(&mut scene.members) {
+            let has_ended = member.process == Some(Sight::Ended);
+            let is_untold = rank == server || gone(rank).is_none();
+            if let Some(fate) = member.fate.as_mut().filter(|_| has_ended && is_untold) {
+                fate.is_unprovoked = unprovoked(rank);
+            }
+        }
         let mut own = verdict_of(judge(&scene, self.overdue(call)))
             .filter(|verdict| verdict.blamed.contains(&server))
             // The call was not one that the server is needed in; it ends with the world all the same.

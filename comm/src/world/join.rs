@@ -237,7 +237,8 @@ impl World {
             let _ = placement::pin(local.unwrap_or(0), mates);
         }
         if let Some(island) = &met.island {
-            status.set_region(Arc::clone(&island.arena), island.local);
+            let locals = island.locals.clone();
+            status.set_island(Arc::clone(&island.arena), island.local, locals);
         }
         let inner = WorldInner {
             watch: watch(&options, &session, &status),

@@ -277,18 +277,6 @@ impl WorldInner {
         *generation
     }
 
-    /// Whether a rank whose process has ended did so by itself: it shared memory with this one, had not left the world and
-    /// knew of no failure. `false` where that cannot be seen.
-    pub(crate) fn ended_unprovoked(&self, rank: Rank) -> bool {
-        let seen = || {
-            let island = self.island.as_ref()?;
-            let local = (*island.locals.get(rank.index())?)?;
-            let marks = [OwnerMark::Left, OwnerMark::Troubled];
-            Some(!island.arena.has_owner_mark(local, &marks))
-        };
-        seen().unwrap_or(false)
-    }
-
     /// The island, if all members of a group lie on it.
     pub(crate) fn island_of(&self, group: &Identity) -> Option<&Island> {
         let island = self.island.as_ref()?;

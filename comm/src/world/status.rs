@@ -87,8 +87,18 @@ pub(crate) struct Status {
     known: Mutex<Known>,
     /// Held while one verdict is taken: they come from the control plane, and from ranks that judge themselves.
     telling: Mutex<()>,
-    /// The region of shared memory that this rank owns, where it has one.
-    region: OnceLock<(Arc<Arena>, usize)>,
+    /// The shared memory in which ranks leave marks for those who outlive them, where there is one.
+    marks: OnceLock<Marks>,
+}
+
+/// Regions of shared memory.
+#[derive(Debug)]
+struct Marks {
+    arena: Arc<Arena>,
+    /// Index of this rank's region.
+    local: usize,
+    /// Index of every world rank's region, `None` for ranks elsewhere.
+    locals: Vec<Option<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -116,19 +126,35 @@ impl Status {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// From now on trouble is marked on this region, which the rank owns: those who outlive its process see what it knew.
-    pub(crate) fn set_region(&self, arena: Arc<Arena>, local: usize) {
+    /// From now on trouble is marked in the region of this rank: those who outlive its process see what it knew.
+    pub(crate) fn set_island(&self, arena: Arc<Arena>, local: usize, locals: Vec<Option<usize>>) {
         // The first one stays.
-        let _ = self.region.set((arena, local));
+        let _ = self.marks.set(Marks {
+            arena,
+            local,
+            locals,
+        });
         if !self.is_untroubled() {
             self.mark_trouble();
         }
     }
 
     fn mark_trouble(&self) {
-        if let Some((arena, local)) = self.region.get() {
-            arena.set_owner_mark(*local, OwnerMark::Troubled);
+        if let Some(marks) = self.marks.get() {
+            marks.arena.set_owner_mark(marks.local, OwnerMark::Troubled);
         }
+    }
+
+    /// Whether a rank whose process has ended had neither left the world nor heard of a failure: nothing of ours ended it.
+    /// `false` where it shared no memory with this one, so that nobody knows.
+    pub(crate) fn ended_unprovoked(&self, rank: Rank) -> bool {
+        let marks = self.marks.get();
+        let region =
+            marks.and_then(|marks| (*marks.locals.get(rank.index())?).map(|at| (marks, at)));
+        region.is_some_and(|(marks, local)| {
+            let known = [OwnerMark::Left, OwnerMark::Troubled];
+            !marks.arena.has_owner_mark(local, &known)
+        })
     }
 
     /// A rank is gone. Its first fate stays.

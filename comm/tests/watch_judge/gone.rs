@@ -46,6 +46,24 @@ fn ranks_that_signals_ended_before_anything_was_told_are_named_together() {
     );
 }
 
+#[test]
+fn a_rank_that_ended_before_another_was_found_stopped_is_named_beside_it() {
+    let mut plant = stopped('T', Some(1000));
+    plant.fate(1, "ended, and nobody saw how", false, 0);
+    let alone = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(alone.blamed, [2]);
+    plant.scene.members[2].ended_before = vec![1];
+    let both = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (both.class, both.blamed.as_slice()),
+        (Class::PeerFrozen, [1, 2].as_slice())
+    );
+    assert!(
+        both.place.contains("state T") && both.place.contains("rank 1 ended, and nobody saw how"),
+        "{both}"
+    );
+}
+
 /// Rank 2 of three is waited for and was found in this state for so long.
 fn stopped(state: char, stopped_ms: Option<u64>) -> Plant {
     let mut plant = Plant::new(3);

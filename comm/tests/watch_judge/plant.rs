@@ -113,7 +113,7 @@ impl Plant {
             },
             confidence: Confidence::Certain,
             evidence: "its process ended".to_owned(),
-            is_violent: how.contains("killed"),
+            is_unprovoked: how.contains("killed"),
             order,
             hint: "read its output".to_owned(),
         });

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Arbiter, GAP_MS, ROUND_MS};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
-use crate::watch::judge::FROZEN_AFTER_MS;
+use crate::watch::judge::{FROZEN_AFTER_MS, Member};
 use crate::watch::process::{Sight, Stop};
 use crate::watch::report::Report;
-use crate::watch::verdict::CallId;
+use crate::watch::verdict::{CallId, Class};
 use crate::watch::wire::{Look, ToRank, encode};
 
 /// Neighbours of one PID namespace that look at a silent rank.
@@ -46,6 +46,8 @@ pub(super) struct Silence {
     /// Its process was seen in the last round.
     is_seen: bool,
     stop: Stop,
+    /// Ranks that had ended when the process was found stopped for the first time; see `Member::ended_before`.
+    ended_before: Vec<u32>,
 }
 
 impl Arbiter {
@@ -156,6 +158,7 @@ impl Arbiter {
         let rank = look.rank;
         let answers = |round: &Round| round.answered.contains(&rank);
         let at = rank as usize;
+        let ended_untold = self.ended_untold();
         let (Some(member), Some(cpu)) = (self.scene.members.get_mut(at), self.cpu.get_mut(at))
         else {
             return false;
@@ -178,10 +181,12 @@ impl Arbiter {
                 }
                 member.starvation = cpu[1].add(now_ms, facts);
                 let silence = self.silences.entry(rank);
-                silence
-                    .or_insert_with(|| Silence::since(began_ms))
-                    .stop
-                    .take(facts, now_ms);
+                let silence = silence.or_insert_with(|| Silence::since(began_ms));
+                let was_stopped = silence.stop.ms(now_ms).is_some();
+                silence.stop.take(facts, now_ms);
+                if !was_stopped && silence.stop.ms(now_ms).is_some() {
+                    silence.ended_before = ended_untold;
+                }
             }
         }
         member.process = Some(look.sight);
@@ -190,6 +195,20 @@ impl Arbiter {
             member.is_read = true;
         }
         false
+    }
+
+    /// Ranks whose processes have ended without a goodbye, and whom no verdict concerns.
+    fn ended_untold(&self) -> Vec<u32> {
+        let is_told = |rank: &u32| self.told.iter().any(|told| told.concerns(*rank));
+        let has_died = |member: &Member| {
+            let fate = member.fate.as_ref();
+            fate.is_some_and(|fate| !fate.orderly && fate.class == Class::PeerDead)
+        };
+        let members = (0_u32..).zip(&self.scene.members);
+        let died = members.filter(|(_, member)| has_died(member));
+        died.map(|(rank, _)| rank)
+            .filter(|rank| !is_told(rank))
+            .collect()
     }
 
     /// Goes on with the round: ends it where all have answered, or their time is up and they were looked at.
@@ -262,6 +281,7 @@ impl Arbiter {
             if let Some(member) = self.scene.members.get_mut(*rank as usize) {
                 member.silent_ms = now_ms.saturating_sub(silence.since_ms).max(1);
                 member.stopped_ms = stopped_ms;
+                member.ended_before.clone_from(&silence.ended_before);
                 // A call that is over stays on the board until its verdict is told, and the complaint has the board.
                 let complains = |(by, call): &(u32, CallId)| {
                     let shows = |report: &Report| report.waits_in(*call);
@@ -356,6 +376,7 @@ impl Silence {
             since_ms,
             is_seen: false,
             stop: Stop::default(),
+            ended_before: Vec::new(),
         }
     }
 }

@@ -36,6 +36,11 @@ impl Told {
             && (is_echo || !subjects.is_empty() && subjects.iter().all(is_victim))
     }
 
+    /// Whether it blames this rank, or ended what the rank did.
+    pub(super) fn concerns(&self, rank: u32) -> bool {
+        self.victims.contains(&rank)
+    }
+
     /// Takes up what it has led to.
     fn add(&mut self, later: &Verdict, victims: BTreeSet<u32>) {
         let ends = &mut self.verdict.ends;

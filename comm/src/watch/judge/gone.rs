@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::Scene;
 use super::graph::{Graph, Leaf, Why};
 use super::tell::draft;
-use super::words::{fate, last_act, stalled};
+use super::words::{fate, last_act, stalled, who};
+use super::{Member, Scene};
 use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::verdict::{Class, Verdict, seconds};
@@ -15,13 +15,9 @@ use crate::watch::verdict::{Class, Verdict, seconds};
 pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<'_>]) -> Verdict {
     let held = graph.missing_one(|leaf| leaf.rank == rank && matches!(leaf.why, Why::Down));
     let fate = fate(scene, rank);
-    let killed = (0_u32..).zip(&scene.members).filter(|(other, member)| {
-        let is_violent = member.fate.as_ref().is_some_and(|fate| fate.is_violent);
-        *other != rank && fate.is_violent && is_violent
-    });
-    let killed: Vec<u32> = killed.map(|(other, _)| other).collect();
+    let beside = ended_beside(scene, rank);
     let mut blamed = vec![rank];
-    blamed.extend(&killed);
+    blamed.extend(&beside);
     blamed.extend(frozen.iter().map(|leaf| leaf.rank));
     blamed.sort_unstable();
     blamed.dedup();
@@ -32,17 +28,12 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
     };
     let mut verdict = draft(scene, graph, fate.class, &blamed, &held, kind);
     verdict.confidence = fate.confidence;
-    verdict.place = format!("{}{}", fate.how, last_act(scene, rank));
-    for other in &killed {
-        let how = scene.member(*other).and_then(|one| one.fate.as_ref());
-        let how = how.map_or("", |fate| fate.how.as_str());
-        // Writing to a string cannot fail.
-        let _ = write!(
-            verdict.place,
-            "; rank {other} {how}{}",
-            last_act(scene, *other)
-        );
-    }
+    verdict.place = format!(
+        "{}{}{}",
+        fate.how,
+        last_act(scene, rank),
+        describe_ended(scene, &beside)
+    );
     for leaf in frozen {
         if let Why::Frozen { how } = &leaf.why
             && !verdict.place.contains(&format!("rank {} is", leaf.rank))
@@ -64,6 +55,31 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
     }
     verdict.next = fate.hint;
     verdict
+}
+
+/// Ranks that ended like this one, each by itself, before anything was told: any of them may have been the first.
+pub(in crate::watch) fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
+    let is_unprovoked = |one: &Member| one.fate.as_ref().is_some_and(|fate| fate.is_unprovoked);
+    if !scene.member(rank).is_some_and(is_unprovoked) {
+        return Vec::new();
+    }
+    let members = (0_u32..).zip(&scene.members);
+    members
+        .filter(|(other, member)| *other != rank && is_unprovoked(member))
+        .map(|(other, _)| other)
+        .collect()
+}
+
+/// `; rank 4 was killed by signal 9, in barrier #7`, for each of them.
+pub(in crate::watch) fn describe_ended(scene: &Scene, ranks: &[u32]) -> String {
+    let mut text = String::new();
+    for rank in ranks {
+        let how = scene.member(*rank).and_then(|one| one.fate.as_ref());
+        let how = how.map_or("", |fate| fate.how.as_str());
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; rank {rank} {how}{}", last_act(scene, *rank));
+    }
+    text
 }
 
 /// Ranks whose processes do not run.
@@ -92,7 +108,19 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
             seconds(silent_ms)
         ));
     }
-    verdict.place = places.join("; ");
+    let first_frozen = scene.member(blamed[0]);
+    let ended_before = first_frozen.map_or(&[][..], |member| &member.ended_before);
+    let is_before_all = |ended: &&u32| {
+        let mut frozen = blamed.iter().filter_map(|rank| scene.member(*rank));
+        frozen.all(|member| member.ended_before.contains(ended))
+    };
+    let beside: Vec<u32> = ended_before.iter().filter(is_before_all).copied().collect();
+    verdict.place = format!("{}{}", places.join("; "), describe_ended(scene, &beside));
+    if !beside.is_empty() {
+        verdict.blamed.extend(&beside);
+        verdict.blamed.sort_unstable();
+        verdict.who = who(scene, &verdict.blamed);
+    }
     let freezer = blamed.iter().find_map(|rank| {
         let sight = scene.member(*rank)?.process.as_ref()?;
         sight.facts()?.freezer.as_ref()

@@ -140,7 +140,7 @@ pub(in crate::watch) fn fate(scene: &Scene, rank: u32) -> Fate {
         class: Class::PeerDead,
         confidence: Confidence::Likely,
         evidence: "its connection ended".to_owned(),
-        is_violent: false,
+        is_unprovoked: false,
         order: 0,
         hint: "read the output of that rank".to_owned(),
     })
