@@ -272,7 +272,9 @@ fn in_time(plan: &Plan, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String
         Fault::Killed | Fault::Exited => 250,
         // Over a network what it sent might still come.
         Fault::Left => 750,
-        Fault::Frozen if is_seen(plan, stage) => 1500,
+        // A complaint comes every 250 ms; the first finds that it does not answer, and from the second on it is looked at for a
+        // second. The coordinator looks at the time every 10 ms.
+        Fault::Frozen if is_seen(plan, stage) => 1550,
         // What rests on silence alone waits until the call's time is up, and then for news of that rank.
         Fault::Frozen => plan.deadline_us / 1000 + 4000,
         Fault::Destroyed | Fault::Inverted => 1000,

@@ -48,8 +48,8 @@ const GAP_MS: u64 = 400;
 const UNREAD_TURNS: u32 = 2;
 /// The same where the arbiter has nothing to do: turns are rare then.
 const IDLE_GAP_MS: u64 = 1500;
-/// How long after such a time calls end because of it.
-const SLEPT_MS: u64 = 2000;
+/// How long after such a time calls end because of it, whose verdicts may wait for ranks of unknown state.
+const SLEPT_MS: u64 = UNKNOWN_WAIT_MS + 2000;
 /// Rounds one after the other that look at a circle once more.
 const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
