@@ -340,6 +340,7 @@ impl Arbiter {
             // come, and only their boards are late.
             ErrorKind::Mismatch { .. }
                 if failed.looks < LOOKS_MAX
+                    && failed.culprit.is_none()
                     && mismatch::is_incomplete(&self.scene, failed.call) =>
             {
                 if failed.usable {

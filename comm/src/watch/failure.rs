@@ -256,9 +256,13 @@ fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bo
             return compared(scene, rank, call, found, usable);
         }
     }
-    let found = mismatch::compare(scene, call).filter(|_| !is_sequence);
-    if let Some(found) = found {
-        return compared(scene, rank, call, found, usable);
+    if !is_sequence {
+        // A message may be of an earlier call than the one that met it.
+        let found = mismatch::compare(scene, call).map(|found| (call, found));
+        let found = found.or_else(|| mismatch::earliest(scene, call, call.seq));
+        if let Some((call, found)) = found {
+            return compared(scene, rank, call, found, usable);
+        }
     }
     let (class, blamed) = class_of(rank, kind);
     let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);

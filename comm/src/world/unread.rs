@@ -17,7 +17,7 @@ use crate::watch::wire::Cause;
 
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
-const VERDICT_WAIT: Duration = Duration::from_millis(200);
+const VERDICT_WAIT: Duration = Duration::from_millis(400);
 /// How often it looks.
 const VERDICT_STEP: Duration = Duration::from_millis(1);
 
