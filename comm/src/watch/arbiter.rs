@@ -63,6 +63,8 @@ const STOPPED_WAIT_MS: u64 = 1500;
 const LOOKS_MAX: u32 = 3;
 /// Pause between them.
 const LOOK_PAUSE_MS: u64 = 40;
+/// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
+const LEFT_TO_WAITERS_MS: u64 = 250;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -331,7 +333,15 @@ impl Arbiter {
         reason = "all other errors are what they are at once"
     )]
     fn decide_failed(&mut self, mut failed: failure::Failed, now_ms: u64) -> Option<Verdict> {
-        if self.is_known(failed.call) || failure::is_left_to_waiters(&self.scene, &failed) {
+        if self.is_known(failed.call) {
+            return None;
+        }
+        if failure::is_left_to_waiters(&self.scene, &failed) {
+            // They may be through in a moment, and then nobody else tells of it.
+            if now_ms < failed.since_ms + LEFT_TO_WAITERS_MS {
+                self.due_at(now_ms + LOOK_PAUSE_MS);
+                self.failed.push(failed);
+            }
             return None;
         }
         failed.looks += 1;
