@@ -63,6 +63,8 @@ const STOPPED_WAIT_MS: u64 = 1500;
 const LOOKS_MAX: u32 = 3;
 /// Pause between them.
 const LOOK_PAUSE_MS: u64 = 40;
+/// How long a call that no board shows is looked for: a thread that gets no processor may be writing the line.
+const UNREADABLE_WAIT_MS: u64 = 500;
 /// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
 const LEFT_TO_WAITERS_MS: u64 = 250;
 
@@ -407,7 +409,9 @@ impl Arbiter {
         let age_ms = now_ms.saturating_sub(since_ms);
         let rests_on_absence = matches!(verdict.kind, ErrorKind::Stalled { .. })
             && !matches!(verdict.class, Class::PeerFrozen | Class::Deadlock);
-        let must_wait = rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
+        let is_unreadable = verdict.class == Class::Internal && age_ms < UNREADABLE_WAIT_MS;
+        let must_wait = is_unreadable
+            || rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
             || verdict.class == Class::PeerDead
                 && age_ms < STOPPED_WAIT_MS
                 && self.is_any_just_stopped();

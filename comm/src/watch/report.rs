@@ -270,6 +270,19 @@ impl Report {
         under_way.is_some_and(|one| one.seq == call.seq && one.wait.is_some())
     }
 
+    /// Takes over from an earlier report the groups of these calls where only that one shows that the rank waits in them: a line
+    /// that was just being written hides a call.
+    pub(super) fn keep_waits(&mut self, earlier: &Self, calls: impl Iterator<Item = CallId>) {
+        for call in calls.filter(|call| earlier.waits_in(*call)) {
+            if !self.waits_in(call)
+                && let Some(group) = earlier.group(call.key)
+            {
+                self.groups.retain(|one| one.key != call.key);
+                self.groups.push(group.clone());
+            }
+        }
+    }
+
     /// What is remembered of a group that the rank has destroyed.
     #[must_use]
     pub fn destroyed(&self, key: u64) -> Option<&Destroyed> {

@@ -85,7 +85,7 @@ impl Arbiter {
         &mut self,
         rank: u32,
         ask: u64,
-        report: Report,
+        mut report: Report,
         looks: Vec<Look>,
         now_ms: u64,
     ) -> Vec<Act> {
@@ -104,13 +104,11 @@ impl Arbiter {
         let Some(member) = self.scene.members.get_mut(rank as usize) else {
             return acts;
         };
-        // A line that was being written may hide the call that the rank has complained of: then its complaint counts.
-        let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
-        let hides = |(_, call): &(u32, CallId)| {
-            let shows = |report: &Report| report.waits_in(*call);
-            member.report.as_ref().is_some_and(shows) && !shows(&report)
-        };
-        if is_current && !calls.into_iter().any(hides) {
+        if is_current {
+            let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
+            if let Some(earlier) = &member.report {
+                report.keep_waits(earlier, calls.map(|(_, call)| *call));
+            }
             member.before = member.report.replace(report);
         }
         acts.extend(self.turn(now_ms));
@@ -118,10 +116,14 @@ impl Arbiter {
     }
 
     /// A complaint says what the board of its rank shows.
-    pub(super) fn take_complaint(&mut self, rank: u32, report: Report) {
+    pub(super) fn take_complaint(&mut self, rank: u32, mut report: Report) {
         let now_ms = self.seen_ms;
         self.speaks(rank, &report, now_ms);
         if let Some(member) = self.scene.members.get_mut(rank as usize) {
+            let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
+            if let Some(earlier) = &member.report {
+                report.keep_waits(earlier, calls.map(|(_, call)| *call));
+            }
             member.report = Some(report);
         }
         if let Some(round) = &mut self.round {

@@ -1,6 +1,6 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
-use super::{Arbiter, ROUND_MS, UNKNOWN_WAIT_MS};
+use super::{Arbiter, ROUND_MS, UNKNOWN_WAIT_MS, UNREADABLE_WAIT_MS};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Seen};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
@@ -169,6 +169,41 @@ fn a_call_is_judged_by_the_board_that_its_complaint_carries() {
     assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
     assert_eq!(play.told[0].confidence, Confidence::Certain);
     assert!(play.told[0].ends.contains(&CALL));
+}
+
+#[test]
+fn a_call_that_a_later_complaint_of_its_rank_does_not_show_is_judged_by_the_first() {
+    let mut play = Play::new(&[0, 1, 2]);
+    play.is_torn = true;
+    play.complain(Cause::InVain);
+    let other = CallId { key: 4, seq: 1 };
+    let complaint = encode(&FromRank::Complaint {
+        call: other,
+        cause: Cause::InVain,
+        report: Some(Box::new(board(0, false))),
+    });
+    let acts = play.arbiter.heard(Rank(0), &complaint, play.now_ms);
+    play.act(acts);
+    play.pass(20);
+    assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
+}
+
+#[test]
+fn a_call_that_no_board_shows_is_looked_for_before_nobody_is_named() {
+    let mut play = Play::new(&[0, 1, 2]);
+    play.is_torn = true;
+    let complaint = encode(&FromRank::Complaint {
+        call: CALL,
+        cause: Cause::InVain,
+        report: Some(Box::new(board(0, false))),
+    });
+    let acts = play.arbiter.heard(Rank(0), &complaint, play.now_ms);
+    play.act(acts);
+    play.pass(UNREADABLE_WAIT_MS / 2);
+    assert_eq!(play.found(), None);
+    play.is_torn = false;
+    play.pass(UNREADABLE_WAIT_MS);
+    assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
 }
 
 #[test]

@@ -258,6 +258,11 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
             claims.extend(circle(*victim, outcomes));
             claims
         }
+        Fault::LeavesEarly => {
+            // Messages that it has not received may be what is seen first.
+            let classes = [class, Exit::Mismatch];
+            vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))]
+        }
         Fault::Skips | Fault::Extra | Fault::Inverts => outcomes
             .iter()
             .flat_map(|outcome| shifted(planted, outcome))
@@ -272,7 +277,6 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         | Fault::Stopped
         | Fault::Sleeps
         | Fault::Computes
-        | Fault::LeavesEarly
         | Fault::BringUpKilled
         | Fault::BringUpStopped
         | Fault::Missing
