@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::NEXT_LOOK;
 use crate::watch::judge::Fate;
@@ -38,8 +37,6 @@ pub(crate) struct Inquest<'a> {
     pub(crate) peers: Option<&'a Peers>,
     pub(crate) probe: &'a dyn Probe,
     pub(crate) call: CallId,
-    /// The error that it has met, if it has ended.
-    pub(crate) met: Option<&'a ErrorKind>,
     /// For how long nothing was heard of the arbiter.
     pub(crate) quiet: Duration,
 }
@@ -102,8 +99,7 @@ impl Inquest<'_> {
     /// The earlier verdict that this call has failed because of.
     fn cause(&self, arbiter_is_gone: bool) -> Option<Arc<Verdict>> {
         let now_ms = self.probe.now_ms();
-        self.status
-            .cause_of(self.call, self.met, arbiter_is_gone, now_ms)
+        self.status.cause_of(self.call, arbiter_is_gone, now_ms)
     }
 }
 
@@ -243,7 +239,6 @@ mod tests {
             peers: None,
             probe: &System,
             call: CALL,
-            met: None,
             quiet: Duration::ZERO,
         }
     }

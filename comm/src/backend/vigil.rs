@@ -155,7 +155,7 @@ impl Vigil<'_> {
         };
         // A control plane that is gone is noticed by the status.
         let _ = self.world.control.complain(&complaint);
-        if let Some(verdict) = self.inquest(None).judge_early(NEXT_LOOK * number) {
+        if let Some(verdict) = self.inquest().judge_early(NEXT_LOOK * number) {
             self.tell(verdict);
         }
     }
@@ -173,13 +173,12 @@ impl Vigil<'_> {
     }
 
     /// The call, and what this rank can learn of the others.
-    fn inquest<'b>(&'b self, met: Option<&'b ErrorKind>) -> Inquest<'b> {
+    fn inquest(&self) -> Inquest<'_> {
         Inquest {
             status: &self.world.status,
             peers: self.world.peers.as_ref(),
             probe: &System,
             call: self.call(),
-            met,
             quiet: Duration::from_millis(self.world.watch.quiet_ms()),
         }
     }
@@ -235,20 +234,16 @@ impl Vigil<'_> {
         if !missing.is_empty() {
             self.place.waits(self.deadline().started(), &missing, true);
         }
-        self.hear_verdict(Some(ended), cause)
+        self.hear_verdict(cause)
     }
 
     /// Asks the arbiter about the end of this call, and waits for its verdict.
     pub(crate) fn ask(&self, cause: Cause) -> Option<Arc<Verdict>> {
-        self.hear_verdict(None, Some(cause))
+        self.hear_verdict(Some(cause))
     }
 
     /// Comes to the verdict on this call; without a cause it is what another rank has asked for.
-    fn hear_verdict(
-        &self,
-        met: Option<&ErrorKind>,
-        mut cause: Option<Cause>,
-    ) -> Option<Arc<Verdict>> {
+    fn hear_verdict(&self, mut cause: Option<Cause>) -> Option<Arc<Verdict>> {
         let ended = Deadline::after(Duration::ZERO);
         let mut wait = VerdictWait::new(cause.is_some(), self.world.peers.as_ref());
         loop {
@@ -256,7 +251,7 @@ impl Vigil<'_> {
             if let Some(lost) = wait.overrun(now) {
                 self.world.watch.lose(lost);
             }
-            match wait.step(now, self.lost(), &self.inquest(met)) {
+            match wait.step(now, self.lost(), &self.inquest()) {
                 Step::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
                 Step::Ask => {}
                 Step::Tell(verdict) => self.tell(*verdict),

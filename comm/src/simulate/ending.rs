@@ -73,7 +73,6 @@ impl Stage<'_> {
             peers: player.peers.as_ref(),
             probe: &self.view(Seat::Rank(rank)),
             call: player.call_id()?,
-            met: None,
             quiet: Duration::from_micros(self.now_us - player.heard_us),
         }))
     }

@@ -235,26 +235,28 @@ impl Status {
     }
 
     /// The verdict of the last seconds that a call which has ended badly is taken for a consequence of, made to end this call too.
-    /// Where `arbiter_is_gone` that is the first verdict ever: whoever ran the arbiter may have ended because of it. `met` is the
-    /// error that the call has met.
+    /// Where `arbiter_is_gone` that is the first verdict ever: whoever ran the arbiter may have ended because of it.
     pub(crate) fn cause_of(
         &self,
         call: CallId,
-        met: Option<&ErrorKind>,
         arbiter_is_gone: bool,
         now_ms: u64,
     ) -> Option<Arc<Verdict>> {
-        let met = met.map(|met| met.first_cause().1);
         let mut known = self.known();
         let Known {
-            verdicts, told_ms, ..
+            verdicts,
+            told_ms,
+            notices,
+            ..
         } = &mut *known;
+        let notice = notices.get(&call.key);
+        let given_up_for = notice.map(|notice| notice.kind.first_cause().1);
         let is_cause = |(verdict, told_ms): &(&mut Arc<Verdict>, &u64)| {
             let is_recent = now_ms.saturating_sub(**told_ms) <= ECHO_MS;
             // Ranks go on after a mismatch that leaves the group usable, unless they do not: one that gives up another
             // group for it tells its members the same error.
             if verdict.ends.is_empty() {
-                is_recent && (arbiter_is_gone || met == Some(&verdict.kind))
+                is_recent && (arbiter_is_gone || given_up_for == Some(&verdict.kind))
             } else {
                 is_recent || arbiter_is_gone
             }
@@ -318,12 +320,19 @@ mod tests {
             reason: String::new(),
             cause: Box::new(cause.clone()),
         };
-        let other = ErrorKind::Orphaned { why: String::new() };
-        for met in [None, Some(aborted(&other))] {
-            assert_eq!(status.cause_of(call, met.as_ref(), false, 1), None);
-        }
-        let met = aborted(&aborted(&verdict.kind));
-        let found = status.cause_of(call, Some(&met), false, 1).unwrap();
+        let give_up = |kind: ErrorKind| {
+            status.set_notice(Notice {
+                key: call.key,
+                seq: call.seq,
+                origin: 1,
+                kind,
+            });
+        };
+        assert_eq!(status.cause_of(call, false, 1), None);
+        give_up(aborted(&aborted(&verdict.kind)));
+        let elsewhere = CallId { key: 10, seq: 1 };
+        assert_eq!(status.cause_of(elsewhere, false, 1), None);
+        let found = status.cause_of(call, false, 1).unwrap();
         assert_eq!(found.ends, [call]);
         assert_eq!(status.verdict(call), Some(found));
     }

@@ -106,7 +106,7 @@ impl Inner {
         let status = &self.desk.inner.world.status;
         let is_cut_off = status.cut_off().is_some();
         let known = status.verdict(call);
-        known.or_else(|| status.cause_of(call, None, is_cut_off, System.now_ms()))
+        known.or_else(|| status.cause_of(call, is_cut_off, System.now_ms()))
     }
 
     /// Has a verdict told to all ranks by the arbiter, which knows whether there is an earlier one that this follows from;
