@@ -264,7 +264,13 @@ fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bo
             return compared(scene, rank, call, found, usable);
         }
     }
-    let (class, blamed) = class_of(rank, kind);
+    // No board tells what others made of it. Where the places in the program do not tell either, any of the two is the odd one.
+    let (class, mut blamed) = if is_sequence {
+        class_of(rank, kind)
+    } else {
+        Class::of(kind, rank)
+    };
+    blamed.sort_unstable();
     let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);
     let places = mismatch::places(scene, call);
     if !places.is_empty() {

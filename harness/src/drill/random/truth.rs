@@ -230,7 +230,20 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         | Fault::OtherDtype
         | Fault::OtherOp
         | Fault::OtherRoot
-        | Fault::OtherCollective => vec![Claim::new(&[class], odd(*victim, group))],
+        | Fault::OtherCollective => {
+            let mut claims = vec![Claim::new(&[class], odd(*victim, group))];
+            // Where one member alone is left with it, the others are through and have left with their boards: of the two calls that
+            // it has seen any may be the odd one.
+            let is_in_group = |rank: &u32| group.contains(rank);
+            if stuck(&outcomes[0]).into_iter().filter(is_in_group).count() <= 1 {
+                let pairs = group.iter().filter(|other| *other != victim).map(|other| {
+                    let pair = vec![(*victim).min(*other), (*victim).max(*other)];
+                    Claim::new(&[class], Blamed::Exactly(pair))
+                });
+                claims.extend(pairs);
+            }
+            claims
+        }
         Fault::OtherObject => {
             let classes = [Exit::Mismatch, Exit::Data];
             let mut claims = vec![Claim::new(&classes, odd(*victim, group))];
