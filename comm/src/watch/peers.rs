@@ -103,7 +103,10 @@ impl Peers {
                 continue;
             }
             let (sight, stopped_ms) = self.glance(probe, rank, mate);
-            // Who has ended is told as soon as its connection is known to be over.
+            // A rank that has left itself is not told any more who has.
+            if sight == Sight::Ended {
+                continue;
+            }
             let how = sight.frozen().filter(|_| is_long(stopped_ms))?;
             stopped.push(format!("rank {rank} is in {how}"));
         }
