@@ -230,20 +230,7 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         | Fault::OtherDtype
         | Fault::OtherOp
         | Fault::OtherRoot
-        | Fault::OtherCollective => {
-            let mut claims = vec![Claim::new(&[class], odd(*victim, group))];
-            // Where one member alone is left with it, the others are through and have left with their boards: of the two calls that
-            // it has seen any may be the odd one.
-            let is_in_group = |rank: &u32| group.contains(rank);
-            if stuck(&outcomes[0]).into_iter().filter(is_in_group).count() <= 1 {
-                let pairs = group.iter().filter(|other| *other != victim).map(|other| {
-                    let pair = vec![(*victim).min(*other), (*victim).max(*other)];
-                    Claim::new(&[class], Blamed::Exactly(pair))
-                });
-                claims.extend(pairs);
-            }
-            claims
-        }
+        | Fault::OtherCollective => differing(planted, &outcomes[0]),
         Fault::OtherObject => {
             let classes = [Exit::Mismatch, Exit::Data];
             let mut claims = vec![Claim::new(&classes, odd(*victim, group))];
@@ -295,6 +282,23 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         | Fault::Missing
         | Fault::TwoFaults => vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))],
     }
+}
+
+/// What may be said of one call that the victim makes differently.
+fn differing(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
+    let (victim, group, class) = (planted.victim, &planted.group, planted.fault.class());
+    let mut claims = vec![Claim::new(&[class], odd(victim, group))];
+    let stuck = stuck(outcome);
+    if stuck.iter().filter(|rank| group.contains(rank)).count() <= 1 {
+        // One member alone is left with it; the others are through and have left, and their boards are gone. Of the two calls
+        // that it has seen any may be the odd one.
+        let others = group.iter().filter(|other| **other != victim);
+        claims.extend(others.map(|other| {
+            let pair = vec![victim.min(*other), victim.max(*other)];
+            Claim::new(&[class], Blamed::Exactly(pair))
+        }));
+    }
+    claims
 }
 
 /// What may be said of calls that are no longer in step.
