@@ -195,7 +195,7 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     if let ErrorKind::Mismatch { field, .. } = kind
         && *field != Field::Membership
     {
-        let mut verdict = mismatch(scene, rank, call, kind, usable);
+        let mut verdict = mismatch(scene, failed);
         if is_unread(kind, culprit) && verdict.kind == *kind {
             // Nothing says which of the two made a call too many or too few.
             verdict.confidence = Confidence::Likely;
@@ -241,11 +241,22 @@ fn is_unread(kind: &ErrorKind, culprit: Option<Rank>) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "no other kind is a mismatch"
 )]
-fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bool) -> Verdict {
-    let (is_sequence, mine) = match kind {
-        ErrorKind::Mismatch { field, mine, .. } => (*field == Field::Sequence, mine.as_str()),
-        _ => (false, ""),
+fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
+    let Failed {
+        rank,
+        call,
+        ref kind,
+        usable,
+        culprit,
+        ..
+    } = *failed;
+    let (field, mine) = match kind {
+        ErrorKind::Mismatch { field, mine, .. } => (*field, mine.as_str()),
+        _ => (Field::Sequence, ""),
     };
+    let is_sequence = field == Field::Sequence;
+    // By the places in the program, or by what the receiver of each block expects.
+    let is_known = culprit.is_some() || is_sequence || field == Field::Splits;
     if is_sequence {
         // A rank that waits for nobody in a call goes on to the next one, and is met there by those who
         // wait: the first call that differs is the cause. What was left out shows in this one only by
@@ -264,11 +275,13 @@ fn mismatch(scene: &Scene, rank: u32, call: CallId, kind: &ErrorKind, usable: bo
             return compared(scene, rank, call, found, usable);
         }
     }
-    // No board tells what others made of it. Where the places in the program do not tell either, any of the two is the odd one.
-    let (class, mut blamed) = if is_sequence {
-        class_of(rank, kind)
-    } else {
+    // No board tells what others made of it. Ranks that share memory have compared the calls of all; over messages a rank has
+    // seen one other call, and any of the two may be the odd one.
+    let is_of_two = !usable && !is_known;
+    let (class, mut blamed) = if is_of_two {
         Class::of(kind, rank)
+    } else {
+        class_of(rank, kind)
     };
     blamed.sort_unstable();
     let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);

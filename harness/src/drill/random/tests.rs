@@ -121,7 +121,7 @@ fn what_is_true_of_the_cases_is_what_their_names_say() {
     assert_eq!(
         leaves.claims,
         [Claim {
-            classes: vec![Exit::NotJoined],
+            classes: vec![Exit::NotJoined, Exit::Mismatch],
             blamed: Blamed::Exactly(vec![0]),
             or_nobody: false,
         }]
