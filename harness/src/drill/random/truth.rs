@@ -252,16 +252,18 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
             claims.extend(circle(*victim, outcomes));
             claims
         }
-        Fault::DestroysEarly => {
-            let mut claims = vec![Claim::new(&[class], Blamed::Exactly(vec![*victim]))];
-            // Where the others have made the group again, and the victim never will.
-            claims.extend(circle(*victim, outcomes));
-            claims
-        }
         Fault::LeavesEarly => {
             // Messages that it has not received may be what is seen first.
             let classes = [class, Exit::Mismatch];
             vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))]
+        }
+        Fault::DestroysEarly => {
+            // As above.
+            let classes = [class, Exit::Mismatch];
+            let mut claims = vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))];
+            // Where the others have made the group again, and the victim never will.
+            claims.extend(circle(*victim, outcomes));
+            claims
         }
         Fault::Skips | Fault::Extra | Fault::Inverts => outcomes
             .iter()
