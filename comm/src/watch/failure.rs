@@ -266,8 +266,7 @@ fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
         if let Some((call, found)) = mismatch::earliest(scene, call, up_to) {
             return compared(scene, rank, call, found, usable);
         }
-    }
-    if !is_sequence {
+    } else {
         // A message may be of an earlier call than the one that met it.
         let found = mismatch::compare(scene, call).map(|found| (call, found));
         let found = found.or_else(|| mismatch::earliest(scene, call, call.seq));
@@ -277,11 +276,10 @@ fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
     }
     // No board tells what others made of it. Ranks that share memory have compared the calls of all; over messages a rank has
     // seen one other call, and any of the two may be the odd one.
-    let is_of_two = !usable && !is_known;
-    let (class, mut blamed) = if is_of_two {
-        Class::of(kind, rank)
-    } else {
+    let (class, mut blamed) = if usable || is_known {
         class_of(rank, kind)
+    } else {
+        Class::of(kind, rank)
     };
     blamed.sort_unstable();
     let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);

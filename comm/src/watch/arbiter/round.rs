@@ -105,10 +105,7 @@ impl Arbiter {
             return acts;
         };
         if is_current {
-            let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
-            if let Some(earlier) = &member.report {
-                report.keep_waits(earlier, calls.map(|(_, call)| *call));
-            }
+            keep_overdue(&self.overdue, (rank, member), &mut report);
             member.before = member.report.replace(report);
         }
         acts.extend(self.turn(now_ms));
@@ -120,10 +117,7 @@ impl Arbiter {
         let now_ms = self.seen_ms;
         self.speaks(rank, &report, now_ms);
         if let Some(member) = self.scene.members.get_mut(rank as usize) {
-            let calls = self.overdue.keys().filter(|(by, _)| *by == rank);
-            if let Some(earlier) = &member.report {
-                report.keep_waits(earlier, calls.map(|(_, call)| *call));
-            }
+            keep_overdue(&self.overdue, (rank, member), &mut report);
             member.report = Some(report);
         }
         if let Some(round) = &mut self.round {
@@ -160,7 +154,6 @@ impl Arbiter {
         let rank = look.rank;
         let answers = |round: &Round| round.answered.contains(&rank);
         let at = rank as usize;
-        let ended_untold = self.ended_untold();
         let (Some(member), Some(cpu)) = (self.scene.members.get_mut(at), self.cpu.get_mut(at))
         else {
             return false;
@@ -168,6 +161,7 @@ impl Arbiter {
         if self.round.as_ref().is_some_and(answers) || member.fate.is_some() {
             return false;
         }
+        let mut is_first_stop = false;
         match &look.sight {
             Sight::Ended => return true,
             // Who could not look does not gainsay who could.
@@ -186,15 +180,20 @@ impl Arbiter {
                 let silence = silence.or_insert_with(|| Silence::since(began_ms));
                 let was_stopped = silence.stop.ms(now_ms).is_some();
                 silence.stop.take(facts, now_ms);
-                if !was_stopped && silence.stop.ms(now_ms).is_some() {
-                    silence.ended_before = ended_untold;
-                }
+                is_first_stop = !was_stopped && silence.stop.ms(now_ms).is_some();
             }
         }
         member.process = Some(look.sight);
         if let Some(report) = look.report {
             member.before = member.report.replace(*report);
             member.is_read = true;
+        }
+        if is_first_stop {
+            let ended = self.ended_untold();
+            let silence = self.silences.get_mut(&rank);
+            if let Some(silence) = silence {
+                silence.ended_before = ended;
+            }
         }
         false
     }
@@ -369,6 +368,18 @@ impl Arbiter {
             Some(same) if !same.is_empty() => same,
             _ => lookers.into_values().flatten().collect(),
         }
+    }
+}
+
+/// Keeps the waits in calls that a rank has complained of, where its new report does not show them.
+fn keep_overdue(
+    overdue: &BTreeMap<(u32, CallId), u64>,
+    (rank, member): (u32, &Member),
+    report: &mut Report,
+) {
+    if let Some(earlier) = &member.report {
+        let calls = overdue.keys().filter(|(by, _)| *by == rank);
+        report.keep_waits(earlier, calls.map(|(_, call)| *call));
     }
 }
 
