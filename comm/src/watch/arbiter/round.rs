@@ -161,7 +161,7 @@ impl Arbiter {
         if self.round.as_ref().is_some_and(answers) || member.fate.is_some() {
             return false;
         }
-        let mut is_first_stop = false;
+        let is_first_stop;
         match &look.sight {
             Sight::Ended => return true,
             // Who could not look does not gainsay who could.
