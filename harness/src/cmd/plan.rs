@@ -4,6 +4,7 @@
 
 mod check;
 mod cost;
+mod describe;
 mod show;
 mod table;
 
@@ -37,7 +38,8 @@ const AFTER_LONG_HELP: &str = "Examples:\n  \
     muster plan show all_to_all -n 4 --format svg > plan.svg  a picture\n  \
     muster plan check                                         prove all algorithms, 1 to 33 ranks\n  \
     muster plan cost all_reduce -n 64 --bytes 8KiB,64MiB      predicted times\n  \
-    muster plan table --file my-rules.txt                     check a selection table of one's own";
+    muster plan describe                                      a page of all algorithms and their costs (Markdown)\n  \
+    muster plan table --file my-rules.txt                     check your own selection table";
 
 #[derive(Debug, Subcommand)]
 enum What {
@@ -47,6 +49,8 @@ enum What {
     Check(check::CheckArgs),
     /// Count and predict what the algorithms of a collective cost
     Cost(cost::CostArgs),
+    /// Print a Markdown page that describes every algorithm, with its costs and predicted times
+    Describe,
     /// Print the table that selects algorithms
     Table(table::TableArgs),
 }
@@ -82,6 +86,7 @@ fn render(args: &PlanArgs) -> Result<Outcome, Failure> {
         What::Show(args) => show::render(args),
         What::Check(args) => check::render(args),
         What::Cost(args) => cost::render(args),
+        What::Describe => describe::render(),
         What::Table(args) => table::render(args),
     }
 }
