@@ -117,7 +117,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
@@ -156,14 +156,43 @@ mod tests {
         }
     }
 
+    /// The paragraphs, list items and table rows of a page.
+    fn blocks(prose: &str) -> Vec<String> {
+        let mut blocks = vec![String::new()];
+        for line in prose.lines() {
+            if line.is_empty() || line.starts_with("- ") || line.starts_with('|') {
+                blocks.push(String::new());
+            }
+            if let Some(block) = blocks.last_mut() {
+                *block += line;
+                *block += "\n";
+            }
+        }
+        blocks
+    }
+
     #[test]
-    fn every_figure_that_the_page_quotes_is_in_the_data() {
+    fn the_figures_of_each_paragraph_of_the_page_are_those_of_one_subject_of_the_data() {
         let page = std::fs::read_to_string(root().join("docs/performance.md")).expect("a page");
-        let (page, printed) = (prose(&page), tables().expect("printed"));
-        let (quoted, recorded) = (figures(&page), figures(&printed));
-        assert!(quoted.len() > 30, "only {} figures", quoted.len());
-        let missing: Vec<_> = quoted.difference(&recorded).collect();
-        assert!(missing.is_empty(), "not in {DATA}: {missing:?}");
+        let data = read().expect("legal");
+        // Tables of one subject have titles that differ behind a comma only.
+        let mut subjects: BTreeMap<&str, String> = BTreeMap::new();
+        for table in &data.tables {
+            let subject = table.title.split(',').next().unwrap_or_default();
+            let text = subjects.entry(subject).or_default();
+            table.print(text).expect("printed");
+        }
+        let mut quoted = 0;
+        for block in blocks(&prose(&page)) {
+            let figures = figures(&block);
+            quoted += figures.len();
+            let is_recorded = |text: &String| figures.is_subset(&self::figures(text));
+            assert!(
+                subjects.values().any(is_recorded),
+                "no subject of {DATA} has all of {figures:?}:\n{block}"
+            );
+        }
+        assert!(quoted > 60, "only {quoted} figures");
     }
 
     #[test]
