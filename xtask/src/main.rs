@@ -1,8 +1,9 @@
 //! Writes the generated files of the repository: `cargo run -p xtask` writes them,
-//! `cargo run -p xtask -- --check` only says whether they are as they should be. `simulate` plays the
-//! control plane in virtual time.
+//! `cargo run -p xtask -- --check` compares them. `performance` prints the recorded measurements as
+//! tables. `simulate` runs the control plane in virtual time.
 
-mod algorithms;
+mod invariants;
+mod performance;
 mod simulate;
 
 use std::fmt::Write as _;
@@ -20,8 +21,8 @@ struct Generated {
 
 const FILES: &[Generated] = &[
     Generated {
-        path: "docs/algorithms.md",
-        make: algorithms::document,
+        path: "ARCHITECTURE.md",
+        make: invariants::page,
     },
     Generated {
         path: "docs/schema/verify.json",
@@ -65,9 +66,11 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => write_all(),
         ["--check"] => check_all(),
+        ["performance"] => performance::tables(),
         ["simulate", options @ ..] => simulate::command(options),
         _ => Err(Failure(
-            "allowed are no arguments (write), --check (compare), and simulate".to_owned(),
+            "allowed are no arguments (write), --check (compare), performance, and simulate"
+                .to_owned(),
         )),
     };
     match outcome {
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn the_generated_files_are_as_the_code_makes_them() {
         let checked = check_all().expect("up to date");
-        assert!(checked.contains("docs/algorithms.md"));
+        assert!(checked.contains("ARCHITECTURE.md"));
     }
 
     #[test]

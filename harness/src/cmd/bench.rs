@@ -121,7 +121,7 @@ pub struct BenchArgs {
     )]
     algo: Vec<String>,
 
-    /// How much goes through staging at once, separated by commas: 16K to 1M, for algorithms over shared memory [default: 1M]
+    /// How much is staged at once, separated by commas: 16K to 1M, for algorithms over shared memory [default: 1M]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = choose::segment)]
     segment: Vec<u32>,
 
@@ -141,15 +141,15 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
     time: Duration,
 
-    /// A line ends early once its median is known to so many percent, with 95 % confidence; 0: never
+    /// A line ends early once its median is known to this many percent with 95 % confidence; 0: never
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = choose::percent)]
     confidence: f64,
 
-    /// How often all lines are gone through; `compare` wants 10
+    /// How often all lines are measured; `compare` needs 10
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How bytes go between ranks of one host
+    /// Transport between ranks of one host
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
@@ -157,7 +157,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pin: bool,
 
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
 
@@ -165,11 +165,11 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
 
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
+    /// Deadline of each call: 500ms, 30s, 2m [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
 
-    /// Plant a fault, to see that it is noticed: KIND:rank=R[,collective=NAME], as in `verify`
+    /// Inject a fault, to see that it is found: KIND:rank=R[,collective=NAME], as in `verify`
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 

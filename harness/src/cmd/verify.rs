@@ -47,7 +47,7 @@ const SEED_DEFAULT: u64 = 1;
     after_long_help = after_long_help(),
 )]
 pub struct VerifyArgs {
-    /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16; without any, the default ones
+    /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16 [default: nine matrices, see below]
     ///
     /// A name lists the axes (tp, cp, pp, dp, ep, etp) with their sizes. The world is the smallest
     /// one that is legal, unless @WORLD says otherwise. Default: tp1@1 tp2@2 tp8@8 tp2ep4@8
@@ -77,15 +77,15 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
+    /// Deadline of each call: 500ms, 30s, 2m [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
 
-    /// How bytes go between ranks of one host
+    /// Transport between ranks of one host
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     transport: Transport,
 
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
 
@@ -93,7 +93,7 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
 
-    /// Plant a fault, to see the report that names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
+    /// Inject a fault, to see how the report names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
     ///
     /// KIND is bitflip, swap-blocks or drop-contribution. May be given more than once.
     #[arg(long, value_name = "FAULT")]
