@@ -282,6 +282,11 @@ fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
         Class::of(kind, rank)
     };
     blamed.sort_unstable();
+    if let [one, other] = blamed[..]
+        && let Some(odd) = mismatch::odd_of(scene, call, [one, other])
+    {
+        blamed = vec![odd];
+    }
     let mut verdict = told(scene, usual(kind, rank), call, kind, usable, class, blamed);
     let places = mismatch::places(scene, call);
     if !places.is_empty() {

@@ -62,7 +62,15 @@ pub(super) fn compare(scene: &Scene, call: CallId) -> Option<Comparison> {
     if sides.len() > 1 {
         let field = differing(sides[0].made[0].code, sides[1].made[0].code);
         let text = |side: &Side<'_>| describe(side.made[0].code);
-        return Some(told(field, &sides, text));
+        let mut comparison = told(field, &sides, text);
+        // Where as many are known of both sides, and not all members are, any side may be the odd one.
+        let is_tie = sides[0].made.len() == sides[1].made.len();
+        let is_whole = group_of(scene, call)
+            .is_some_and(|group| crate::types::index(group.size.into()) == made.len());
+        if is_tie && !is_whole {
+            comparison.blamed = made.iter().map(|made| made.rank).collect();
+        }
+        return Some(comparison);
     }
     if made.first()?.code.collective() == Some(Collective::AllToAllV) {
         return splits(scene, call, made);
@@ -81,6 +89,20 @@ pub(super) fn compare(scene: &Scene, call: CallId) -> Option<Comparison> {
             )
         })
     })
+}
+
+/// The one of two ranks that met in a call and differ whose call nobody else is known to have made, where others are known to
+/// have made that of the other one.
+pub(super) fn odd_of(scene: &Scene, call: CallId, pair: [u32; 2]) -> Option<u32> {
+    let made = made(scene, call);
+    let [side] = sides(&made, |made| face(made.code)).try_into().ok()?;
+    let is_there = |rank: &u32| side.made.iter().any(|made| made.rank == *rank);
+    match pair.map(|rank| is_there(&rank)) {
+        _ if side.made.len() < 2 => None,
+        [true, false] => Some(pair[1]),
+        [false, true] => Some(pair[0]),
+        [true, true] | [false, false] => None,
+    }
 }
 
 /// The first of the last calls of a group, up to number `up_to`, that ranks made differently.

@@ -169,13 +169,13 @@ impl Peers {
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
     /// `judge_overdue`, somebody else may be about to tell it. `unprovoked` says whether a rank that has ended is known to have
-    /// neither left nor heard of a failure.
+    /// neither left nor heard of a failure; nothing where nobody knows.
     pub(crate) fn judge_gone(
         &self,
         probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
-        unprovoked: &dyn Fn(u32) -> bool,
+        unprovoked: &dyn Fn(u32) -> Option<bool>,
         at_once: bool,
     ) -> Option<Verdict> {
         if let Some(mut told) = self.told_to_me(probe) {
@@ -210,13 +210,23 @@ impl Peers {
             }
         };
         let mut scene = self.scene(probe, self.glances(probe), &fate_of, 1);
-        // Others may have ended a moment before the server, which did not live to tell of them.
+        // Others may have ended a moment before the server: it has told so, or did not live to tell of them.
+        let has_died = |fate: &Fate| !fate.orderly && fate.class == Class::PeerDead;
+        let awaited = scene.awaited();
+        let mut is_second = false;
         for (rank, member) in (0..).zip(&mut scene.members) {
             let has_ended = member.process == Some(Sight::Ended);
-            let is_untold = rank == server || gone(rank).is_none();
-            if let Some(fate) = member.fate.as_mut().filter(|_| has_ended && is_untold) {
-                fate.is_unprovoked = unprovoked(rank);
+            let is_told = gone(rank).is_some_and(|fate| has_died(&fate));
+            // Who has left while others wait for it has not done so in good order.
+            let is_first = || unprovoked(rank).unwrap_or_else(|| awaited.contains(&rank));
+            if let Some(fate) = member.fate.as_mut().filter(|fate| has_died(fate)) {
+                fate.is_unprovoked = rank != server && (is_told || has_ended && is_first());
+                is_second |= fate.is_unprovoked;
             }
+        }
+        let served = scene.members.get_mut(crate::types::index(server.into()));
+        if let Some(fate) = served.and_then(|member| member.fate.as_mut()) {
+            fate.is_unprovoked = is_second;
         }
         let mut own = verdict_of(judge(&scene, self.overdue(call)))
             .filter(|verdict| verdict.blamed.contains(&server))

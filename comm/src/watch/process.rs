@@ -133,27 +133,35 @@ impl ProcessFacts {
     }
 }
 
+/// How long a process must be found in state D before it counts as stopped: a busy host keeps processes there for a while.
+const IN_KERNEL_MS: u64 = 1000;
+
 /// Since when every look at a process has found it stopped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stop {
     /// When the first of these looks was, in milliseconds, and how long the process had run then.
     since: Option<(u64, u64)>,
+    /// The last look found it in state D.
+    is_in_kernel: bool,
 }
 
 impl Stop {
     /// Takes in a look. A process that has run since the last one was not stopped all the time.
     pub(super) fn take(&mut self, facts: &ProcessFacts, now_ms: u64) {
         let ran_ns = facts.cpu_time.ran_ns;
+        self.is_in_kernel = facts.stopped().is_none();
         self.since = facts.frozen().map(|_| match self.since {
             Some((since_ms, before_ns)) if before_ns == ran_ns => (since_ms, ran_ns),
             _ => (now_ms, ran_ns),
         });
     }
 
-    /// For how long it was found stopped; `None` where the last look found it running.
+    /// For how long it was found stopped; `None` where the last look found it running, or where it may be in state D for a
+    /// moment only.
     pub(super) fn ms(&self, now_ms: u64) -> Option<u64> {
         let (since_ms, _) = self.since?;
-        Some(now_ms.saturating_sub(since_ms))
+        let ms = now_ms.saturating_sub(since_ms);
+        (!self.is_in_kernel || ms >= IN_KERNEL_MS).then_some(ms)
     }
 }
 

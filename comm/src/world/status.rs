@@ -146,15 +146,12 @@ impl Status {
     }
 
     /// Whether a rank whose process has ended had neither left the world nor heard of a failure: nothing of ours ended it.
-    /// `false` where it shared no memory with this one, so that nobody knows.
-    pub(crate) fn ended_unprovoked(&self, rank: Rank) -> bool {
-        let marks = self.marks.get();
-        let region =
-            marks.and_then(|marks| (*marks.locals.get(rank.index())?).map(|at| (marks, at)));
-        region.is_some_and(|(marks, local)| {
-            let known = [OwnerMark::Left, OwnerMark::Troubled];
-            !marks.arena.has_owner_mark(local, &known)
-        })
+    /// `None` where it shared no memory with this one, so that nobody knows.
+    pub(crate) fn ended_unprovoked(&self, rank: Rank) -> Option<bool> {
+        let marks = self.marks.get()?;
+        let local = (*marks.locals.get(rank.index())?)?;
+        let known = [OwnerMark::Left, OwnerMark::Troubled];
+        Some(!marks.arena.has_owner_mark(local, &known))
     }
 
     /// A rank is gone. Its first fate stays.
@@ -207,17 +204,25 @@ impl Status {
             (one.since_unix_ms, &one.blamed, &one.place)
                 == (verdict.since_unix_ms, &verdict.blamed, &verdict.place)
         };
-        let (at, count) = {
+        // Ranks that judged by themselves word the same verdict in their own way.
+        let is_reworded = |one: &Arc<Verdict>| {
+            let is_on_the_same = one.class == verdict.class && one.blamed == verdict.blamed;
+            is_on_the_same && !one.blamed.is_empty() && one.is_final() && verdict.is_final()
+        };
+        let (at, count, is_said) = {
             let known = self.known();
             (
                 known.verdicts.iter().position(is_same),
                 known.verdicts.len(),
+                known.verdicts.iter().any(is_reworded),
             )
         };
         match at {
             Some(at) => self.known().verdicts[at] = Arc::new(verdict),
             None if count < VERDICTS_MAX => {
-                say();
+                if !is_said {
+                    say();
+                }
                 let mut known = self.known();
                 known.verdicts.push(Arc::new(verdict));
                 known.told_ms.push(now_ms);

@@ -54,7 +54,7 @@ pub(crate) struct Desk {
     leaving: Vec<Rank>,
     pub(super) held: Vec<Held>,
     pub(super) owner_knows_exits: bool,
-    arbiter: Option<Box<dyn Arbiter>>,
+    pub(super) arbiter: Option<Box<dyn Arbiter>>,
     closes_door: bool,
     /// How long ranks may take to come.
     arrival_ms: u64,

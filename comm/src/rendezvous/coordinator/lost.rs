@@ -5,13 +5,15 @@ use super::desk::{Desk, Task};
 use super::job::Phase;
 use crate::rendezvous::arbiter::{Liveness, Seen};
 use crate::rendezvous::card::{DownReason, millis};
-use crate::rendezvous::limits::{OWNER_WAIT, OWNER_WAIT_MAX};
+use crate::rendezvous::limits::{ENDING_WAIT_MAX, OWNER_WAIT, OWNER_WAIT_MAX};
 use crate::types::Rank;
 
 /// A rank whose connection is over without a goodbye, until it is known why.
 pub(super) struct Held {
     pub(super) rank: Rank,
     reason: DownReason,
+    /// It is a thread of this process, which does not end with it.
+    is_own: bool,
     since_ms: u64,
     /// When its process is looked at.
     due_ms: u64,
@@ -41,6 +43,7 @@ impl Desk {
             self.held.push(Held {
                 rank,
                 reason,
+                is_own: self.is_own(rank),
                 since_ms: now_ms,
                 due_ms: now_ms + wait_ms,
             });
@@ -49,6 +52,12 @@ impl Desk {
             // The others say by themselves what became of the rank.
             self.announce_down(rank, reason);
         }
+    }
+
+    /// Whether a rank is a thread of the process that the coordinator runs in.
+    fn is_own(&self, rank: Rank) -> bool {
+        let own = self.arbiter.as_ref().map(|arbiter| arbiter.process());
+        own.is_some() && self.job.process(rank) == own
     }
 
     /// Looks at the processes of ranks whose connection is over, where the owner has not said how they ended.
@@ -99,6 +108,13 @@ impl Desk {
                 return;
             }
             Liveness::Ended => DownReason::Ended,
+            // It may be about to end: a panic closes connections first.
+            Liveness::Lives { .. }
+                if !held.is_own && now_ms - held.since_ms < millis(ENDING_WAIT_MAX) =>
+            {
+                held.due_ms = now_ms + millis(OWNER_WAIT);
+                return;
+            }
             Liveness::Lives { program } if !is_reset => DownReason::Deserted {
                 program: program.clone(),
             },

@@ -129,15 +129,20 @@ fn is_board(target: &std::path::Path) -> bool {
     target.to_string_lossy().contains(FILE_NAME)
 }
 
+/// Copies a board, without the lines that are not in use: most of it is never touched.
 fn copy(file: &File) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; WORDS * 8];
-    file.read_exact_at(&mut bytes, 0)?;
-    let word = |chunk: &[u8]| {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        u64::from_le_bytes(word)
+    let mut words = vec![0; WORDS];
+    let mut take = |from: usize, to: usize| {
+        let mut bytes = vec![0; (to - from) * 8];
+        file.read_exact_at(&mut bytes, from as u64 * 8)?;
+        for (word, bytes) in words[from..to].iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Ok(index(words[Head::LinesUsed as usize]).min(LINES))
     };
-    Ok(bytes.chunks_exact(8).map(word).collect())
+    let used = take(0, HEADER)?;
+    take(HEADER, HEADER + used * LINE_WORDS)?;
+    take(SITES, WORDS).map(|_| words)
 }
 
 /// The report of a board, from two copies of it and the lists that it has no room for, with this many of

@@ -32,6 +32,8 @@ pub struct Seen {
     pub fault_ns: Option<u64>,
     /// What was left behind.
     pub left: Vec<String>,
+    /// Other programs want the processors too, beside the load that the drill makes.
+    pub is_crowded: bool,
 }
 
 /// The grades of a run.
@@ -193,7 +195,8 @@ impl Grader<'_> {
 
     /// Whether a line says that a rank could not run, where that may be.
     fn is_starved(&self, line: &Line) -> bool {
-        self.scenario.is_starved() && line.class == Some(Exit::Resource)
+        let may_be = self.scenario.is_starved() || self.seen.is_crowded;
+        may_be && line.class == Some(Exit::Resource)
     }
 
     fn detected(&self) -> Vec<String> {

@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 const TO_STRIKE: Duration = Duration::from_secs(20);
 /// Time beyond all deadlines after which a run is over whether it is or not.
 const BEYOND: Duration = Duration::from_secs(8);
+/// Load average that ranks of a drill make by themselves, at most.
+const OWN_LOAD: f64 = 6.0;
 /// Load average from which on everything is waited for longer.
 const CROWDED: f64 = 20.0;
 /// Time for what was printed last to be heard, and for what is killed to be gone.
@@ -112,9 +114,10 @@ pub fn run(
         .map(|line| (line.rank, line.text.clone()))
         .collect();
     seen.fault_ns = fault_ns(scenario, &stage, &watched, struck_ns);
+    record.load_average = load_average();
+    seen.is_crowded = record.load_average > f64::from(scenario.load) + OWN_LOAD;
     record.graded = grade(scenario, &truth, &seen);
     record.truth = truth;
-    record.load_average = load_average();
     record.said = seen.verdicts;
     if let Some(keep) = keep.filter(|_| !record.graded.is_exact()) {
         record.kept = keep_files(&stage, keep, &record.scenario)?;

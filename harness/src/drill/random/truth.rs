@@ -134,6 +134,10 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
             bring_up(scenario, planted, watched, &mut truth);
         } else if is_wrong {
             truth.add(claims(planted, &outcomes));
+            let have_all_joined = watched.joined.len() == scenario.program.len();
+            if planted.victim == 0 && planted.fault.is_death() && !have_all_joined {
+                unserved(scenario, &mut truth);
+            }
             if scenario.way == Way::Net && planted.fault.patience() == 1 {
                 // Nobody can look at a process of another host.
                 let classes = [Exit::Link, Exit::NotJoined];
@@ -298,13 +302,18 @@ fn differing(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
     if stuck.iter().filter(|rank| group.contains(rank)).count() <= 1 {
         // One member alone is left with it; the others are through and have left, and their boards are gone. Of the two calls
         // that it has seen any may be the odd one.
-        let others = group.iter().filter(|other| **other != victim);
-        claims.extend(others.map(|other| {
-            let pair = vec![victim.min(*other), victim.max(*other)];
-            Claim::new(&[class], Blamed::Exactly(pair))
-        }));
+        claims.extend(pairs(victim, group));
     }
     claims
+}
+
+/// That the calls of the victim and of another rank of the group differ.
+fn pairs(victim: u32, group: &[u32]) -> impl Iterator<Item = Claim> {
+    let others = group.iter().filter(move |other| **other != victim);
+    others.map(move |other| {
+        let pair = vec![victim.min(*other), victim.max(*other)];
+        Claim::new(&[Exit::Mismatch], Blamed::Exactly(pair))
+    })
 }
 
 /// What may be said of calls that are no longer in step.
@@ -317,6 +326,8 @@ fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
     }
     for found in &outcome.contradictions {
         claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &found.ranks)));
+        // Where two calls only are known, any of them may be the odd one.
+        claims.extend(pairs(victim, &found.ranks));
     }
     let mut gone: Vec<u32> = Vec::new();
     for end in &outcome.ends {
@@ -372,6 +383,18 @@ fn is_missing_at_start(planted: &Planted, watched: &Watched) -> bool {
     planted.fault.is_of_bring_up() && !watched.joined.contains(&planted.victim)
 }
 
+/// Nobody serves the rendezvous any more while ranks join: each finds that out alone.
+fn unserved(scenario: &Scenario, truth: &mut Truth) {
+    if scenario.launcher != Launcher::Run {
+        truth.shared = false;
+        truth.claims.push(Claim {
+            classes: vec![Exit::PeerDead, Exit::RdvUnreachable],
+            blamed: Blamed::Exactly(vec![0]),
+            or_nobody: true,
+        });
+    }
+}
+
 /// A rank that never joined.
 fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut Truth) {
     let victim = planted.victim;
@@ -380,14 +403,8 @@ fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &m
     truth
         .claims
         .push(Claim::new(&[class, Exit::RdvMissing], exactly));
-    if victim == 0 && scenario.launcher != Launcher::Run {
-        // Nobody serves the rendezvous: each finds that out alone.
-        truth.shared = false;
-        truth.claims.push(Claim {
-            classes: vec![Exit::PeerDead, Exit::RdvUnreachable],
-            blamed: Blamed::Exactly(vec![0]),
-            or_nobody: true,
-        });
+    if victim == 0 {
+        unserved(scenario, truth);
     }
     let others = (0..scenario.world_size()).filter(|rank| !watched.joined.contains(rank));
     truth
@@ -403,7 +420,9 @@ fn alone(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut 
     let fault = planted.fault;
     let is_seen = fault.is_death() || fault == Fault::Stopped || fault == Fault::BringUpStopped;
     let is_served = planted.victim == 0 && fault.is_death();
-    if !is_seen || scenario.launcher != Launcher::Run && !is_served {
+    // It lets a stopped rank go on before it ends it, so where that was in the end says little.
+    let has_gone_on = scenario.launcher == Launcher::Mpirun && fault == Fault::Stopped;
+    if !is_seen || scenario.launcher != Launcher::Run && !is_served && !has_gone_on {
         return;
     }
     let len = scenario.program[planted.victim as usize].len();
