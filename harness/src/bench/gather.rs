@@ -6,10 +6,12 @@
 use muster_comm::layout::Layout;
 
 use crate::bench::measured::Measured;
-use crate::bench::model::{Latency, MachineState, Record, SAMPLES_KEPT_MAX, Skew};
+use crate::bench::model::Record;
 use crate::bench::plan::{Cell, Plan, What, carries_objects};
-use crate::bench::stats;
 use crate::check::cases::KindGroups;
+use crate::report::machine::MachineState;
+use crate::report::measured::{Latency, SAMPLES_KEPT_MAX, Skew};
+use crate::stats;
 
 /// What ranks told of one cell: a slot for each round and rank.
 type Told = Vec<Vec<Option<Measured>>>;

@@ -1,7 +1,8 @@
 //! What one rank tells about one cell: the samples that it took, and what it found wrong.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::report::machine::Pulse;
 
 /// Most samples that a rank takes of a cell in one round: what fits a message to the launcher with
 /// room to spare, and tells the 99.9 % quantile from the maximum.
@@ -34,16 +35,4 @@ pub struct Measured {
     pub taken: Option<String>,
     /// What the machine could do just before, where this rank looked.
     pub machine: Option<Pulse>,
-}
-
-/// What the machine can do at a moment, apart from anything that is measured: whether two runs are
-/// comparable shows here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Pulse {
-    /// Half a round trip of one cache line between two threads, in nanoseconds.
-    pub exchange_ns: f64,
-    /// Copy of 4 MiB by one thread, in GB/s.
-    pub copy_gbytes_per_s: f64,
-    /// Part of the time in which a thread that wanted to run did run, 1 where nobody was in its way.
-    pub processor_share: f64,
 }

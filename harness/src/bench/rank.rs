@@ -21,10 +21,10 @@ use crate::bench::ground::Ground;
 use crate::bench::machine;
 use crate::bench::measured::{Measured, SAMPLES_MAX};
 use crate::bench::plan::{Cell, Plan, Stop, What};
-use crate::bench::stats;
 use crate::check::cases::KindGroups;
 use crate::check::inject::Inject;
 use crate::check::job::Job;
+use crate::stats;
 
 /// Time that a sample should take at least, in nanoseconds: two readings of the clock take about 50.
 const SAMPLE_NS: u64 = 5000;

@@ -9,7 +9,8 @@ use crate::bench::measured::Measured;
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Refusal, Wrong};
 use crate::moe;
-use crate::report::model::{self, Detail, GroupCount, NotApplicable, listed};
+use crate::report::cause::listed;
+use crate::verify::model::{self, Detail, GroupCount, NotApplicable};
 
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]

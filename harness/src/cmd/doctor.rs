@@ -11,11 +11,11 @@ use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 
+use crate::doctor::diagnosis::Diagnosis;
 use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judge};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
-use crate::report::doctor::Diagnosis;
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
@@ -162,7 +162,7 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
             .collect();
         let document = serde_json::json!({
             "schema_version": 1,
-            "tool": crate::report::model::TOOL,
+            "tool": crate::report::origin::TOOL,
             "checks": checks,
         });
         return Ok(format!("{document}\n"));

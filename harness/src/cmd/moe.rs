@@ -20,7 +20,7 @@ use crate::moe::file::{self, Recorded};
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
 use crate::moe::plan::{Plan, STEPS_MAX, Source};
-use crate::moe::report::{MoeReport, Parallel};
+use crate::moe::report::{MoeReport, Parallel, Settings};
 use crate::moe::routing::Routing;
 use crate::out;
 use crate::report::origin::Origin;
@@ -276,19 +276,26 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
         lines.for_each(|line| out::note(&line));
     }
     let dims = layout.dims();
-    let emulated = choice.emulated.is_some();
-    let transport = args.transport.name();
-    let mut report = MoeReport::new(choice.name(), emulated, job.seed, transport, model);
-    report.pinned = job.pin;
-    report.layout = Parallel {
-        world_size: dims.world,
-        tp: dims.tp,
-        ep: dims.ep,
-        etp: dims.etp,
+    let report = MoeReport {
+        backend: choice.name().to_owned(),
+        emulated: choice.emulated.is_some(),
+        seed: job.seed,
+        origin: Some(Origin::here(&environment)),
+        transport: args.transport.name().to_owned(),
+        pinned: job.pin,
+        rounds: args.rounds,
+        ..MoeReport::new(Settings {
+            model,
+            layout: Parallel {
+                world_size: dims.world,
+                tp: dims.tp,
+                ep: dims.ep,
+                etp: dims.etp,
+            },
+            warm_ups: args.warmup,
+            steps: 0,
+        })
     };
-    report.origin = Some(Origin::here(&environment));
-    report.warm_ups = args.warmup;
-    report.rounds = args.rounds;
     let mut run = go::Run::new(args, report);
     match identity {
         None => run.locally(&job, &layout),

@@ -11,7 +11,6 @@ use muster_comm::layout::{Layout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp, closest};
 
 use crate::bench::gather::Gather;
-use crate::bench::machine::Machine;
 use crate::bench::model::Record;
 use crate::bench::plan::{CELLS_MAX, Memory, Places, Plan, Stop, What, parse_size, sweep};
 use crate::bench::shape::Split;
@@ -23,8 +22,9 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::TOOL;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
+use crate::report::origin::TOOL;
 use crate::run::{joined, local};
 use crate::world::signals::Interrupts;
 

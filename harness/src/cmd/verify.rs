@@ -11,7 +11,6 @@ use muster_comm::sync::Clock;
 use muster_comm::types::DType;
 
 use crate::backend::{self, Backend};
-use crate::bench::machine::Machine;
 use crate::check::inject::Inject;
 use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
 use crate::cmd::rules::Rules;
@@ -21,10 +20,12 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::Report;
+use crate::report::json;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::report::{json, table};
 use crate::run::{self, Finished, joined, local};
+use crate::verify::model::Report;
+use crate::verify::table;
 use crate::world::signals::Interrupts;
 
 mod ways;
@@ -336,7 +337,7 @@ impl Run<'_> {
         // A closed terminal must not cost the files, nor a full disk the table.
         let written = self.args.saving.write(&self.report);
         out::result(&match self.args.format {
-            Format::Json => json::render(&self.report)?,
+            Format::Json => json::line(&self.report)?,
             Format::Table => table::render(&self.report),
         })?;
         Saving::ended(self.report.exit(), written)

@@ -11,14 +11,14 @@ use std::collections::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::measured::Pulse;
-use crate::bench::stats;
 use crate::compare::common::common;
 use crate::compare::conditions::usual;
 use crate::compare::machine::machine_ratio;
 use crate::compare::rank_test::{self, Effect};
-use crate::compare::rows::Row;
 use crate::exit::Exit;
+use crate::report::document::Row;
+use crate::report::machine::Pulse;
+use crate::stats;
 
 /// Probability of any false alarm in a comparison, if nothing has changed and rounds are independent.
 pub const LEVEL: f64 = 0.05;

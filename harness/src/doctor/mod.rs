@@ -14,6 +14,7 @@
 
 mod cgroup;
 pub mod checks;
+pub mod diagnosis;
 mod finding;
 mod network;
 mod process;

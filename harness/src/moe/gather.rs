@@ -8,13 +8,12 @@ use muster_comm::layout::{GroupKind, Layout};
 use super::dispatch::{Dispatcher, Phase};
 use super::measured::{Measured, Step};
 use super::plan::{Cell, Plan, Source};
-use super::report::{
-    Imbalance, Loads, PhaseTime, RankRow, Record, SAMPLES_KEPT_MAX, Timing, Volume,
-};
+use super::report::{Imbalance, Loads, PhaseTime, RankRow, Record, Timing, Volume};
 use super::skew::Skew;
 use crate::bench::gather::latency;
-use crate::bench::model::{MachineState, Skew as StartSkew};
-use crate::bench::stats;
+use crate::report::machine::MachineState;
+use crate::report::measured::{SAMPLES_KEPT_MAX, Skew as StartSkew};
+use crate::stats;
 
 /// Merges what the ranks of one world tell.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::{Phase, Span};
-use crate::bench::measured::Pulse;
+use crate::report::machine::Pulse;
 
 /// When a rank was in a phase of one step: nanoseconds since the step began on this rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use crate::out::{BAD, GOOD, STRONG, escaped};
 /// What is above everything.
 #[must_use]
 pub fn heading(report: &MoeReport) -> String {
-    let (model, layout) = (&report.model, &report.layout);
+    let (model, layout) = (&report.settings.model, &report.settings.layout);
     let emulated = if report.emulated {
         ", EMULATED device"
     } else {

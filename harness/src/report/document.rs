@@ -7,15 +7,18 @@
 //! takes it from the result.
 
 use maud::Markup;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::bench::machine::Machine;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::model::Cause;
+use crate::report::cause::Cause;
+use crate::report::machine::{Machine, MachineState};
 use crate::report::origin::Origin;
 
 /// A result that can be reported.
-pub trait Document {
+pub trait Document: std::fmt::Debug {
     /// What is the same for all commands.
     fn about(&self) -> About<'_>;
     /// The outcome in a sentence.
@@ -35,6 +38,86 @@ pub trait Document {
     fn metrics(&self) -> Vec<Metric>;
     /// Its tables in Markdown.
     fn markdown(&self) -> String;
+    /// What a terminal shows at the end, with colours; the printer strips them where they do not belong.
+    fn text(&self) -> String;
+    /// What `compare` can set beside another result of the same command.
+    fn comparable(&self) -> Option<Comparable<'_>> {
+        None
+    }
+}
+
+/// A document that is written to files and read again.
+pub trait Model: Document + Serialize + DeserializeOwned + JsonSchema + Sized + 'static {
+    /// The command that writes it.
+    const COMMAND: &'static str;
+    /// Version of the fields.
+    const VERSION: u32;
+    /// Fields that tell it from others, where it does not name its command.
+    const MARKS: &'static [&'static str] = &[];
+    /// Descriptions in the schema, by field; that of the whole has no name.
+    const TEXTS: &'static [(&'static str, &'static str)] = &[];
+}
+
+/// A column of a table: its name, and the text of its cell in the row of an `R`, of a `D`.
+pub type Column<D, R> = (&'static str, fn(&D, &R) -> String);
+
+/// A sheet: the names of the columns, then a row each.
+#[must_use]
+pub fn sheet<D, R>(document: &D, rows: &[R], columns: &[Column<D, R>]) -> Vec<Vec<String>> {
+    let names = columns.iter().map(|column| column.0.to_owned()).collect();
+    let cells = |row| {
+        columns
+            .iter()
+            .map(|column| (column.1)(document, row))
+            .collect()
+    };
+    std::iter::once(names)
+        .chain(rows.iter().map(cells))
+        .collect()
+}
+
+/// A value as text, nothing where there is none.
+pub fn text_of<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// What can be compared of a result.
+#[derive(Debug)]
+pub struct Comparable<'a> {
+    /// What was measured or checked, by name.
+    pub rows: Vec<Row>,
+    /// What belongs to times, where rows have times.
+    pub timed: Option<Timed<'a>>,
+}
+
+/// What times were taken under.
+#[derive(Debug)]
+pub struct Timed<'a> {
+    /// What times depend on beside the program: machine and settings.
+    pub conditions: Vec<(&'static str, String)>,
+    /// How many rounds there were.
+    pub rounds: u32,
+    /// Looks at the machine.
+    pub states: &'a [MachineState],
+}
+
+/// A row of a result that another one may have too.
+///
+/// Two rows are the same row if everything that was chosen is the same: call, algorithm, ranks,
+/// size, element type, reduction, root, place, memory, split and group; for a dispatch model, groups,
+/// tokens, routing, dispatcher and type, and which part of the step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What it is about, in words; tells it from every other row.
+    pub name: String,
+    /// The median of each round, in microseconds; empty where nothing was timed.
+    pub rounds_us: Vec<f64>,
+    /// Wrong elements, or 1 for a check that failed with wrong data; 0 where all was right.
+    pub wrong: u64,
+    /// Why it did not pass, where that was for another reason than wrong data.
+    pub failed: Option<String>,
+    /// What was wrong, in words.
+    pub detail: Option<String>,
 }
 
 /// What is the same for all commands.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::out::escaped;
-use crate::report::document::Document;
+use crate::report::document::{Column, Document};
 use crate::report::html::backend_in_words;
 
 /// The report.
@@ -37,6 +37,43 @@ pub fn render(document: &dyn Document) -> String {
         where_and_how.push(format!("{} on {}", origin.started_at, origin.host));
     }
     let _ = writeln!(text, "\n<sub>{}</sub>", cell(&where_and_how.join(" · ")));
+    text
+}
+
+/// A table of at most `most` rows. The figures of columns whose names begin with `>` stand on the right.
+#[must_use]
+pub fn table<'a, D, R: 'a>(
+    document: &D,
+    rows: impl IntoIterator<Item = &'a R>,
+    columns: &[Column<D, R>],
+    most: usize,
+) -> String {
+    let mut text = String::from("|");
+    for (name, _) in columns {
+        let name = name.trim_start_matches('>');
+        let _ = write!(text, " {name}{}|", if name.is_empty() { "" } else { " " });
+    }
+    text.push_str("\n|");
+    for (name, _) in columns {
+        text.push_str(if name.starts_with('>') {
+            "---:|"
+        } else {
+            "---|"
+        });
+    }
+    text.push('\n');
+    let mut rows = rows.into_iter();
+    for row in rows.by_ref().take(most) {
+        text.push('|');
+        for (_, of) in columns {
+            let _ = write!(text, " {} |", cell(&of(document, row)));
+        }
+        text.push('\n');
+    }
+    let left = rows.count();
+    if left > 0 {
+        let _ = writeln!(text, "\nand {left} more");
+    }
     text
 }
 

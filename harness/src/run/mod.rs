@@ -24,8 +24,9 @@ use crate::check::collect::Collector;
 use crate::check::job::Job;
 use crate::fail::Failure;
 use crate::moe;
-use crate::report::model::{Case, Cause, MatrixSummary, NotApplicable, Outcome};
+use crate::report::cause::Cause;
 use crate::run::verdict::{Facts, judge};
+use crate::verify::model::{Case, MatrixSummary, NotApplicable, Outcome};
 
 /// How far a matrix has come.
 #[derive(Clone, Debug)]

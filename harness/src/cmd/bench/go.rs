@@ -13,9 +13,9 @@ use super::{BenchArgs, Format, choose};
 use crate::backend::Choice;
 use crate::bench::gather::{self, Gather};
 use crate::bench::measured::Measured;
-use crate::bench::model::{BenchReport, Record};
+use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::plan::{Plan, What};
-use crate::bench::{stats, table};
+use crate::bench::table;
 use crate::check::job::Job;
 use crate::cmd::saving::Saving;
 use crate::exit::Exit;
@@ -26,6 +26,7 @@ use crate::report::csv;
 use crate::report::document::Document;
 use crate::report::origin::Origin;
 use crate::run::{self, Finished, joined, local};
+use crate::stats;
 use crate::world::signals::Interrupts;
 
 /// Times that a world is brought up, where no number is given.
@@ -47,10 +48,18 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     /// A run that has not begun.
     pub(super) fn new(args: &'a BenchArgs, choice: &Choice, seed: u64, origin: Origin) -> Self {
-        let (transport, backend) = (args.transport.name(), choice.name());
-        let mut report = BenchReport::new(backend, seed, transport, args.warmup, args.rounds);
-        report.origin = Some(origin);
-        report.emulated = choice.emulated.is_some();
+        let report = BenchReport {
+            backend: choice.name().to_owned(),
+            emulated: choice.emulated.is_some(),
+            seed,
+            origin: Some(origin),
+            transport: args.transport.name().to_owned(),
+            rounds: args.rounds,
+            ..BenchReport::new(Settings {
+                rules: String::new(),
+                warm_ups: args.warmup,
+            })
+        };
         Self {
             args,
             report,
@@ -71,7 +80,7 @@ impl Run<'_> {
 
     /// Says which rules select algorithms.
     pub(super) fn set_rules(&mut self, source: String) {
-        self.report.rules = source;
+        self.report.settings.rules = source;
     }
 
     /// Starts the ranks of one world after the other.
@@ -340,9 +349,6 @@ impl Run<'_> {
     fn publish(&mut self) -> Result<Exit, Failure> {
         self.progress.clear();
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
-        if self.report.verdict.is_none() {
-            self.report.verdict = self.report.nothing_measured();
-        }
         self.report.close();
         // The files first: a closed terminal must not cost what was measured. And the table in any
         // case: nor must a full disk.

@@ -161,9 +161,6 @@ impl Run<'_> {
         for record in gather.so_far().into_iter().skip(known) {
             self.add(record)?;
         }
-        if self.report.verdict.is_none() {
-            self.report.verdict = self.report.nothing_measured();
-        }
         Ok(())
     }
 
@@ -185,7 +182,7 @@ impl Run<'_> {
             .first()
             .map(|record| &record.round_trip.samples_us);
         let steps = steps.and_then(|rounds| rounds.first()).map_or(0, Vec::len);
-        self.report.steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.report.settings.steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.report.close();
         // The files first: a closed terminal must not cost what was measured. And the table in any
         // case: nor must a full disk.

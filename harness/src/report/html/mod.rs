@@ -8,8 +8,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::out::escaped;
+use crate::report::cause::{Cause, listed};
 use crate::report::document::{About, Document, Headline, Mood};
-use crate::report::model::{Cause, listed};
 
 pub mod figures;
 pub mod parts;

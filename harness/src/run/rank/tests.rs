@@ -7,7 +7,7 @@ use muster_comm::layout::Matrix;
 use super::*;
 use crate::check::collect::Collector;
 use crate::check::job::{Forced, MatrixSpec, Transport};
-use crate::report::model;
+use crate::verify::model;
 
 fn job(matrix: &str, inject: &[&str]) -> Job {
     Job {

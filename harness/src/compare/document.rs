@@ -3,22 +3,36 @@
 use maud::Markup;
 
 use crate::compare::judge::{Compared, Fate};
+use crate::compare::report::{CompareReport, SCHEMA_VERSION};
 use crate::compare::view;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::compared::CompareReport;
-use crate::report::document::{About, Document, Headline, Metric, Suite, SuiteCase, SuiteResult};
+use crate::report::document::{
+    About, Column, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, sheet, text_of,
+};
 use crate::report::html::parts::counted;
 use crate::report::json;
 
-mod page;
-
-/// The names of the columns, in their order.
-const HEADER: &str =
-    "row,fate,base_us,new_us,base_rounds,new_rounds,ratio,ratio_low,ratio_high,p,sentence";
+const SHEET: &[Column<CompareReport, Compared>] = &[
+    ("row", |_, row| row.name.clone()),
+    ("fate", |_, row| fate_word(row.fate).to_owned()),
+    ("base_us", |_, row| text_of(row.base_us)),
+    ("new_us", |_, row| text_of(row.new_us)),
+    ("base_rounds", |_, row| row.rounds.0.to_string()),
+    ("new_rounds", |_, row| row.rounds.1.to_string()),
+    ("ratio", |_, row| text_of(row.ratio)),
+    ("ratio_low", |_, row| {
+        text_of(row.ratio_interval.map(|interval| interval.0))
+    }),
+    ("ratio_high", |_, row| {
+        text_of(row.ratio_interval.map(|interval| interval.1))
+    }),
+    ("p", |_, row| text_of(row.p)),
+    ("sentence", |_, row| row.sentence.clone()),
+];
 
 /// All fates, worst first, with their words and signs.
-const FATES: [(Fate, &str); 11] = [
+pub(super) const FATES: [(Fate, &str); 11] = [
     (Fate::WrongData, "wrong data"),
     (Fate::Regressed, "slower"),
     (Fate::Failed, "failed"),
@@ -31,6 +45,11 @@ const FATES: [(Fate, &str); 11] = [
     (Fate::Improved, "faster"),
     (Fate::Same, "same"),
 ];
+
+impl Model for CompareReport {
+    const COMMAND: &'static str = "compare";
+    const VERSION: u32 = SCHEMA_VERSION;
+}
 
 impl Document for CompareReport {
     fn about(&self) -> About<'_> {
@@ -75,7 +94,7 @@ impl Document for CompareReport {
     }
 
     fn body(&self) -> Markup {
-        page::body(self)
+        super::page::body(self)
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -101,24 +120,7 @@ impl Document for CompareReport {
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![HEADER.split(',').map(str::to_owned).collect()];
-        let figure = |figure: Option<f64>| figure.map_or_else(String::new, |f| f.to_string());
-        rows.extend(self.comparison.rows.iter().map(|row| {
-            vec![
-                row.name.clone(),
-                fate_word(row.fate).to_owned(),
-                figure(row.base_us),
-                figure(row.new_us),
-                row.rounds.0.to_string(),
-                row.rounds.1.to_string(),
-                figure(row.ratio),
-                figure(row.ratio_interval.map(|interval| interval.0)),
-                figure(row.ratio_interval.map(|interval| interval.1)),
-                figure(row.p),
-                row.sentence.clone(),
-            ]
-        }));
-        rows
+        sheet(self, &self.comparison.rows, SHEET)
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -148,15 +150,16 @@ impl Document for CompareReport {
     }
 
     fn markdown(&self) -> String {
-        // The heading is that of every report.
-        let text = view::markdown(&self.comparison);
-        text.split_once("\n\n")
-            .map_or_else(String::new, |(_, rest)| rest.to_owned())
+        view::tables(&self.comparison)
+    }
+
+    fn text(&self) -> String {
+        view::text(&self.comparison)
     }
 }
 
 impl CompareReport {
-    fn of(&self, fate: Fate) -> impl Iterator<Item = &Compared> {
+    pub(super) fn of(&self, fate: Fate) -> impl Iterator<Item = &Compared> {
         self.comparison
             .rows
             .iter()
@@ -189,7 +192,7 @@ const fn is_bad(fate: Fate) -> bool {
 }
 
 /// The word for what became of a row.
-fn fate_word(fate: Fate) -> &'static str {
+pub(super) fn fate_word(fate: Fate) -> &'static str {
     let found = FATES.iter().find(|(known, _)| *known == fate);
     found.map_or("", |(_, word)| word)
 }

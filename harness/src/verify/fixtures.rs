@@ -1,6 +1,6 @@
 //! Cases and summaries for tests.
 
-use super::{Case, Detail, GroupCount, MatrixSummary, Outcome};
+use super::model::{Case, Detail, GroupCount, MatrixSummary, Outcome};
 
 pub(crate) fn case(passed: bool) -> Case {
     Case {

@@ -7,12 +7,12 @@ use maud::{Markup, html};
 use crate::moe::report::{MoeReport, Record, Timing};
 use crate::out::escaped;
 use crate::report::document::Mood;
-use crate::report::documents::measured::measured;
 use crate::report::html::figures::{Range, range};
 use crate::report::html::parts::{captioned, counted, digits, fact, micros, number, seconds, tag};
 use crate::report::html::plot::{BANDS_MAX, Chart, Point, SERIES_MAX, Series, Unit, figure};
+use crate::report::measured::measured;
 
-use super::layer;
+use super::inside;
 
 /// Lines whose inside is open from the start.
 const OPEN_MAX: usize = 2;
@@ -34,12 +34,12 @@ pub(super) fn body(report: &MoeReport) -> Markup {
                 p { "Where the time of a step goes, who carried most, and who waited for whom." }
                 @for record in measured(&report.records) {
                     @if report.records.len() <= OPEN_MAX {
-                        h3 { (escaped(&super::name_of(record))) }
-                        (layer::inside(record))
+                        h3 { (escaped(&super::document::name_of(record))) }
+                        (inside::inside(record))
                     } @else {
                         details {
-                            summary { (escaped(&super::name_of(record))) ": round trip " (micros(record.round_trip.latency_us.median)) }
-                            (layer::inside(record))
+                            summary { (escaped(&super::document::name_of(record))) ": round trip " (micros(record.round_trip.latency_us.median)) }
+                            (inside::inside(record))
                         }
                     }
                 }
@@ -49,7 +49,7 @@ pub(super) fn body(report: &MoeReport) -> Markup {
 }
 
 fn facts(report: &MoeReport) -> Markup {
-    let (model, layout) = (&report.model, &report.layout);
+    let (model, layout) = (&report.settings.model, &report.settings.layout);
     let wrong: u64 = report.records.iter().map(|record| record.wrong).sum();
     let shape = format!(
         "hidden {}, {} experts, top-{}",
@@ -63,7 +63,7 @@ fn facts(report: &MoeReport) -> Markup {
             (fact("ranks", &number(u64::from(layout.world_size)), &sizes))
             (fact("lines", &number(report.records.len() as u64), &format!("of {}", number(report.cells_planned))))
             (fact("wrong elements", &number(wrong), ""))
-            (fact("timed steps", &number(u64::from(report.steps)), &format!("a line, in {rounds}")))
+            (fact("timed steps", &number(u64::from(report.settings.steps)), &format!("a line, in {rounds}")))
             (fact("time", &seconds(report.elapsed_us), ""))
         }
     }

@@ -1,21 +1,63 @@
 //! Drills as a document.
 
-use std::fmt::Write as _;
-
 use maud::Markup;
 
-use crate::drill::model::{Report, Run, RunOutcome};
+use crate::drill::model::{Report, Run, RunOutcome, SCHEMA_VERSION};
 use crate::drill::plan::ranks_in_words;
+use crate::drill::table;
 use crate::fail::Failure;
-use crate::report::document::{About, Document, Headline, Metric, Suite, SuiteCase, SuiteResult};
+use crate::report::document::{
+    About, Column, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, sheet, text_of,
+};
 use crate::report::html::parts::counted;
 use crate::report::{json, markdown};
 
-mod page;
+const SHEET: &[Column<Report, Run>] = &[
+    ("id", |_, run| run.id.to_string()),
+    ("name", |_, run| run.name.to_string()),
+    ("transport", |_, run| run.transport.name().to_owned()),
+    ("world_size", |_, run| run.world_size.to_string()),
+    ("repetition", |_, run| run.repetition.to_string()),
+    ("injected", |_, run| run.injected.clone()),
+    ("expected_class", |_, run| run.expected.class.to_string()),
+    ("expected_blamed", |_, run| run.expected.blamed.clone()),
+    ("said_class", |_, run| {
+        text_of(run.verdict.as_ref().map(|said| &said.class))
+    }),
+    ("said_blamed", |_, run| {
+        text_of(
+            run.verdict
+                .as_ref()
+                .map(|said| ranks_in_words(&said.blamed)),
+        )
+    }),
+    ("detected_ms", |_, run| text_of(run.detected_ms)),
+    ("bound_ms", |_, run| run.bound_ms.to_string()),
+    ("survivors_returned", |_, run| {
+        run.survivors_returned.to_string()
+    }),
+    ("outcome", |_, run| outcome_word(run.outcome).to_owned()),
+    ("reasons", |_, run| run.reasons.join("; ")),
+    ("leaks", |_, run| run.leaks.join("; ")),
+];
 
-/// The names of the columns, in their order.
-const HEADER: &str = "id,name,transport,world_size,repetition,injected,expected_class,expected_blamed,\
-    said_class,said_blamed,detected_ms,bound_ms,survivors_returned,outcome,reasons,leaks";
+const TABLE: &[Column<Report, Run>] = &[
+    ("drill", |_, run| format!("{} {}", run.id, run.name)),
+    ("over", |_, run| run.transport.name().to_owned()),
+    (">ranks", |_, run| run.world_size.to_string()),
+    ("said", |_, run| said(run)),
+    (">found in", |_, run| {
+        text_of(run.detected_ms.map(|ms| format!("{ms:.0} ms")))
+    }),
+    (">bound", |_, run| format!("{:.0} ms", run.bound_ms)),
+    ("result", |_, run| result_in_words(run)),
+];
+
+impl Model for Report {
+    const COMMAND: &'static str = "drill";
+    const VERSION: u32 = SCHEMA_VERSION;
+    const MARKS: &'static [&'static str] = &["drills", "interrupted"];
+}
 
 impl Document for Report {
     fn about(&self) -> About<'_> {
@@ -69,7 +111,7 @@ impl Document for Report {
     }
 
     fn body(&self) -> Markup {
-        page::body(self)
+        super::page::body(self)
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -93,9 +135,7 @@ impl Document for Report {
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![HEADER.split(',').map(str::to_owned).collect()];
-        rows.extend(self.drills.iter().map(row));
-        rows
+        sheet(self, &self.drills, SHEET)
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -123,31 +163,16 @@ impl Document for Report {
     }
 
     fn markdown(&self) -> String {
-        let mut text = String::from(
-            "| drill | over | ranks | said | found in | bound | result |\n|---|---|---:|---|---:|---:|---|\n",
-        );
-        for run in &self.drills {
-            let found = run
-                .detected_ms
-                .map_or_else(String::new, |ms| format!("{ms:.0} ms"));
-            let _ = writeln!(
-                text,
-                "| {} {} | {} | {} | {} | {found} | {:.0} ms | {} |",
-                run.id,
-                markdown::cell(&run.name),
-                run.transport.name(),
-                run.world_size,
-                markdown::cell(&said(run)),
-                run.bound_ms,
-                markdown::cell(&result_in_words(run)),
-            );
-        }
-        text
+        markdown::table(self, &self.drills, TABLE, usize::MAX)
+    }
+
+    fn text(&self) -> String {
+        table::closing(self)
     }
 }
 
 /// A run in words.
-fn name_of(run: &Run) -> String {
+pub(super) fn name_of(run: &Run) -> String {
     let repetition = match run.repetition {
         1 => String::new(),
         number => format!(", time {number}"),
@@ -161,7 +186,7 @@ fn name_of(run: &Run) -> String {
 }
 
 /// What survivors said, in words.
-fn said(run: &Run) -> String {
+pub(super) fn said(run: &Run) -> String {
     match (&run.verdict, run.outcome) {
         (_, RunOutcome::Skipped) => "–".to_owned(),
         (Some(said), _) => format!("{} {}", said.class, ranks_in_words(&said.blamed)),
@@ -181,7 +206,7 @@ fn result_in_words(run: &Run) -> String {
     }
 }
 
-const fn outcome_word(outcome: RunOutcome) -> &'static str {
+pub(super) const fn outcome_word(outcome: RunOutcome) -> &'static str {
     match outcome {
         RunOutcome::Failed => "failed",
         RunOutcome::Passed => "passed",
@@ -196,28 +221,5 @@ fn labels(run: &Run) -> Vec<(&'static str, String)> {
         ("transport", run.transport.name().to_owned()),
         ("world_size", run.world_size.to_string()),
         ("repetition", run.repetition.to_string()),
-    ]
-}
-
-fn row(run: &Run) -> Vec<String> {
-    let verdict = run.verdict.as_ref();
-    vec![
-        run.id.to_string(),
-        run.name.to_string(),
-        run.transport.name().to_owned(),
-        run.world_size.to_string(),
-        run.repetition.to_string(),
-        run.injected.clone(),
-        run.expected.class.to_string(),
-        run.expected.blamed.clone(),
-        verdict.map_or_else(String::new, |said| said.class.clone()),
-        verdict.map_or_else(String::new, |said| ranks_in_words(&said.blamed)),
-        run.detected_ms
-            .map_or_else(String::new, |ms| ms.to_string()),
-        run.bound_ms.to_string(),
-        run.survivors_returned.to_string(),
-        outcome_word(run.outcome).to_owned(),
-        run.reasons.join("; "),
-        run.leaks.join("; "),
     ]
 }

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::machine::Machine;
 use crate::compare::judge::Comparison;
 use crate::exit::Exit;
-use crate::report::model::TOOL;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
+use crate::report::origin::TOOL;
 
 /// Version of the fields.
 pub const SCHEMA_VERSION: u32 = 1;

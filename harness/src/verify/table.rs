@@ -9,7 +9,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use muster_comm::types::Collective;
 
 use crate::out::{BAD, GOOD, STRONG, escaped};
-use crate::report::model::{Case, GroupCount, MatrixSummary, Outcome, Report, listed};
+use crate::report::cause::listed;
+use crate::verify::model::{Case, GroupCount, MatrixSummary, Outcome, Report};
 
 /// Failures shown in full below the table; the JSON report holds all of them.
 const FAILURES_SHOWN: usize = 12;
@@ -326,7 +327,9 @@ pub fn seconds(elapsed_us: u64) -> String {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::report::model::{Cause, Detail, GroupCount, fixtures};
+    use crate::report::cause::Cause;
+    use crate::verify::fixtures;
+    use crate::verify::model::{Detail, GroupCount};
 
     fn report(outcome: Outcome) -> Report {
         let mut report = Report::new("host", false, 1);

@@ -1,7 +1,8 @@
 //! From the outcomes of cases and matrices to the report's verdict (REPORT-1).
 
-use super::{Case, Cause, MatrixSummary, Outcome, Report, listed};
+use super::model::{Case, MatrixSummary, Outcome, Report};
 use crate::exit::Exit;
+use crate::report::cause::{Cause, listed};
 
 /// Lines of evidence kept in a verdict; the cases themselves hold the rest.
 const EVIDENCE_MAX: usize = 8;
@@ -111,7 +112,7 @@ fn common_blame(failures: &[&Case]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::fixtures::{case, summary, wrong};
+    use crate::verify::fixtures::{case, summary, wrong};
 
     fn report(cases: Vec<Case>, outcome: Outcome) -> Report {
         let mut report = Report::new("host", false, 1);

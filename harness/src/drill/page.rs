@@ -8,7 +8,7 @@ use crate::report::document::Mood;
 use crate::report::html::figures::bar;
 use crate::report::html::parts::{captioned, counted, fact, micros, number, seconds, tag};
 
-use super::{name_of, outcome_word, said};
+use super::document::{name_of, outcome_word, said};
 
 /// The sections of the page.
 pub(super) fn body(report: &Report) -> Markup {

@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 
 use crate::compare::judge::{Compared, Fate};
+use crate::compare::report::CompareReport;
 use crate::out::escaped;
-use crate::report::compared::CompareReport;
 use crate::report::document::Mood;
 use crate::report::html::figures::{Range, range};
 use crate::report::html::parts::{counted, digits, fact, number, scrolling, tag};
 
-use super::{FATES, fate_word};
+use super::document::{FATES, fate_word};
 
 /// The axis of changes reaches at least so far to both sides.
 const SPAN_MIN: f64 = 1.25;

@@ -6,24 +6,17 @@
 //! REPORT-1: a report has passed only if it has no verdict, ran every case it planned, and every
 //! case passed. A missing result is a failed case.
 
-#[cfg(test)]
-pub(crate) mod fixtures;
-mod verdict;
-
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::machine::Machine;
-use crate::exit::Exit;
-use crate::report::origin::Origin;
+use crate::report::cause::{Cause, listed};
+use crate::report::machine::Machine;
+use crate::report::origin::{Origin, TOOL};
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// The program that wrote a report.
-pub const TOOL: &str = concat!("muster ", env!("CARGO_PKG_VERSION"));
 
 /// The outcome of `verify`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -211,47 +204,6 @@ pub struct Detail {
     pub text: String,
 }
 
-/// Why a run failed: one cause, the first one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Verdict")]
-pub struct Cause {
-    /// Class of the cause; see the table of exit codes.
-    pub class: Exit,
-    /// The number the program exits with.
-    pub exit_code: u8,
-    /// Name of the matrix, if one ran.
-    pub matrix: Option<String>,
-    /// World ranks that are to blame, ascending; empty where nobody is.
-    pub blamed: Vec<u32>,
-    /// One line for people.
-    pub text: String,
-    /// What the verdict rests on, a line each.
-    pub evidence: Vec<String>,
-    /// What to do next.
-    pub next: Option<String>,
-    /// The same in the grammar of `docs/verdicts.md`, where the ranks' arbiter found it: who, what,
-    /// where, since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<Box<muster_comm::watch::verdict::Verdict>>,
-}
-
-impl Cause {
-    /// A cause of a class, without a culprit so far.
-    #[must_use]
-    pub fn new(class: Exit, text: impl Into<String>) -> Self {
-        Self {
-            class,
-            exit_code: class.code(),
-            matrix: None,
-            blamed: Vec::new(),
-            text: text.into(),
-            evidence: Vec::new(),
-            next: None,
-            found: None,
-        }
-    }
-}
-
 impl Report {
     /// An empty report, to be filled matrix by matrix.
     #[must_use]
@@ -317,41 +269,75 @@ impl Case {
     }
 }
 
-/// Ranks as text: runs of neighbours become `0-7`.
-#[must_use]
-pub fn listed(ranks: &[u32]) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut at = 0;
-    while let Some(first) = ranks.get(at).copied() {
-        let mut last = first;
-        let mut end = at + 1;
-        while let Some(next) = ranks.get(end).copied()
-            && last.checked_add(1) == Some(next)
-        {
-            last = next;
-            end += 1;
-        }
-        // Two neighbours read better apart.
-        if end - at >= 3 {
-            parts.push(format!("{first}-{last}"));
-        } else {
-            parts.extend(ranks.iter().take(end).skip(at).map(u32::to_string));
-        }
-        at = end;
-    }
-    parts.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::json::line;
+    use crate::verify::fixtures;
 
     #[test]
-    fn runs_of_ranks_are_folded() {
-        assert_eq!(listed(&[]), "");
-        assert_eq!(listed(&[3]), "3");
-        assert_eq!(listed(&[0, 1]), "0, 1");
-        assert_eq!(listed(&[0, 1, 2, 3, 8, 9, 10, 12]), "0-3, 8-10, 12");
-        assert_eq!(listed(&[u32::MAX]), u32::MAX.to_string());
+    fn the_document_has_exactly_the_promised_fields() {
+        let mut report = Report::new("host", false, 7);
+        report.matrices.push(fixtures::summary(Outcome::Failed));
+        report.cases.push(fixtures::wrong(&[1]));
+        report.close();
+        let text = line(&report).expect("renders");
+        assert!(text.ends_with("}\n"));
+        let value: serde_json::Value = serde_json::from_str(&text).expect("one document");
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value
+                .as_object()
+                .expect("an object")
+                .keys()
+                .cloned()
+                .collect()
+        };
+        assert_eq!(
+            keys(&value),
+            [
+                "schema_version",
+                "tool",
+                "backend",
+                "emulated",
+                "passed",
+                "partial",
+                "seed",
+                "elapsed_us",
+                "matrices",
+                "cases",
+                "verdict"
+            ]
+        );
+        assert_eq!(
+            keys(&value["cases"][0]),
+            [
+                "matrix",
+                "world_size",
+                "group",
+                "ranks",
+                "check",
+                "collective",
+                "dtype",
+                "count",
+                "passed",
+                "elapsed_us",
+                "detail",
+                "algo"
+            ]
+        );
+        assert_eq!(
+            keys(&value["verdict"]),
+            [
+                "class",
+                "exit_code",
+                "matrix",
+                "blamed",
+                "text",
+                "evidence",
+                "next"
+            ]
+        );
+        assert_eq!(value["verdict"]["class"], "DATA");
+        assert_eq!(value["passed"], false);
     }
 }

@@ -6,18 +6,64 @@ use maud::Markup;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::document::{About, Document, Headline, Metric, Suite, SuiteCase, SuiteResult};
+use crate::report::cause::listed;
+use crate::report::document::{
+    About, Column, Comparable, Document, Headline, Metric, Model, Row, Suite, SuiteCase,
+    SuiteResult, sheet, text_of,
+};
 use crate::report::html::parts::{counted, number};
 use crate::report::json;
 use crate::report::markdown;
-use crate::report::model::{Case, MatrixSummary, Outcome, Report, listed};
-
-mod page;
+use crate::verify::model::{Case, MatrixSummary, Outcome, Report, SCHEMA_VERSION};
+use crate::verify::table;
 
 /// Failed cases of a group and call that are told in full.
 const TOLD_MAX: usize = 20;
 /// Failed cases that Markdown lists.
 const LISTED_MAX: usize = 30;
+
+const SHEET: &[Column<Report, Case>] = &[
+    ("matrix", |_, case| case.matrix.clone()),
+    ("world_size", |_, case| case.world_size.to_string()),
+    ("group", |_, case| case.group.clone()),
+    ("ranks", |_, case| listed(&case.ranks)),
+    ("check", |_, case| case.check.clone()),
+    ("collective", |_, case| text_of(case.collective.as_ref())),
+    ("dtype", |_, case| text_of(case.dtype.as_ref())),
+    ("count", |_, case| text_of(case.count)),
+    ("passed", |_, case| case.passed.to_string()),
+    ("elapsed_us", |_, case| case.elapsed_us.to_string()),
+    ("blamed", |_, case| {
+        text_of(case.detail.as_ref().map(|detail| listed(&detail.blamed)))
+    }),
+    ("wrong", |_, case| {
+        text_of(case.detail.as_ref().and_then(|detail| detail.wrong))
+    }),
+    ("text", |_, case| {
+        text_of(case.detail.as_ref().map(|detail| &detail.text))
+    }),
+];
+
+const TABLE: &[Column<Report, MatrixSummary>] = &[
+    ("matrix", |_, matrix| matrix.matrix.clone()),
+    (">ranks", |_, matrix| matrix.world_size.to_string()),
+    (">groups", |_, matrix| {
+        let groups: u32 = matrix.groups.iter().map(|group| group.count).sum();
+        groups.to_string()
+    }),
+    (">checks", |_, matrix| matrix.cases.to_string()),
+    (">passed", |_, matrix| matrix.cases_passed.to_string()),
+    (">time", |_, matrix| {
+        format!("{:.2} s", matrix.elapsed_us as f64 / 1e6)
+    }),
+    ("result", |_, matrix| result_in_words(matrix)),
+];
+
+impl Model for Report {
+    const COMMAND: &'static str = "verify";
+    const VERSION: u32 = SCHEMA_VERSION;
+    const MARKS: &'static [&'static str] = &["cases", "matrices"];
+}
 
 impl Document for Report {
     fn about(&self) -> About<'_> {
@@ -48,11 +94,11 @@ impl Document for Report {
     }
 
     fn json(&self) -> Result<String, Failure> {
-        json::render(self)
+        json::line(self)
     }
 
     fn body(&self) -> Markup {
-        page::body(self)
+        super::page::body(self)
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -63,10 +109,7 @@ impl Document for Report {
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        let header = "matrix,world_size,group,ranks,check,collective,dtype,count,passed,elapsed_us,blamed,wrong,text";
-        let mut rows = vec![header.split(',').map(str::to_owned).collect()];
-        rows.extend(self.cases.iter().map(row));
-        rows
+        sheet(self, &self.cases, SHEET)
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -105,22 +148,7 @@ impl Document for Report {
     }
 
     fn markdown(&self) -> String {
-        let mut text = String::from(
-            "| matrix | ranks | groups | checks | passed | time | result |\n|---|---:|---:|---:|---:|---:|---|\n",
-        );
-        for matrix in &self.matrices {
-            let groups: u32 = matrix.groups.iter().map(|group| group.count).sum();
-            let _ = writeln!(
-                text,
-                "| {} | {} | {groups} | {} | {} | {:.2} s | {} |",
-                markdown::cell(&matrix.matrix),
-                matrix.world_size,
-                matrix.cases,
-                matrix.cases_passed,
-                matrix.elapsed_us as f64 / 1e6,
-                markdown::cell(&result_in_words(matrix)),
-            );
-        }
+        let mut text = markdown::table(self, &self.matrices, TABLE, usize::MAX);
         let failures: Vec<&Case> = self.failures().collect();
         if !failures.is_empty() {
             text.push_str("\n#### What failed\n\n");
@@ -133,11 +161,27 @@ impl Document for Report {
         }
         text
     }
+
+    fn text(&self) -> String {
+        table::render(self)
+    }
+
+    /// Times of single checks are no repeated samples and hold the time to compute what must come out, so
+    /// they are left out.
+    fn comparable(&self) -> Option<Comparable<'_>> {
+        Some(Comparable {
+            rows: self.cases.iter().map(compared).collect(),
+            timed: None,
+        })
+    }
 }
 
 impl Report {
     /// The cases of a matrix.
-    fn cases_of<'a>(&'a self, matrix: &'a MatrixSummary) -> impl Iterator<Item = &'a Case> {
+    pub(super) fn cases_of<'a>(
+        &'a self,
+        matrix: &'a MatrixSummary,
+    ) -> impl Iterator<Item = &'a Case> {
         self.cases
             .iter()
             .filter(|case| case.matrix == matrix.matrix)
@@ -227,7 +271,7 @@ impl Report {
 }
 
 /// The call of a case, or what was checked where it is about none.
-fn call_of(case: &Case) -> &str {
+pub(super) fn call_of(case: &Case) -> &str {
     case.collective.as_deref().unwrap_or(&case.check)
 }
 
@@ -250,27 +294,35 @@ fn together(cases: &[&Case]) -> SuiteResult {
     SuiteResult::Failed(line, lines.join("\n"))
 }
 
-fn row(case: &Case) -> Vec<String> {
-    let detail = case.detail.as_ref();
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    vec![
-        case.matrix.clone(),
-        case.world_size.to_string(),
-        case.group.clone(),
-        listed(&case.ranks),
-        case.check.clone(),
-        text(&case.collective),
-        text(&case.dtype),
-        case.count
-            .map_or_else(String::new, |count| count.to_string()),
-        case.passed.to_string(),
-        case.elapsed_us.to_string(),
-        detail.map_or_else(String::new, |detail| listed(&detail.blamed)),
-        detail
-            .and_then(|detail| detail.wrong)
-            .map_or_else(String::new, |wrong| wrong.to_string()),
-        detail.map_or_else(String::new, |detail| detail.text.clone()),
-    ]
+/// The row of a case for `compare`.
+fn compared(case: &Case) -> Row {
+    let has_wrong_data = case.detail.as_ref().is_some_and(|detail| {
+        detail.first_wrong.is_some() || detail.wrong.is_some_and(|wrong| wrong > 0)
+    });
+    let text = case.detail.as_ref().map(|detail| detail.text.clone());
+    Row {
+        name: case_name(case),
+        rounds_us: Vec::new(),
+        wrong: u64::from(!case.passed && has_wrong_data),
+        failed: (!case.passed && !has_wrong_data)
+            .then(|| text.clone().unwrap_or_else(|| "it failed".to_owned())),
+        detail: text,
+    }
+}
+
+fn case_name(case: &Case) -> String {
+    let what = case.collective.as_deref().unwrap_or(&case.check);
+    let shape = match (&case.dtype, case.count) {
+        (Some(dtype), Some(count)) => format!(" {dtype}[{count}]"),
+        (None, Some(count)) => format!(" [{count}]"),
+        (Some(_) | None, None) => String::new(),
+    };
+    format!(
+        "{}, group {} [{}]: {what}{shape}",
+        case.matrix,
+        case.group,
+        listed(&case.ranks)
+    )
 }
 
 /// How a matrix ended, with the reason where there is one.

@@ -3,11 +3,12 @@
 use maud::{Markup, html};
 
 use crate::out::escaped;
+use crate::report::cause::listed;
 use crate::report::document::Mood;
 use crate::report::html::parts::{counted, fact, number, scrolling, seconds, tag};
-use crate::report::model::{Case, MatrixSummary, NotApplicable, Outcome, Report, listed};
+use crate::verify::model::{Case, MatrixSummary, NotApplicable, Outcome, Report};
 
-use super::call_of;
+use super::document::call_of;
 
 /// Failed cases that the page lists; the JSON document has all of them.
 const FAILURES_MAX: usize = 100;

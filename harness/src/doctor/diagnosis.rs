@@ -93,7 +93,7 @@ impl Diagnosis {
         };
         let document = Document {
             schema_version: SCHEMA_VERSION,
-            tool: crate::report::model::TOOL,
+            tool: crate::report::origin::TOOL,
             host: &self.host,
             emulated: self.emulated,
             passed: self.passed(),
