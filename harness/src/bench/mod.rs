@@ -18,4 +18,5 @@ pub mod plan;
 pub mod rank;
 pub mod shape;
 pub mod table;
+pub mod told;
 pub mod tune;

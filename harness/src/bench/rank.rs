@@ -7,6 +7,8 @@
 //! MEASURE-3: all ranks take the same number of samples. When it is enough they decide together,
 //! outside of what is timed.
 
+use std::time::Duration;
+
 use half::{bf16, f16};
 use muster_comm::algo::Table;
 use muster_comm::buffer::Element;
@@ -22,8 +24,6 @@ use crate::bench::machine;
 use crate::bench::measured::{Measured, SAMPLES_MAX};
 use crate::bench::plan::{Cell, Plan, Stop, What};
 use crate::check::cases::KindGroups;
-use crate::check::inject::Inject;
-use crate::check::job::Job;
 use crate::stats;
 
 /// Time that a sample should take at least, in nanoseconds: two readings of the clock take about 50.
@@ -86,19 +86,20 @@ impl<'a> Bench<'a> {
         world: &'a World,
         plan: &'a Plan,
         kinds: &'a [KindGroups],
-        job: &Job,
+        (deadline, seed): (Duration, u64),
+        tamper: Option<Tamper>,
         place: Place<'a>,
     ) -> Result<Self, CommError> {
         let everyone: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
         let control = world.group("bench", &everyone)?;
-        control.set_deadline(job.deadline());
+        control.set_deadline(deadline);
         Ok(Self {
             world,
             plan,
             kinds,
-            seed: job.seed,
+            seed,
             place,
-            tamper: job.faults_of(world.rank().0).next().map(Inject::tamper),
+            tamper,
             control,
             current: None,
             looked_ns: 0,

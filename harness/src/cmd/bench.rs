@@ -2,27 +2,29 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, SEED};
+use clap::Args;
+use muster_comm::config::Environment;
 use muster_comm::launch::Contract;
 use muster_comm::types::{DType, ReduceOp};
 
 use crate::backend::{self, Backend};
+use crate::bench::gather::Gather;
+use crate::bench::model::{BenchReport, Settings};
 use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
-use crate::check::job::Transport;
+use crate::cmd::measure;
 use crate::cmd::rules::Rules;
-use crate::cmd::saving::Saving;
-use crate::cmd::values::{parse_dtype, parse_time};
+use crate::cmd::saving::{Saving, Shown};
+use crate::cmd::values::{announce, parse_dtype, parse_time, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::out;
 use crate::report::origin::Origin;
+use crate::run::job::Transport;
 use crate::run::joined;
+use crate::run::work::Work;
 
 mod choose;
-mod go;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -174,8 +176,8 @@ pub struct BenchArgs {
     inject: Vec<Inject>,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = Shown::Table)]
+    format: Shown,
 
     #[command(flatten)]
     rules: Rules,
@@ -186,17 +188,6 @@ pub struct BenchArgs {
     /// Seed of the inputs [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Comma-separated values
-    Csv,
-    /// One JSON document, with samples
-    Json,
-    /// A table that grows while it runs
-    Table,
 }
 
 fn after_long_help() -> String {
@@ -230,7 +221,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         args.refuse_host_options()?;
         for (job, _) in &mut jobs {
             job.hccl = Some(hccl.clone());
-            if let Some(plan) = &mut job.bench {
+            if let Work::Bench(plan) = &mut job.work {
                 plan.memories = vec![Memory::Device];
             }
         }
@@ -240,22 +231,34 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         .is_none_or(|identity| identity.rank.0 == 0);
     if speaks {
         args.saving.check()?;
-        let warnings = environment.warnings();
-        let lines = choice
-            .line
-            .clone()
-            .into_iter()
-            .chain(warnings.iter().map(ToString::to_string));
-        lines.for_each(|line| out::note(&line));
+        announce(&choice, &environment);
     }
     let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
-    let mut bench = go::Run::new(args, &choice, seed, Origin::here(&environment));
-    bench.set_pinned(jobs.iter().any(|(job, _)| job.pin));
-    bench.set_rules(args.rules.of(&environment)?.source);
-    match identity {
-        None => bench.locally(&jobs),
-        Some(identity) => bench.joined(&jobs, &environment, &identity),
+    let report = BenchReport {
+        backend: choice.name().to_owned(),
+        emulated: choice.emulated.is_some(),
+        seed,
+        origin: Some(Origin::here(&environment)),
+        transport: args.transport.name().to_owned(),
+        pinned: jobs.iter().any(|(job, _)| job.pin),
+        rounds: args.rounds,
+        ..BenchReport::new(Settings {
+            rules: args.rules.of(&environment)?.source,
+            warm_ups: args.warmup,
+        })
+    };
+    if identity.is_some() && args.whats().contains(&What::BringUp) {
+        return Err(Failure::usage(
+            "bring_up starts worlds again and again, which a rank of another launcher cannot",
+        ));
     }
+    measure::run::<Gather>(
+        report,
+        (args.format, &args.saving),
+        &jobs,
+        &environment,
+        identity.as_ref(),
+    )
 }
 
 impl BenchArgs {
@@ -308,14 +311,8 @@ impl BenchArgs {
 
     /// The time that each call is given, and the seed.
     fn settings(&self, environment: &Environment) -> Result<(Duration, u64), Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
-        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
-        let seed = environment.read(&SEED).map_err(unreadable)?;
-        Ok((
-            self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT),
-            self.seed.or(seed).unwrap_or(SEED_DEFAULT),
-        ))
+        let defaults = (DEADLINE_DEFAULT, SEED_DEFAULT);
+        settings(environment, (self.deadline, self.seed), defaults)
     }
 
     /// When a line is measured often enough.

@@ -12,6 +12,7 @@ pub mod dump;
 pub mod emu;
 pub mod env;
 pub mod groups;
+mod measure;
 pub mod moe;
 pub mod plan;
 pub mod rank;

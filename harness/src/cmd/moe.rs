@@ -3,20 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, PIN, SEED};
+use clap::Args;
+use muster_comm::config::Environment;
 use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::{Layout, Matrix};
 
 use crate::backend::{self, Backend};
-use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::cmd::measure;
 use crate::cmd::rules::Rules;
-use crate::cmd::saving::Saving;
-use crate::cmd::values::parse_time;
+use crate::cmd::saving::{Saving, Shown};
+use crate::cmd::values::{announce, parse_time, pin, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
 use crate::moe::file::{self, Recorded};
+use crate::moe::gather::Gather;
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
 use crate::moe::plan::{Plan, STEPS_MAX, Source};
@@ -24,9 +25,10 @@ use crate::moe::report::{MoeReport, Parallel, Settings};
 use crate::moe::routing::Routing;
 use crate::out;
 use crate::report::origin::Origin;
+use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::joined;
-
-mod go;
+use crate::run::work::Work;
+use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -145,8 +147,8 @@ pub struct MoeArgs {
     deadline: Option<Duration>,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = Shown::Table)]
+    format: Shown,
 
     #[command(flatten)]
     rules: Rules,
@@ -161,15 +163,6 @@ pub struct MoeArgs {
     /// Seed of routing [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One JSON document, with samples
-    Json,
-    /// A table that grows while it runs
-    Table,
 }
 
 /// A list of sizes by its ends.
@@ -267,13 +260,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     if speaks {
         args.write_routing(&job, &layout)?;
         args.saving.check()?;
-        let warnings = environment.warnings();
-        let lines = choice
-            .line
-            .clone()
-            .into_iter()
-            .chain(warnings.iter().map(ToString::to_string));
-        lines.for_each(|line| out::note(&line));
+        announce(&choice, &environment);
     }
     let dims = layout.dims();
     let report = MoeReport {
@@ -296,11 +283,13 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
             steps: 0,
         })
     };
-    let mut run = go::Run::new(args, report);
-    match identity {
-        None => run.locally(&job, &layout),
-        Some(identity) => run.joined(&job, &layout, &environment, &identity),
-    }
+    measure::run::<Gather>(
+        report,
+        (args.format, &args.saving),
+        &[(job, layout)],
+        &environment,
+        identity.as_ref(),
+    )
 }
 
 impl MoeArgs {
@@ -332,7 +321,7 @@ impl MoeArgs {
 
     /// Writes the routing of every step and rank, if it was asked for.
     fn write_routing(&self, job: &Job, layout: &Layout) -> Result<(), Failure> {
-        let (Some(path), Some(plan)) = (&self.write_routing, &job.moe) else {
+        let (Some(path), Work::Moe(plan)) = (&self.write_routing, &job.work) else {
             return Ok(());
         };
         let ([source], [tokens]) = (&plan.sources[..], &plan.tokens[..]) else {
@@ -381,11 +370,8 @@ impl MoeArgs {
     }
 
     fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
-        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
-        let seed = environment.read(&SEED).map_err(unreadable)?;
-        let deadline = self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT);
+        let defaults = (DEADLINE_DEFAULT, SEED_DEFAULT);
+        let (deadline, seed) = settings(environment, (self.deadline, self.seed), defaults)?;
         let model = self.model()?;
         let plan = Plan {
             hidden: model.hidden,
@@ -406,19 +392,11 @@ impl MoeArgs {
         let dims = layout.dims();
         let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
         let job = Job {
-            hccl: None,
-            matrix: MatrixSpec::of(name, layout),
-            dtypes: Vec::new(),
-            counts: Vec::new(),
-            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
             transport: self.transport,
-            inject: Vec::new(),
-            seed: self.seed.or(seed).unwrap_or(SEED_DEFAULT),
-            pin: self.pin || environment.read(&PIN).map_err(unreadable)?.unwrap_or(false),
+            seed,
+            pin: pin(self.pin, environment)?,
             rules: self.rules.of(environment)?.text,
-            forced: Forced::default(),
-            bench: None,
-            moe: Some(plan),
+            ..Job::new(MatrixSpec::of(name, layout), Work::Moe(plan), deadline)
         };
         Ok((job, model))
     }

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
 use muster_comm::layout::Preset;
 use muster_comm::types::DType;
+
+use crate::backend::Choice;
+use crate::fail::Failure;
+use crate::out;
 
 /// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
 /// ranks is 8 GiB, more than a machine without an accelerator should be asked for.
@@ -58,6 +63,44 @@ pub(super) fn parse_count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|count| *count <= COUNT_MAX)
         .ok_or_else(|| format!("a number of elements is 0 to {COUNT_MAX}"))
+}
+
+/// The time that each call is given, and the seed: as options say, else the environment, else the defaults.
+///
+/// # Errors
+/// A failure of class USAGE where the environment cannot be understood.
+pub(super) fn settings(
+    environment: &Environment,
+    (deadline, seed): (Option<Duration>, Option<u64>),
+    defaults: (Duration, u64),
+) -> Result<(Duration, u64), Failure> {
+    let unreadable = |error: ConfigError| Failure::usage(error.to_string());
+    let from_environment = (
+        environment.read(&DEADLINE_S).map_err(unreadable)?,
+        environment.read(&SEED).map_err(unreadable)?,
+    );
+    Ok((
+        deadline.or(from_environment.0).unwrap_or(defaults.0),
+        seed.or(from_environment.1).unwrap_or(defaults.1),
+    ))
+}
+
+/// Whether ranks keep to their share of the processors: as the option or the environment says.
+///
+/// # Errors
+/// A failure of class USAGE where the environment cannot be understood.
+pub(super) fn pin(option: bool, environment: &Environment) -> Result<bool, Failure> {
+    let variable = environment.read(&PIN);
+    let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(option || variable.unwrap_or(false))
+}
+
+/// Says what moves the data, and what is odd about the environment.
+pub(super) fn announce(choice: &Choice, environment: &Environment) {
+    choice.line.iter().for_each(|line| out::note(line));
+    for warning in environment.warnings() {
+        out::note(&warning.to_string());
+    }
 }
 
 #[cfg(test)]

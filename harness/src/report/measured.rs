@@ -103,6 +103,23 @@ pub struct Latency {
     pub mean: f64,
 }
 
+impl Latency {
+    /// Of ascending samples.
+    #[must_use]
+    pub fn of(ascending: &[f64]) -> Self {
+        let sum: f64 = ascending.iter().sum();
+        Self {
+            min: stats::quantile(ascending, 0.0),
+            median: stats::median(ascending),
+            p90: stats::quantile(ascending, 0.9),
+            p99: stats::quantile(ascending, 0.99),
+            p99_9: stats::quantile(ascending, 0.999),
+            max: stats::quantile(ascending, 1.0),
+            mean: sum / ascending.len().max(1) as f64,
+        }
+    }
+}
+
 /// How far apart ranks began, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Skew {

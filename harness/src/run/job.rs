@@ -1,19 +1,14 @@
-//! What every rank of a matrix is told: the matrix, what to check, and how long to wait.
+//! What every rank of a matrix is told: the matrix, what to do, and how long to wait.
 
 use std::time::Duration;
 
 use muster_comm::algo::{ENTRY, Links, choices_for, find_choice, planned};
 use muster_comm::layout::{Layout, LayoutError};
-use muster_comm::types::{Collective, DType};
+use muster_comm::types::Collective;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::plan::Plan;
+use super::work::Work;
 use crate::check::inject::Inject;
-use crate::moe;
-
-/// Most ranks that one host is asked to start. A process a rank: more than this exhausts process
-/// and descriptor limits long before it proves anything that fewer ranks do not.
-pub const WORLD_SIZE_MAX: u32 = 1024;
 
 /// A layout by its sizes, with the name under which reports know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,15 +91,13 @@ impl Transport {
     }
 }
 
-/// One matrix to prove. Every rank gets the same, and derives the same list of cases from it.
+/// One matrix. Every rank gets the same, and derives the same list of cases from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The axes and the world size.
     pub matrix: MatrixSpec,
-    /// Element types to check; the default choice where empty.
-    pub dtypes: Vec<DType>,
-    /// Numbers of elements to check; the default choice where empty.
-    pub counts: Vec<usize>,
+    /// What its ranks do.
+    pub work: Work,
     /// Time that each call is given, in milliseconds.
     pub deadline_ms: u64,
     /// How bytes go.
@@ -113,24 +106,12 @@ pub struct Job {
     pub inject: Vec<Inject>,
     /// Seed of the inputs.
     pub seed: u64,
-    /// Whether the groups are checked on their devices, and how.
-    #[serde(default)]
+    /// Whether the groups are on their devices, and how.
     pub hccl: Option<Hccl>,
     /// Whether each rank keeps to its share of the processors of its host.
-    #[serde(default)]
     pub pin: bool,
     /// Rules that select algorithms, in front of the built-in ones.
-    #[serde(default)]
     pub rules: Option<String>,
-    /// Which way calls are made to go, where each is proved by itself.
-    #[serde(default)]
-    pub forced: Forced,
-    /// What to measure instead of proving, if that is the job.
-    #[serde(default)]
-    pub bench: Option<Plan>,
-    /// What tokens to dispatch instead, if that is the job.
-    #[serde(default)]
-    pub moe: Option<moe::plan::Plan>,
 }
 
 /// Which way the calls of a matrix are made to go, so that each is proved and not only the one that the library
@@ -211,6 +192,22 @@ pub struct Hccl {
 }
 
 impl Job {
+    /// A job without faults, devices and rules of its own.
+    #[must_use]
+    pub fn new(matrix: MatrixSpec, work: Work, deadline: Duration) -> Self {
+        Self {
+            matrix,
+            work,
+            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            transport: Transport::Auto,
+            inject: Vec::new(),
+            seed: 1,
+            hccl: None,
+            pin: false,
+            rules: None,
+        }
+    }
+
     /// Time that each call is given.
     #[must_use]
     pub fn deadline(&self) -> Duration {
