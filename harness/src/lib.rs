@@ -24,3 +24,6 @@ pub mod run;
 pub mod stats;
 pub mod verify;
 pub mod world;
+
+/// The program that wrote a report.
+pub const TOOL: &str = concat!("muster ", env!("CARGO_PKG_VERSION"));

@@ -3,10 +3,11 @@
 use maud::Markup;
 
 use crate::bench::model::{BenchReport, Record, Settings};
-use crate::bench::table::{self, short, size};
-use crate::report::document::{Column, Metric, text_of};
-use crate::report::html::parts::counted;
-use crate::report::measured::{self, Labels, Latency, Measures, in_seconds, measured, metric};
+use crate::bench::table;
+use crate::report::document::{Metric, text_of};
+use crate::report::html::parts::{counted, short, size};
+use crate::report::markdown::Column;
+use crate::report::measured::{self, Latency, Measures, in_seconds, measured, metric};
 
 impl Measures for Settings {
     type Record = Record;
@@ -14,58 +15,23 @@ impl Measures for Settings {
     const VERSION: u32 = 1;
     const TEXTS: [&'static str; 2] = ["The outcome of `bench`.", "Seed of the inputs."];
 
-    const SHEET: &'static [Column<BenchReport, Record>] = &[
-        ("collective", |_, r| r.collective.clone()),
-        ("algo", |_, r| r.algo.clone()),
-        ("ranks", |_, r| r.ranks.to_string()),
-        ("bytes", |_, r| r.bytes.to_string()),
-        ("count", |_, r| r.count.to_string()),
-        ("dtype", |_, r| text_of(r.dtype.as_ref())),
-        ("op", |_, r| text_of(r.op.as_ref())),
-        ("root", |_, r| text_of(r.root)),
-        ("in_place", |_, r| r.in_place.to_string()),
-        ("memory", |_, r| r.memory.clone()),
-        ("split", |_, r| text_of(r.split.as_ref())),
-        ("group", |_, r| r.group.clone()),
-        ("groups", |_, r| r.groups.to_string()),
-        ("world_size", |_, r| r.world_size.to_string()),
-        ("min_us", |_, r| r.latency_us.min.to_string()),
-        ("median_us", |_, r| r.latency_us.median.to_string()),
-        ("p90_us", |_, r| r.latency_us.p90.to_string()),
-        ("p99_us", |_, r| r.latency_us.p99.to_string()),
-        ("p99_9_us", |_, r| r.latency_us.p99_9.to_string()),
-        ("max_us", |_, r| r.latency_us.max.to_string()),
-        ("mean_us", |_, r| r.latency_us.mean.to_string()),
-        ("algbw_gbytes_per_s", |_, r| text_of(r.algbw_gbytes_per_s)),
-        ("busbw_gbytes_per_s", |_, r| text_of(r.busbw_gbytes_per_s)),
-        ("wrong", |_, r| text_of(r.wrong)),
-        ("samples", |_, r| r.samples.to_string()),
-        ("start_skew_median_us", |_, r| {
-            text_of(r.start_skew_us.map(|skew| skew.median))
-        }),
-        ("unsupported", |_, r| text_of(r.unsupported.as_ref())),
-        ("backend", |report, _| report.backend.clone()),
-        ("emulated", |report, _| report.emulated.to_string()),
-        ("taken", |_, r| text_of(r.taken.as_ref())),
-        ("segment", |_, r| text_of(r.segment)),
-    ];
+    const SHEET: &'static str = "collective algo ranks bytes count dtype op root in_place memory split group groups world_size \
+        min_us=latency_us.min median_us=latency_us.median p90_us=latency_us.p90 p99_us=latency_us.p99 \
+        p99_9_us=latency_us.p99_9 max_us=latency_us.max mean_us=latency_us.mean algbw_gbytes_per_s busbw_gbytes_per_s \
+        wrong samples start_skew_median_us=start_skew_us.median unsupported backend emulated taken segment";
 
-    const TABLE: &'static [Column<BenchReport, Record>] = &[
-        ("what", |_, r| name_of(r)),
-        (">median us", |_, r| match &r.unsupported {
+    const TABLE: &'static [Column<Record>] = &[
+        ("what", |r| name_of(r)),
+        (">median us", |r| match &r.unsupported {
             Some(why) => why.clone(),
             None => short(r.latency_us.median),
         }),
-        (">p99 us", |_, r| {
+        (">p99 us", |r| {
             text_of(r.figure().map(|r| short(r.latency_us.p99)))
         }),
-        (">algbw GB/s", |_, r| {
-            text_of(r.algbw_gbytes_per_s.map(short))
-        }),
-        (">busbw GB/s", |_, r| {
-            text_of(r.busbw_gbytes_per_s.map(short))
-        }),
-        (">wrong", |_, r| text_of(r.wrong)),
+        (">algbw GB/s", |r| text_of(r.algbw_gbytes_per_s.map(short))),
+        (">busbw GB/s", |r| text_of(r.busbw_gbytes_per_s.map(short))),
+        (">wrong", |r| text_of(r.wrong)),
     ];
 
     fn passed(report: &BenchReport) -> String {
@@ -103,12 +69,7 @@ impl Measures for Settings {
     }
 
     fn metrics(records: &[Record]) -> Vec<Metric> {
-        let quantiles = |record| {
-            in_seconds(
-                &measured::Record::labels(record),
-                measured::Record::latency(record),
-            )
-        };
+        let quantiles = |record: &Record| in_seconds(record, None, &record.latency_us);
         vec![
             Metric {
                 name: "muster_bench_latency_seconds",
@@ -166,27 +127,11 @@ impl Record {
 }
 
 impl measured::Record for Record {
+    const LABELS: &'static str =
+        "collective algo bytes dtype op in_place memory group groups ranks world_size root split";
+
     fn name(&self) -> String {
         name_of(self)
-    }
-
-    fn labels(&self) -> Labels {
-        let text = |text: &Option<String>| text_of(text.as_ref());
-        vec![
-            ("collective", self.collective.clone()),
-            ("algo", self.algo.clone()),
-            ("bytes", self.bytes.to_string()),
-            ("dtype", text(&self.dtype)),
-            ("op", text(&self.op)),
-            ("in_place", self.in_place.to_string()),
-            ("memory", self.memory.clone()),
-            ("group", self.group.clone()),
-            ("groups", self.groups.to_string()),
-            ("ranks", self.ranks.to_string()),
-            ("world_size", self.world_size.to_string()),
-            ("root", text_of(self.root)),
-            ("split", text(&self.split)),
-        ]
     }
 
     fn latency(&self) -> &Latency {

@@ -4,11 +4,12 @@
 use maud::{Markup, html};
 
 use crate::bench::model::{BenchReport, Record};
-use crate::bench::table::size;
 use crate::out::escaped;
 use crate::report::document::Mood;
 use crate::report::html::figures::{Against, Heat, Range, heat, range};
-use crate::report::html::parts::{captioned, counted, digits, fact, micros, number, seconds, tag};
+use crate::report::html::parts::{
+    captioned, counted, digits, fact, micros, number, seconds, size, tag,
+};
 use crate::report::html::plot::{BANDS_MAX, Chart, Point, SERIES_MAX, Series, Unit, figure};
 use crate::report::machine::MachineState;
 use crate::stats;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::Contract;
+use muster_comm::layout::Layout;
 use muster_comm::types::{DType, ReduceOp};
 
 use crate::backend::{self, Backend};
 use crate::bench::gather::Gather;
-use crate::bench::model::{BenchReport, Settings};
+use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
@@ -20,9 +21,11 @@ use crate::cmd::values::{announce, parse_dtype, parse_time, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::origin::Origin;
+use crate::run::Finished;
+use crate::run::job::Job;
 use crate::run::job::Transport;
 use crate::run::joined;
-use crate::run::work::Work;
+use crate::run::work::{Measured, Work};
 
 mod choose;
 
@@ -259,6 +262,33 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         &environment,
         identity.as_ref(),
     )
+}
+
+impl measure::Gather for Gather {
+    type Settings = Settings;
+
+    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+        match &job.work {
+            Work::Bench(plan) => Some(Self::new(plan, layout, one_host)),
+            Work::Moe(_) | Work::Verify(_) => None,
+        }
+    }
+
+    fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        match measured {
+            Measured::Bench(measured) => Self::take(self, rank, measured),
+            Measured::Moe(_) => None,
+        }
+    }
+
+    fn end(&mut self, world: usize, finished: &Finished) -> Option<Record> {
+        self.brought_up(world, finished.summary.bring_up_us)
+    }
+
+    fn close(mut self, report: &mut BenchReport) -> Vec<Record> {
+        report.machine_states.extend(self.machine_states());
+        self.rest()
+    }
 }
 
 impl BenchArgs {

@@ -11,11 +11,14 @@ use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 
-use crate::doctor::diagnosis::Diagnosis;
 use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judge};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+
+mod diagnosis;
+
+use diagnosis::Diagnosis;
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
@@ -162,7 +165,7 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
             .collect();
         let document = serde_json::json!({
             "schema_version": 1,
-            "tool": crate::report::origin::TOOL,
+            "tool": crate::TOOL,
             "checks": checks,
         });
         return Ok(format!("{document}\n"));

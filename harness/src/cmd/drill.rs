@@ -9,6 +9,7 @@ use clap::Args;
 use muster_comm::config::{self, Environment};
 use muster_comm::sync::Clock;
 
+use crate::TOOL;
 use crate::cmd::saving::Saving;
 use crate::drill::actor;
 use crate::drill::catalogue::{Drill, drills};
@@ -23,7 +24,6 @@ use crate::out;
 use crate::progress::Progress;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::report::origin::TOOL;
 use crate::world::signals::Interrupts;
 use crate::world::tether;
 

@@ -8,18 +8,14 @@ use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 
 use super::saving::{Saving, Shown, publish};
-use crate::bench::gather::Gather as BenchGather;
-use crate::bench::model::{self as bench};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::moe::gather::Gather as MoeGather;
-use crate::moe::report as moe;
 use crate::out;
 use crate::progress::Progress as Line;
 use crate::report::measured::{MeasuredReport, Measures};
 use crate::run::job::Job;
 use crate::run::session::{self, Session};
-use crate::run::work::{Measured, Work};
+use crate::run::work::Measured;
 use crate::run::{self, Finished, Progress};
 
 /// What merges what the ranks of a job tell.
@@ -185,59 +181,5 @@ where
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
         self.report.close();
         publish(&self.report, self.saving, self.shown)
-    }
-}
-
-impl Gather for BenchGather {
-    type Settings = bench::Settings;
-
-    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
-        match &job.work {
-            Work::Bench(plan) => Some(Self::new(plan, layout, one_host)),
-            Work::Moe(_) | Work::Verify(_) => None,
-        }
-    }
-
-    fn take(&mut self, rank: u32, measured: Measured) -> Option<bench::Record> {
-        match measured {
-            Measured::Bench(measured) => Self::take(self, rank, measured),
-            Measured::Moe(_) => None,
-        }
-    }
-
-    fn end(&mut self, world: usize, finished: &Finished) -> Option<bench::Record> {
-        self.brought_up(world, finished.summary.bring_up_us)
-    }
-
-    fn close(mut self, report: &mut Report<Self>) -> Vec<bench::Record> {
-        report.machine_states.extend(self.machine_states());
-        self.rest()
-    }
-}
-
-impl Gather for MoeGather {
-    type Settings = moe::Settings;
-
-    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
-        match &job.work {
-            Work::Moe(plan) => Some(Self::new(plan, layout, job.seed, one_host)),
-            Work::Bench(_) | Work::Verify(_) => None,
-        }
-    }
-
-    fn take(&mut self, rank: u32, measured: Measured) -> Option<moe::Record> {
-        match measured {
-            Measured::Moe(measured) => Self::take(self, rank, measured),
-            Measured::Bench(_) => None,
-        }
-    }
-
-    fn close(self, report: &mut Report<Self>) -> Vec<moe::Record> {
-        report.machine_states.extend(self.machine_states());
-        let rest = self.rest();
-        let first = report.records.first().or_else(|| rest.first());
-        let steps = first.and_then(|record| Some(record.round_trip.samples_us.first()?.len()));
-        report.settings.steps = u32::try_from(steps.unwrap_or(0)).unwrap_or(u32::MAX);
-        rest
     }
 }

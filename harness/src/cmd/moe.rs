@@ -21,13 +21,13 @@ use crate::moe::gather::Gather;
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
 use crate::moe::plan::{Plan, STEPS_MAX, Source};
-use crate::moe::report::{MoeReport, Parallel, Settings};
+use crate::moe::report::{MoeReport, Parallel, Record, Settings};
 use crate::moe::routing::Routing;
 use crate::out;
 use crate::report::origin::Origin;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::joined;
-use crate::run::work::Work;
+use crate::run::work::{Measured, Work};
 use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Time that each call is given where neither option nor environment says.
@@ -290,6 +290,33 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
         &environment,
         identity.as_ref(),
     )
+}
+
+impl measure::Gather for Gather {
+    type Settings = Settings;
+
+    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+        match &job.work {
+            Work::Moe(plan) => Some(Self::new(plan, layout, job.seed, one_host)),
+            Work::Bench(_) | Work::Verify(_) => None,
+        }
+    }
+
+    fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        match measured {
+            Measured::Moe(measured) => Self::take(self, rank, measured),
+            Measured::Bench(_) => None,
+        }
+    }
+
+    fn close(self, report: &mut MoeReport) -> Vec<Record> {
+        report.machine_states.extend(self.machine_states());
+        let rest = self.rest();
+        let first = report.records.first().or_else(|| rest.first());
+        let steps = first.and_then(|record| Some(record.round_trip.samples_us.first()?.len()));
+        report.settings.steps = u32::try_from(steps.unwrap_or(0)).unwrap_or(u32::MAX);
+        rest
+    }
 }
 
 impl MoeArgs {

@@ -121,9 +121,9 @@ impl Saving {
 pub enum Shown {
     /// Comma-separated values
     Csv,
-    /// One JSON document
+    /// One JSON document, with all that is known
     Json,
-    /// A table for people
+    /// A table for people; what is measured comes line by line
     Table,
 }
 

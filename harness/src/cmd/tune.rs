@@ -10,6 +10,7 @@ use muster_comm::config::Environment;
 use muster_comm::layout::{Layout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp, closest};
 
+use crate::TOOL;
 use crate::bench::gather::Gather;
 use crate::bench::model::Record;
 use crate::bench::plan::{CELLS_MAX, Memory, Places, Plan, Stop, What, parse_size, sweep};
@@ -23,7 +24,6 @@ use crate::out;
 use crate::progress::Progress;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::report::origin::TOOL;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::{Measured, Work};
 use crate::run::{joined, local};

@@ -1,6 +1,7 @@
 //! A comparison as a document.
 
 use maud::Markup;
+use serde_json::json;
 
 use crate::compare::judge::{Compared, Fate};
 use crate::compare::report::{CompareReport, SCHEMA_VERSION};
@@ -8,28 +9,14 @@ use crate::compare::view;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::document::{
-    About, Column, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, sheet, text_of,
+    About, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, sheet,
 };
 use crate::report::html::parts::counted;
 use crate::report::json;
 
-const SHEET: &[Column<CompareReport, Compared>] = &[
-    ("row", |_, row| row.name.clone()),
-    ("fate", |_, row| fate_word(row.fate).to_owned()),
-    ("base_us", |_, row| text_of(row.base_us)),
-    ("new_us", |_, row| text_of(row.new_us)),
-    ("base_rounds", |_, row| row.rounds.0.to_string()),
-    ("new_rounds", |_, row| row.rounds.1.to_string()),
-    ("ratio", |_, row| text_of(row.ratio)),
-    ("ratio_low", |_, row| {
-        text_of(row.ratio_interval.map(|interval| interval.0))
-    }),
-    ("ratio_high", |_, row| {
-        text_of(row.ratio_interval.map(|interval| interval.1))
-    }),
-    ("p", |_, row| text_of(row.p)),
-    ("sentence", |_, row| row.sentence.clone()),
-];
+/// The columns of the sheet.
+const SHEET: &str = "row=name fate base_us new_us base_rounds=rounds.0 new_rounds=rounds.1 ratio \
+    ratio_low=ratio_interval.0 ratio_high=ratio_interval.1 p sentence";
 
 /// All fates, worst first, with their words and signs.
 pub(super) const FATES: [(Fate, &str); 11] = [
@@ -120,7 +107,8 @@ impl Document for CompareReport {
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        sheet(self, &self.comparison.rows, SHEET)
+        let fate = |row: &Compared| json!({"fate": fate_word(row.fate)});
+        sheet(&self.comparison.rows, SHEET, fate)
     }
 
     fn metrics(&self) -> Vec<Metric> {

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::TOOL;
 use crate::compare::judge::Comparison;
 use crate::exit::Exit;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::report::origin::TOOL;
 
 /// Version of the fields.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::bench::table::short;
 use crate::compare::judge::{Compared, Comparison, Fate};
 use crate::exit::Exit;
 use crate::out::{BAD, GOOD, STRONG, escaped};
-use crate::report::document::{Column, text_of};
-use crate::report::markdown::{cell, table};
+use crate::report::document::text_of;
+use crate::report::html::parts::short;
+use crate::report::markdown::{Column, cell, table};
 
 /// Rows of one fate that are shown; the JSON document has all of them.
 const SHOWN_MAX: usize = 20;
@@ -68,21 +68,21 @@ pub fn markdown(comparison: &Comparison) -> String {
     format!("### muster compare: {verdict}\n\n{}", tables(comparison))
 }
 
-const TABLE: &[Column<Comparison, Compared>] = &[
-    ("", |_, row| {
+const TABLE: &[Column<Compared>] = &[
+    ("", |row| {
         let word = SHOWN.iter().find(|(fate, _, _)| *fate == row.fate);
         word.map_or("", |(_, word, _)| word).to_owned()
     }),
-    ("row", |_, row| row.name.clone()),
-    (">base us", |_, row| text_of(row.base_us.map(short))),
-    (">new us", |_, row| text_of(row.new_us.map(short))),
-    (">change", |_, row| {
+    ("row", |row| row.name.clone()),
+    (">base us", |row| text_of(row.base_us.map(short))),
+    (">new us", |row| text_of(row.new_us.map(short))),
+    (">change", |row| {
         text_of(
             row.ratio
                 .map(|ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0)),
         )
     }),
-    ("", |_, row| row.sentence.clone()),
+    ("", |row| row.sentence.clone()),
 ];
 
 /// The same without its heading.
@@ -97,7 +97,7 @@ pub(super) fn tables(comparison: &Comparison) -> String {
         .collect();
     if !notable.is_empty() {
         text.push('\n');
-        text.push_str(&table(comparison, notable, TABLE, usize::MAX));
+        text.push_str(&table(notable, TABLE, usize::MAX));
     }
     text
 }

@@ -14,7 +14,6 @@
 
 mod cgroup;
 pub mod checks;
-pub mod diagnosis;
 mod finding;
 mod network;
 mod process;

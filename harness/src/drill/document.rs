@@ -1,56 +1,37 @@
 //! Drills as a document.
 
 use maud::Markup;
+use serde_json::json;
 
 use crate::drill::model::{Report, Run, RunOutcome, SCHEMA_VERSION};
 use crate::drill::plan::ranks_in_words;
 use crate::drill::table;
 use crate::fail::Failure;
 use crate::report::document::{
-    About, Column, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, sheet, text_of,
+    About, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, labels, sheet, text_of,
 };
 use crate::report::html::parts::counted;
-use crate::report::{json, markdown};
+use crate::report::json;
+use crate::report::markdown::{self, Column};
 
-const SHEET: &[Column<Report, Run>] = &[
-    ("id", |_, run| run.id.to_string()),
-    ("name", |_, run| run.name.to_string()),
-    ("transport", |_, run| run.transport.name().to_owned()),
-    ("world_size", |_, run| run.world_size.to_string()),
-    ("repetition", |_, run| run.repetition.to_string()),
-    ("injected", |_, run| run.injected.clone()),
-    ("expected_class", |_, run| run.expected.class.to_string()),
-    ("expected_blamed", |_, run| run.expected.blamed.clone()),
-    ("said_class", |_, run| {
-        text_of(run.verdict.as_ref().map(|said| &said.class))
-    }),
-    ("said_blamed", |_, run| {
-        text_of(
-            run.verdict
-                .as_ref()
-                .map(|said| ranks_in_words(&said.blamed)),
-        )
-    }),
-    ("detected_ms", |_, run| text_of(run.detected_ms)),
-    ("bound_ms", |_, run| run.bound_ms.to_string()),
-    ("survivors_returned", |_, run| {
-        run.survivors_returned.to_string()
-    }),
-    ("outcome", |_, run| outcome_word(run.outcome).to_owned()),
-    ("reasons", |_, run| run.reasons.join("; ")),
-    ("leaks", |_, run| run.leaks.join("; ")),
-];
+/// The columns of the sheet.
+const SHEET: &str = "id name transport world_size repetition injected expected_class=expected.class \
+    expected_blamed=expected.blamed said_class=verdict.class said_blamed detected_ms bound_ms survivors_returned outcome \
+    reasons leaks";
 
-const TABLE: &[Column<Report, Run>] = &[
-    ("drill", |_, run| format!("{} {}", run.id, run.name)),
-    ("over", |_, run| run.transport.name().to_owned()),
-    (">ranks", |_, run| run.world_size.to_string()),
-    ("said", |_, run| said(run)),
-    (">found in", |_, run| {
+/// What tells runs apart.
+const LABELS: &str = "drill=name id transport world_size repetition";
+
+const TABLE: &[Column<Run>] = &[
+    ("drill", |run| format!("{} {}", run.id, run.name)),
+    ("over", |run| run.transport.name().to_owned()),
+    (">ranks", |run| run.world_size.to_string()),
+    ("said", |run| said(run)),
+    (">found in", |run| {
         text_of(run.detected_ms.map(|ms| format!("{ms:.0} ms")))
     }),
-    (">bound", |_, run| format!("{:.0} ms", run.bound_ms)),
-    ("result", |_, run| result_in_words(run)),
+    (">bound", |run| format!("{:.0} ms", run.bound_ms)),
+    ("result", |run| result_in_words(run)),
 ];
 
 impl Model for Report {
@@ -135,13 +116,16 @@ impl Document for Report {
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        sheet(self, &self.drills, SHEET)
+        sheet(&self.drills, SHEET, |run| {
+            let said = run.verdict.as_ref();
+            json!({"said_blamed": said.map(|said| ranks_in_words(&said.blamed))})
+        })
     }
 
     fn metrics(&self) -> Vec<Metric> {
         let by = |value: fn(&Run) -> Option<f64>| {
             let all = self.drills.iter();
-            all.filter_map(|run| Some((labels(run), value(run)?)))
+            all.filter_map(|run| Some((labels(run, LABELS), value(run)?)))
                 .collect::<Vec<_>>()
         };
         vec![
@@ -163,7 +147,7 @@ impl Document for Report {
     }
 
     fn markdown(&self) -> String {
-        markdown::table(self, &self.drills, TABLE, usize::MAX)
+        markdown::table(&self.drills, TABLE, usize::MAX)
     }
 
     fn text(&self) -> String {
@@ -212,14 +196,4 @@ pub(super) const fn outcome_word(outcome: RunOutcome) -> &'static str {
         RunOutcome::Passed => "passed",
         RunOutcome::Skipped => "skipped",
     }
-}
-
-fn labels(run: &Run) -> Vec<(&'static str, String)> {
-    vec![
-        ("drill", run.name.to_string()),
-        ("id", run.id.to_string()),
-        ("transport", run.transport.name().to_owned()),
-        ("world_size", run.world_size.to_string()),
-        ("repetition", run.repetition.to_string()),
-    ]
 }

@@ -2,11 +2,11 @@
 
 use maud::Markup;
 
-use crate::bench::table::short;
 use crate::moe::report::{MoeReport, Record, Settings, Timing};
 use crate::moe::table;
-use crate::report::document::{Column, Metric, text_of};
-use crate::report::html::parts::counted;
+use crate::report::document::{Metric, text_of};
+use crate::report::html::parts::{counted, short};
+use crate::report::markdown::Column;
 use crate::report::measured::{self, Labels, Latency, Measures, in_seconds, measured, metric};
 
 impl Measures for Settings {
@@ -15,110 +15,45 @@ impl Measures for Settings {
     const VERSION: u32 = 1;
     const TEXTS: [&'static str; 2] = ["The outcome of `moe`.", "Seed of routing."];
 
-    const SHEET: &'static [Column<MoeReport, Record>] = &[
-        ("tokens", |_, r| r.tokens.to_string()),
-        ("routing", |_, r| r.routing.clone()),
-        ("dispatcher", |_, r| r.dispatcher.clone()),
-        ("dtype", |_, r| r.dtype.clone()),
-        ("dispatch_min_us", |_, r| {
-            r.dispatch.latency_us.min.to_string()
-        }),
-        ("dispatch_median_us", |_, r| {
-            r.dispatch.latency_us.median.to_string()
-        }),
-        ("dispatch_p90_us", |_, r| {
-            r.dispatch.latency_us.p90.to_string()
-        }),
-        ("dispatch_p99_us", |_, r| {
-            r.dispatch.latency_us.p99.to_string()
-        }),
-        ("dispatch_max_us", |_, r| {
-            r.dispatch.latency_us.max.to_string()
-        }),
-        ("combine_min_us", |_, r| {
-            r.combine.latency_us.min.to_string()
-        }),
-        ("combine_median_us", |_, r| {
-            r.combine.latency_us.median.to_string()
-        }),
-        ("combine_p90_us", |_, r| {
-            r.combine.latency_us.p90.to_string()
-        }),
-        ("combine_p99_us", |_, r| {
-            r.combine.latency_us.p99.to_string()
-        }),
-        ("combine_max_us", |_, r| {
-            r.combine.latency_us.max.to_string()
-        }),
-        ("round_trip_min_us", |_, r| {
-            r.round_trip.latency_us.min.to_string()
-        }),
-        ("round_trip_median_us", |_, r| {
-            r.round_trip.latency_us.median.to_string()
-        }),
-        ("round_trip_p90_us", |_, r| {
-            r.round_trip.latency_us.p90.to_string()
-        }),
-        ("round_trip_p99_us", |_, r| {
-            r.round_trip.latency_us.p99.to_string()
-        }),
-        ("round_trip_max_us", |_, r| {
-            r.round_trip.latency_us.max.to_string()
-        }),
-        ("dispatch_algbw_gbytes_per_s", |_, r| {
-            text_of(r.dispatch.algbw_gbytes_per_s)
-        }),
-        ("dispatch_busbw_gbytes_per_s", |_, r| {
-            text_of(r.dispatch.busbw_gbytes_per_s)
-        }),
-        ("dispatch_deepep_gbytes_per_s", |_, r| {
-            text_of(r.dispatch.deepep_gbytes_per_s)
-        }),
-        ("experts_max_over_mean", |_, r| {
-            r.imbalance.achieved.experts.max_over_mean.to_string()
-        }),
-        ("ranks_max_over_mean", |_, r| {
-            r.imbalance.achieved.ranks.max_over_mean.to_string()
-        }),
-        ("experts_gini", |_, r| {
-            r.imbalance.achieved.experts.gini.to_string()
-        }),
-        ("ranks_gini", |_, r| {
-            r.imbalance.achieved.ranks.gini.to_string()
-        }),
-        ("dropped", |_, r| r.imbalance.dropped.to_string()),
-        ("rows", |_, r| r.volume.rows.to_string()),
-        ("off_rank_bytes", |_, r| r.volume.off_rank_bytes.to_string()),
-        ("wrong", |_, r| r.wrong.to_string()),
-        ("wrong_text", |_, r| text_of(r.wrong_text.as_ref())),
-        ("unsupported", |_, r| text_of(r.unsupported.as_ref())),
-    ];
+    const SHEET: &'static str = "tokens routing dispatcher dtype \
+        dispatch_min_us=dispatch.latency_us.min dispatch_median_us=dispatch.latency_us.median \
+        dispatch_p90_us=dispatch.latency_us.p90 dispatch_p99_us=dispatch.latency_us.p99 dispatch_max_us=dispatch.latency_us.max \
+        combine_min_us=combine.latency_us.min combine_median_us=combine.latency_us.median \
+        combine_p90_us=combine.latency_us.p90 combine_p99_us=combine.latency_us.p99 combine_max_us=combine.latency_us.max \
+        round_trip_min_us=round_trip.latency_us.min round_trip_median_us=round_trip.latency_us.median \
+        round_trip_p90_us=round_trip.latency_us.p90 round_trip_p99_us=round_trip.latency_us.p99 round_trip_max_us=round_trip.latency_us.max \
+        dispatch_algbw_gbytes_per_s=dispatch.algbw_gbytes_per_s dispatch_busbw_gbytes_per_s=dispatch.busbw_gbytes_per_s \
+        dispatch_deepep_gbytes_per_s=dispatch.deepep_gbytes_per_s \
+        experts_max_over_mean=imbalance.achieved.experts.max_over_mean \
+        ranks_max_over_mean=imbalance.achieved.ranks.max_over_mean experts_gini=imbalance.achieved.experts.gini \
+        ranks_gini=imbalance.achieved.ranks.gini dropped=imbalance.dropped rows=volume.rows \
+        off_rank_bytes=volume.off_rank_bytes wrong wrong_text unsupported";
 
-    const TABLE: &'static [Column<MoeReport, Record>] = &[
-        ("what", |_, r| name_of(r)),
-        (">dispatch us", |_, r| match &r.unsupported {
+    const TABLE: &'static [Column<Record>] = &[
+        ("what", |r| name_of(r)),
+        (">dispatch us", |r| match &r.unsupported {
             Some(why) => why.clone(),
             None => short(r.dispatch.latency_us.median),
         }),
-        (">combine us", |_, r| {
+        (">combine us", |r| {
             text_of(r.figure().map(|r| short(r.combine.latency_us.median)))
         }),
-        (">round trip us", |_, r| {
+        (">round trip us", |r| {
             text_of(r.figure().map(|r| short(r.round_trip.latency_us.median)))
         }),
-        (">busbw GB/s", |_, r| {
+        (">busbw GB/s", |r| {
             text_of(
                 r.figure()
                     .and_then(|r| r.dispatch.busbw_gbytes_per_s.map(short)),
             )
         }),
-        (">max/mean of ranks", |_, r| {
+        (">max/mean of ranks", |r| {
             text_of(
                 r.figure()
                     .map(|r| format!("{:.2}", r.imbalance.achieved.ranks.max_over_mean)),
             )
         }),
-        (">wrong", |_, r| text_of(r.figure().map(|r| r.wrong))),
+        (">wrong", |r| text_of(r.figure().map(|r| r.wrong))),
     ];
 
     fn passed(report: &MoeReport) -> String {
@@ -139,12 +74,9 @@ impl Measures for Settings {
     }
 
     fn metrics(records: &[Record]) -> Vec<Metric> {
-        let of_record = |record: &Record| {
-            parts(record).map(|(part, timing)| {
-                let mut labels = measured::Record::labels(record);
-                labels.push(("part", part.to_owned()));
-                in_seconds(&labels, &timing.latency_us)
-            })
+        let of_record = |record| {
+            parts(record)
+                .map(|(part, timing)| in_seconds(record, Some(("part", part)), &timing.latency_us))
         };
         let latency = measured(records).flat_map(of_record).flatten();
         vec![
@@ -255,17 +187,10 @@ fn row_name(report: &MoeReport, record: &Record, part: &str) -> String {
 }
 
 impl measured::Record for Record {
+    const LABELS: &'static str = "tokens routing dispatcher dtype";
+
     fn name(&self) -> String {
         name_of(self)
-    }
-
-    fn labels(&self) -> Labels {
-        vec![
-            ("tokens", self.tokens.to_string()),
-            ("routing", self.routing.clone()),
-            ("dispatcher", self.dispatcher.clone()),
-            ("dtype", self.dtype.clone()),
-        ]
     }
 
     fn latency(&self) -> &Latency {

@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::bench::table::size;
 use crate::moe::report::{Loads, PhaseTime, RankRow, Record};
 use crate::moe::table::phase_name;
 use crate::out::escaped;
 use crate::report::html::figures::{Against, Heat, bar, heat};
-use crate::report::html::parts::{captioned, digits, micros, number};
+use crate::report::html::parts::{captioned, digits, micros, number, size};
 
 /// What happened within one line.
 pub(super) fn inside(record: &Record) -> Markup {

@@ -1,9 +1,12 @@
 //! Why a run failed, as every result says it.
 
+use std::fmt::Write as _;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
+use crate::out::escaped;
 
 /// Why a run failed: one cause, the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +46,21 @@ impl Cause {
             next: None,
             found: None,
         }
+    }
+}
+
+impl Cause {
+    /// Evidence and next step for a terminal, a line each.
+    #[must_use]
+    pub fn evidence_and_next(&self) -> String {
+        let mut text = String::new();
+        for line in &self.evidence {
+            let _ = writeln!(text, "  evidence: {}", escaped(line));
+        }
+        if let Some(next) = &self.next {
+            let _ = writeln!(text, "  next: {}", escaped(next));
+        }
+        text
     }
 }
 

@@ -10,10 +10,11 @@ use maud::Markup;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::cause::Cause;
+use crate::report::cause::{Cause, listed};
 use crate::report::machine::{Machine, MachineState};
 use crate::report::origin::Origin;
 
@@ -58,22 +59,66 @@ pub trait Model: Document + Serialize + DeserializeOwned + JsonSchema + Sized + 
     const TEXTS: &'static [(&'static str, &'static str)] = &[];
 }
 
-/// A column of a table: its name, and the text of its cell in the row of an `R`, of a `D`.
-pub type Column<D, R> = (&'static str, fn(&D, &R) -> String);
-
-/// A sheet: the names of the columns, then a row each.
+/// A sheet: the names of the columns, then a row each. A column is the name of a field, or `name=path`
+/// where that is another; `more` has what stands in no field of a row.
 #[must_use]
-pub fn sheet<D, R>(document: &D, rows: &[R], columns: &[Column<D, R>]) -> Vec<Vec<String>> {
-    let names = columns.iter().map(|column| column.0.to_owned()).collect();
-    let cells = |row| {
-        columns
-            .iter()
-            .map(|column| (column.1)(document, row))
-            .collect()
+pub fn sheet<R: Serialize>(
+    rows: &[R],
+    columns: &str,
+    more: impl Fn(&R) -> Value,
+) -> Vec<Vec<String>> {
+    let names = columns.split_whitespace().map(|column| path(column).0);
+    let names = names.map(str::to_owned).collect();
+    let cells = |row: &R| cells(row, columns, &more(row));
+    let rows = rows.iter().map(|row| {
+        let texts = cells(row).into_iter().map(|(_, text)| text);
+        texts.collect()
+    });
+    std::iter::once(names).chain(rows).collect()
+}
+
+/// Fields of a row as labels of a figure, named as the columns of a sheet.
+#[must_use]
+pub fn labels<R: Serialize>(row: &R, columns: &'static str) -> Vec<(&'static str, String)> {
+    cells(row, columns, &Value::Null)
+}
+
+fn cells<'a, R: Serialize>(row: &R, columns: &'a str, more: &Value) -> Vec<(&'a str, String)> {
+    // A result is JSON by its making.
+    let row = serde_json::to_value(row).unwrap_or_default();
+    let cell = |column| {
+        let (name, path) = path(column);
+        let start = path.split('.').next().unwrap_or_default();
+        let from = if more.get(start).is_some() {
+            more
+        } else {
+            &row
+        };
+        debug_assert!(from.get(start).is_some(), "{path} is no field");
+        let pointer = format!("/{}", path.replace('.', "/"));
+        (name, from.pointer(&pointer).map_or_else(String::new, cell))
     };
-    std::iter::once(names)
-        .chain(rows.iter().map(cells))
-        .collect()
+    columns.split_whitespace().map(cell).collect()
+}
+
+/// Name and path of a column.
+fn path(column: &str) -> (&str, &str) {
+    column.split_once('=').unwrap_or((column, column))
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => text_of(number.as_f64()),
+        Value::Array(all) => {
+            let rank = |value: &Value| value.as_u64()?.try_into().ok();
+            let ranks: Option<Vec<u32>> = all.iter().map(rank).collect();
+            let texts = || all.iter().map(cell).collect::<Vec<_>>().join("; ");
+            ranks.map_or_else(texts, |ranks| listed(&ranks))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 /// A value as text, nothing where there is none.

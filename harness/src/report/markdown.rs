@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::out::escaped;
-use crate::report::document::{Column, Document};
+use crate::report::document::Document;
 use crate::report::html::backend_in_words;
 
 /// The report.
@@ -40,12 +40,14 @@ pub fn render(document: &dyn Document) -> String {
     text
 }
 
+/// A column of a table: its name, and the text of its cell in a row.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
 /// A table of at most `most` rows. The figures of columns whose names begin with `>` stand on the right.
 #[must_use]
-pub fn table<'a, D, R: 'a>(
-    document: &D,
+pub fn table<'a, R: 'a>(
     rows: impl IntoIterator<Item = &'a R>,
-    columns: &[Column<D, R>],
+    columns: &[Column<R>],
     most: usize,
 ) -> String {
     let mut text = String::from("|");
@@ -66,7 +68,7 @@ pub fn table<'a, D, R: 'a>(
     for row in rows.by_ref().take(most) {
         text.push('|');
         for (_, of) in columns {
-            let _ = write!(text, " {} |", cell(&of(document, row)));
+            let _ = write!(text, " {} |", cell(&of(row)));
         }
         text.push('\n');
     }

@@ -15,18 +15,21 @@ use maud::Markup;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use crate::TOOL;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::cause::Cause;
 use crate::report::document::{
-    About, Column, Comparable, Document, Headline, Metric, Model, Row, Suite, SuiteCase,
-    SuiteResult, Timed, sheet,
+    About, Comparable, Document, Headline, Metric, Model, Row, Suite, SuiteCase, SuiteResult,
+    Timed, labels, sheet,
 };
 use crate::report::html::parts::counted;
+use crate::report::json;
 use crate::report::machine::{Machine, MachineState};
-use crate::report::origin::{Origin, TOOL};
-use crate::report::{json, markdown};
+use crate::report::markdown::{self, Column};
+use crate::report::origin::Origin;
 use crate::stats;
 
 /// Most samples of a figure that are kept in a record, all rounds together. Quantiles are taken from all
@@ -138,8 +141,8 @@ pub type Labels = Vec<(&'static str, String)>;
 pub trait Record: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// What it is about, in words.
     fn name(&self) -> String;
-    /// The same as labels.
-    fn labels(&self) -> Labels;
+    /// The fields that tell it from others, for labels of figures.
+    const LABELS: &'static str;
     /// Time of what was done once.
     fn latency(&self) -> &Latency;
     /// Times of calls on the slowest rank, a list for each round; empty where rounds do not count.
@@ -163,9 +166,9 @@ pub trait Measures: Serialize + DeserializeOwned + JsonSchema + Sized + 'static 
     /// What the schema says of the report and of its seed.
     const TEXTS: [&'static str; 2];
     /// The columns of the sheet.
-    const SHEET: &'static [Column<MeasuredReport<Self, Self::Record>, Self::Record>];
+    const SHEET: &'static str;
     /// The columns in Markdown.
-    const TABLE: &'static [Column<MeasuredReport<Self, Self::Record>, Self::Record>];
+    const TABLE: &'static [Column<Self::Record>];
 
     /// The sentence about a report that has passed.
     fn passed(report: &MeasuredReport<Self, Self::Record>) -> String;
@@ -391,7 +394,8 @@ impl<S: Measures<Record = R> + Debug, R: Record + Debug> Document for MeasuredRe
     }
 
     fn sheet(&self) -> Vec<Vec<String>> {
-        sheet(self, &self.records, S::SHEET)
+        let more = json!({"backend": self.backend, "emulated": self.emulated});
+        sheet(&self.records, S::SHEET, |_| more.clone())
     }
 
     fn metrics(&self) -> Vec<Metric> {
@@ -399,7 +403,7 @@ impl<S: Measures<Record = R> + Debug, R: Record + Debug> Document for MeasuredRe
     }
 
     fn markdown(&self) -> String {
-        markdown::table(self, &self.records, S::TABLE, LISTED_MAX)
+        markdown::table(&self.records, S::TABLE, LISTED_MAX)
     }
 
     fn text(&self) -> String {
@@ -444,7 +448,8 @@ pub fn metric<R: Record>(
     records: &[R],
     value: impl Fn(&R) -> Option<f64>,
 ) -> Metric {
-    let samples = measured(records).filter_map(|record| Some((record.labels(), value(record)?)));
+    let samples =
+        measured(records).filter_map(|record| Some((labels(record, R::LABELS), value(record)?)));
     Metric {
         name,
         help,
@@ -452,23 +457,23 @@ pub fn metric<R: Record>(
     }
 }
 
-/// The quantiles that reports give of a time, in microseconds.
-#[must_use]
-pub const fn quantiles(times: &Latency) -> [(&'static str, f64); 5] {
-    [
+/// Quantiles of a time of a record in seconds, a sample each; `more` is a label beside those of the record.
+pub fn in_seconds<R: Record>(
+    record: &R,
+    more: Option<(&'static str, &str)>,
+    times: &Latency,
+) -> [(Labels, f64); 5] {
+    let mut all = labels(record, R::LABELS);
+    all.extend(more.map(|(name, value)| (name, value.to_owned())));
+    let quantiles = [
         ("0", times.min),
         ("0.5", times.median),
         ("0.9", times.p90),
         ("0.99", times.p99),
         ("1", times.max),
-    ]
-}
-
-/// Samples in seconds, one a quantile, with `labels`.
-#[must_use]
-pub fn in_seconds(labels: &[(&'static str, String)], times: &Latency) -> [(Labels, f64); 5] {
-    quantiles(times).map(|(quantile, time)| {
-        let mut labels = labels.to_vec();
+    ];
+    quantiles.map(|(quantile, time)| {
+        let mut labels = all.clone();
         labels.push(("quantile", quantile.to_owned()));
         (labels, time / 1e6)
     })

@@ -13,9 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::doctor::vendor_variables;
 
-/// The program that wrote a report.
-pub const TOOL: &str = concat!("muster ", env!("CARGO_PKG_VERSION"));
-
 /// Longest value of a variable, or word of a command line, that is kept, in characters.
 const KEPT_CHARS_MAX: usize = 300;
 /// Most words of a command line that are kept.

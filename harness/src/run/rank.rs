@@ -33,7 +33,6 @@ use crate::run::applicable::{applicable, objects_after};
 use crate::run::job::{Forced, Job};
 use crate::run::micros;
 use crate::run::npu::Npu;
-use crate::run::work::Work;
 
 /// Results that wait for a message at most.
 const RESULTS_MAX: usize = 512;
@@ -86,11 +85,7 @@ pub fn run(
             }
         }
     }
-    let outcome = match &job.work {
-        Work::Bench(plan) => work.bench(plan, layout, started),
-        Work::Moe(plan) => work.moe(plan, layout, started),
-        Work::Verify(_) => work.verify(started),
-    };
+    let outcome = work.go(layout, started);
     work.flush();
     if let Err(error) = outcome {
         let own = || Class::of(error.kind(), error.at().rank.0).0;

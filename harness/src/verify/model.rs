@@ -11,9 +11,10 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::TOOL;
 use crate::report::cause::{Cause, listed};
 use crate::report::machine::Machine;
-use crate::report::origin::{Origin, TOOL};
+use crate::report::origin::Origin;
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;

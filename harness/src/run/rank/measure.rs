@@ -1,4 +1,4 @@
-//! A rank's way through work that is measured: every cell in every round.
+//! A rank's way through its work; through what is measured: every cell in every round.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -17,16 +17,20 @@ use crate::check::message::{CaseResult, RankMessage};
 use crate::moe::{self, rank::Moe};
 use crate::run::micros;
 use crate::run::npu::Npu;
-use crate::run::work::Measured;
+use crate::run::work::{Measured, Work};
 
 impl Worker<'_> {
+    /// Does what the job says.
+    pub(super) fn go(&mut self, layout: &Layout, started: Instant) -> Result<(), CommError> {
+        match &self.job.work {
+            Work::Bench(plan) => self.bench(plan, layout, started),
+            Work::Moe(plan) => self.moe(plan, layout, started),
+            Work::Verify(_) => self.verify(started),
+        }
+    }
+
     /// Measures every cell of a plan, as often as it says.
-    pub(super) fn bench(
-        &mut self,
-        plan: &Plan,
-        layout: &Layout,
-        started: Instant,
-    ) -> Result<(), CommError> {
+    fn bench(&mut self, plan: &Plan, layout: &Layout, started: Instant) -> Result<(), CommError> {
         let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
         let (world, job) = (self.world, self.job);
         let (rank, npu) = (world.rank().0, self.npu.take());
@@ -58,7 +62,7 @@ impl Worker<'_> {
     }
 
     /// Dispatches tokens in every cell of a plan, as often as it says.
-    pub(super) fn moe(
+    fn moe(
         &mut self,
         plan: &moe::plan::Plan,
         layout: &Layout,

@@ -7,7 +7,7 @@ use muster_comm::layout::Matrix;
 use super::*;
 use crate::check::collect::Collector;
 use crate::run::job::{MatrixSpec, Transport};
-use crate::run::work::Checks;
+use crate::run::work::{Checks, Work};
 use crate::verify::model;
 
 fn job(matrix: &str, inject: &[&str]) -> Job {

@@ -26,15 +26,15 @@ const WIDTH_MAX: usize = 120;
 
 /// What the doctor has to say.
 #[derive(Debug)]
-pub struct Diagnosis {
+pub(super) struct Diagnosis {
     /// What the checks said.
-    pub judged: Vec<Judged>,
+    pub(super) judged: Vec<Judged>,
     /// The toolkit is the emulator: nothing here speaks of hardware.
-    pub emulated: bool,
+    pub(super) emulated: bool,
     /// One line about the host.
-    pub host: String,
+    pub(super) host: String,
     /// How long it took.
-    pub elapsed: Duration,
+    pub(super) elapsed: Duration,
 }
 
 #[derive(Serialize)]
@@ -66,14 +66,14 @@ fn micros(duration: Duration) -> u64 {
 impl Diagnosis {
     /// How many checks have this status.
     #[must_use]
-    pub fn count(&self, status: Status) -> usize {
+    pub(super) fn count(&self, status: Status) -> usize {
         let is = |judged: &&Judged| judged.finding.status() == status;
         self.judged.iter().filter(is).count()
     }
 
     /// No check failed.
     #[must_use]
-    pub fn passed(&self) -> bool {
+    pub(super) fn passed(&self) -> bool {
         self.count(Status::Fail) == 0
     }
 
@@ -81,7 +81,7 @@ impl Diagnosis {
     ///
     /// # Errors
     /// A failure of class INTERNAL if it cannot be written as JSON, which nothing can cause.
-    pub fn json(&self) -> Result<String, Failure> {
+    pub(super) fn json(&self) -> Result<String, Failure> {
         let check = |judged: &Judged| CheckJson {
             id: judged.check.id,
             group: judged.check.group.name(),
@@ -93,7 +93,7 @@ impl Diagnosis {
         };
         let document = Document {
             schema_version: SCHEMA_VERSION,
-            tool: crate::report::origin::TOOL,
+            tool: crate::TOOL,
             host: &self.host,
             emulated: self.emulated,
             passed: self.passed(),
@@ -108,7 +108,7 @@ impl Diagnosis {
 
     /// The text for people, worst first; with `all` also what is well and what was skipped.
     #[must_use]
-    pub fn text(&self, width: usize, all: bool) -> String {
+    pub(super) fn text(&self, width: usize, all: bool) -> String {
         let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
         let mut text = String::new();
         let mut host = String::new();
