@@ -8,9 +8,11 @@ use muster_comm::layout::Layout;
 use crate::bench::measured::Measured;
 use crate::bench::model::Record;
 use crate::bench::plan::{Cell, Memory, Plan, What, carries_objects};
-use crate::bench::told::{Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text};
+use crate::bench::told::{
+    Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
+};
 use crate::check::cases::{KindGroups, WORLD_KIND};
-use crate::report::machine::{MachineState, Pulse};
+use crate::report::machine::MachineState;
 use crate::report::measured::Latency;
 use crate::stats;
 
@@ -29,24 +31,8 @@ pub struct Gather {
 }
 
 impl Tells for Measured {
-    fn place(&self) -> (u32, u32) {
-        (self.cell, self.round)
-    }
-
-    fn machine(&mut self) -> Option<Pulse> {
-        self.machine.take()
-    }
-
-    fn wrong(&self) -> u64 {
-        self.wrong
-    }
-
-    fn wrong_text(&self) -> Option<&String> {
-        self.wrong_text.as_ref()
-    }
-
-    fn unsupported(&self) -> Option<&String> {
-        self.unsupported.as_ref()
+    fn head(&self) -> &Head {
+        &self.head
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::machine::Pulse;
+use crate::bench::told::Head;
 
 /// Most samples that a rank takes of a cell in one round: what fits a message to the launcher with
 /// room to spare, and tells the 99.9 % quantile from the maximum.
@@ -11,10 +11,8 @@ pub const SAMPLES_MAX: usize = 20_000;
 /// One cell in one round, on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Number of the cell in the plan.
-    pub cell: u32,
-    /// Number of the round.
-    pub round: u32,
+    /// What is the same whatever is measured.
+    pub head: Head,
     /// Calls in each sample.
     pub calls: u32,
     /// Time of the first call of the cell in this round, in nanoseconds.
@@ -24,15 +22,7 @@ pub struct Measured {
     pub starts_ns: Vec<u64>,
     /// Time of each sample, in nanoseconds.
     pub samples_ns: Vec<u64>,
-    /// Wrong elements in all checks.
-    pub wrong: u64,
-    /// What was wrong first, in words.
-    pub wrong_text: Option<String>,
-    /// Why it was not measured, where the call said that it cannot be carried out.
-    pub unsupported: Option<String>,
     /// How the last call went; see the record.
     #[serde(default)]
     pub taken: Option<String>,
-    /// What the machine could do just before, where this rank looked.
-    pub machine: Option<Pulse>,
 }

@@ -6,7 +6,8 @@ use maud::{Markup, html};
 use crate::bench::model::{BenchReport, Record};
 use crate::out::escaped;
 use crate::report::document::Mood;
-use crate::report::html::figures::{Against, Heat, Range, heat, range};
+use crate::report::html::figures::{Against, Heat, heat};
+use crate::report::html::lines::{bands, ends, point, rate, spread, wrong_cell};
 use crate::report::html::parts::{
     captioned, counted, digits, fact, micros, number, seconds, size, tag,
 };
@@ -14,8 +15,6 @@ use crate::report::html::plot::{BANDS_MAX, Chart, Point, SERIES_MAX, Series, Uni
 use crate::report::machine::MachineState;
 use crate::stats;
 
-/// What the bands are.
-const BANDS: &str = "median; bands from min to p90 and p99";
 /// Rows of figures that are open from the start.
 const OPEN_MAX: usize = 12;
 /// A share of the processor below which times are not to be trusted much.
@@ -227,7 +226,7 @@ fn curves(records: &[&Record], id: &str) -> Markup {
                 div.charts {
                     (figure(&Chart {
                         title: &title("Latency of the slowest rank"),
-                        more: if names.len() <= BANDS_MAX { BANDS } else { "median; more in the table" },
+                        more: bands(names.len()),
                         x: (Unit::Bytes, "size"),
                         y: (Unit::Micros, "time of a call"),
                         series: &series(records, names, latency),
@@ -285,13 +284,7 @@ fn series(
 }
 
 fn latency(record: &Record) -> Option<Point> {
-    let times = &record.latency_us;
-    (record.bytes > 0).then_some(Point {
-        x: record.bytes as f64,
-        y: times.median,
-        inner: Some((times.min, times.p90)),
-        outer: Some((times.min, times.p99)),
-    })
+    (record.bytes > 0).then(|| point(record.bytes as f64, &record.latency_us))
 }
 
 fn bandwidth(record: &Record) -> Option<Point> {
@@ -304,18 +297,7 @@ fn bandwidth(record: &Record) -> Option<Point> {
 }
 
 fn figures(family: &Family<'_>) -> Markup {
-    let times = |of: fn(&Record) -> f64| {
-        let times = family
-            .records
-            .iter()
-            .map(|record| of(record))
-            .filter(|time| *time > 0.0);
-        times.collect::<Vec<f64>>()
-    };
-    let low = times(|r| r.latency_us.min)
-        .into_iter()
-        .fold(f64::INFINITY, f64::min);
-    let high = times(|r| r.latency_us.p99).into_iter().fold(0.0, f64::max);
+    let ends = ends(family.records.iter().map(|record| &record.latency_us));
     captioned(
         "Times are those of the slowest rank, in microseconds; the bar goes from the least to 99 % of the samples, its stroke is the median.",
         html! {
@@ -327,7 +309,7 @@ fn figures(family: &Family<'_>) -> Markup {
                         th.n scope="col" { (name) }
                     }
                 } }
-                tbody { @for record in &family.records { (row(record, (low, high))) } }
+                tbody { @for record in &family.records { (row(record, ends)) } }
             }
         },
     )
@@ -335,13 +317,6 @@ fn figures(family: &Family<'_>) -> Markup {
 
 fn row(record: &Record, ends: (f64, f64)) -> Markup {
     let times = &record.latency_us;
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), digits);
-    let words = format!(
-        "{} to {}, median {}",
-        micros(times.min),
-        micros(times.p99),
-        micros(times.median)
-    );
     html! {
         tr {
             td.n { (record.ranks) }
@@ -350,15 +325,11 @@ fn row(record: &Record, ends: (f64, f64)) -> Markup {
             @if let Some(why) = &record.unsupported {
                 td.text colspan="10" { "not measured: " (escaped(why)) }
             } @else {
-                td { (range(Range { low: times.min, middle: times.median, high: times.p99 }, ends, false, &words)) }
+                td { (spread(times, ends)) }
                 @for time in [times.min, times.median, times.p90, times.p99, times.max] { td.n { (digits(time)) } }
                 td.n { (rate(record.algbw_gbytes_per_s)) }
                 td.n { (rate(record.busbw_gbytes_per_s)) }
-                @match record.wrong {
-                    None => td.n.soft { "–" },
-                    Some(0) => td.n { "0" },
-                    Some(wrong) => td.n { (tag(Mood::Bad, &number(wrong))) },
-                }
+                (wrong_cell(record.wrong))
                 td.n { (number(record.samples)) }
             }
         }

@@ -1,22 +1,33 @@
 //! What ranks told of the cells of a plan, by cell, round and rank: the part of merging that does not
 //! depend on what is measured.
 
+use serde::{Deserialize, Serialize};
+
 use crate::report::machine::{MachineState, Pulse};
 use crate::report::measured::{SAMPLES_KEPT_MAX, Skew};
 use crate::stats;
 
+/// What every rank tells of a cell in a round, whatever is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Number of the cell in the plan.
+    pub cell: u32,
+    /// Number of the round.
+    pub round: u32,
+    /// Wrong elements in all checks.
+    pub wrong: u64,
+    /// What was wrong first, in words.
+    pub wrong_text: Option<String>,
+    /// Why it was not measured, where the call said that it cannot be carried out.
+    pub unsupported: Option<String>,
+    /// What the machine could do just before, where this rank looked.
+    pub machine: Option<Pulse>,
+}
+
 /// What a rank tells of one cell in one round.
 pub trait Tells {
-    /// Number of the cell in the plan, and of the round.
-    fn place(&self) -> (u32, u32);
-    /// What the machine could do just before, where this rank looked.
-    fn machine(&mut self) -> Option<Pulse>;
-    /// Wrong elements in all checks.
-    fn wrong(&self) -> u64;
-    /// What was wrong first, in words.
-    fn wrong_text(&self) -> Option<&String>;
-    /// Why it was not measured, where the call said that it cannot be carried out.
-    fn unsupported(&self) -> Option<&String>;
+    /// What all of them tell.
+    fn head(&self) -> &Head;
 }
 
 /// What the ranks of one world told.
@@ -54,12 +65,11 @@ impl<M: Tells> Told<M> {
 
     /// Takes in what a rank tells; gives back the number of the cell that is complete with it. What nobody of ours
     /// sends is left out.
-    pub fn take(&mut self, rank: u32, mut told: M) -> Option<usize> {
-        let (cell, round) = told.place();
-        let (cell, number) = (cell as usize, round as usize);
-        if let Some(pulse) = told.machine() {
-            self.machine_states.push(MachineState { round, pulse });
-        }
+    pub fn take(&mut self, rank: u32, told: M) -> Option<usize> {
+        let head = told.head();
+        let (cell, round, number) = (head.cell as usize, head.round, head.round as usize);
+        let state = head.machine.map(|pulse| MachineState { round, pulse });
+        self.machine_states.extend(state);
         let place = self.members.get(cell)?.binary_search(&rank).ok()?;
         let ranks = self.told.get_mut(cell)?.get_mut(number)?;
         ranks[place] = Some(told);
@@ -95,21 +105,21 @@ impl<M: Tells> Told<M> {
 /// Wrong elements of all rounds.
 #[must_use]
 pub fn wrong<M: Tells>(rounds: &Rounds<'_, M>) -> u64 {
-    rounds.iter().flatten().map(|told| told.wrong()).sum()
+    rounds.iter().flatten().map(|told| told.head().wrong).sum()
 }
 
 /// What was wrong first.
 #[must_use]
 pub fn wrong_text<M: Tells>(rounds: &Rounds<'_, M>) -> Option<String> {
     let mut all = rounds.iter().flatten();
-    all.find_map(|told| told.wrong_text().cloned())
+    all.find_map(|told| told.head().wrong_text.clone())
 }
 
 /// Why a cell was not measured.
 #[must_use]
 pub fn unsupported<M: Tells>(rounds: &Rounds<'_, M>) -> Option<String> {
     let all = rounds.iter().flatten();
-    let reasons = all.filter_map(|told| told.unsupported().cloned());
+    let reasons = all.filter_map(|told| told.head().unsupported.clone());
     reasons.max_by_key(String::len)
 }
 

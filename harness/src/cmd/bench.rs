@@ -4,26 +4,22 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_comm::config::Environment;
-use muster_comm::launch::Contract;
 use muster_comm::layout::Layout;
 use muster_comm::types::{DType, ReduceOp};
 
-use crate::backend::{self, Backend};
+use crate::backend;
 use crate::bench::gather::Gather;
 use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
 use crate::cmd::measure;
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::{Saving, Shown};
-use crate::cmd::values::{announce, parse_dtype, parse_time, settings};
+use crate::cmd::values::{Common, parse_dtype, parse_time};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::origin::Origin;
 use crate::run::Finished;
 use crate::run::job::Job;
-use crate::run::job::Transport;
 use crate::run::joined;
 use crate::run::work::{Measured, Work};
 
@@ -31,8 +27,6 @@ mod choose;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-/// Seed of the inputs where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 
 /// Options of `muster bench`.
 #[derive(Debug, Args)]
@@ -154,43 +148,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How bytes go between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
     /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
     #[arg(long)]
     pin: bool,
-
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
 
     /// Plant a fault, to see that it is noticed: KIND:rank=R[,collective=NAME], as in `verify`
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Shown::Table)]
-    format: Shown,
-
     #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
-
-    /// Seed of the inputs [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    common: Common,
 }
 
 fn after_long_help() -> String {
@@ -214,12 +181,12 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let mut jobs = args.jobs(&environment, identity.as_ref())?;
-    let deadline = args.settings(&environment)?.0;
+    let deadline = args.common.settings(&environment, DEADLINE_DEFAULT)?.0;
     let ranks = jobs.iter().map(|(job, _)| job.matrix.world_size).max();
     let here = ranks.filter(|_| identity.is_none());
-    let (choice, hccl) = backend::for_measuring(args.backend, &environment, deadline, here)?;
+    let (choice, hccl) = backend::for_measuring(args.common.backend, &environment, deadline, here)?;
     if let Some(hccl) = hccl {
         args.refuse_host_options()?;
         for (job, _) in &mut jobs {
@@ -229,24 +196,19 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
             }
         }
     }
-    let speaks = identity
-        .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
-        args.saving.check()?;
-        announce(&choice, &environment);
-    }
-    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
+    let seed = jobs.first().map_or(1, |(job, _)| job.seed);
     let report = BenchReport {
         backend: choice.name().to_owned(),
         emulated: choice.emulated.is_some(),
         seed,
         origin: Some(Origin::here(&environment)),
-        transport: args.transport.name().to_owned(),
+        transport: args.common.transport.name().to_owned(),
         pinned: jobs.iter().any(|(job, _)| job.pin),
         rounds: args.rounds,
         ..BenchReport::new(Settings {
-            rules: args.rules.of(&environment)?.source,
+            rules: args.common.rules.of(&environment)?.source,
             warm_ups: args.warmup,
         })
     };
@@ -257,7 +219,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     }
     measure::run::<Gather>(
         report,
-        (args.format, &args.saving),
+        (args.common.format, &args.common.saving),
         &jobs,
         &environment,
         identity.as_ref(),
@@ -337,12 +299,6 @@ impl BenchArgs {
             all.push(What::Collective(muster_comm::types::Collective::AllReduce));
         }
         all
-    }
-
-    /// The time that each call is given, and the seed.
-    fn settings(&self, environment: &Environment) -> Result<(Duration, u64), Failure> {
-        let defaults = (DEADLINE_DEFAULT, SEED_DEFAULT);
-        settings(environment, (self.deadline, self.seed), defaults)
     }
 
     /// When a line is measured often enough.

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_comm::config::Environment;
-use muster_comm::launch::{Contract, Identity};
+use muster_comm::launch::Identity;
 use muster_comm::layout::{Layout, Matrix};
 
-use crate::backend::{self, Backend};
+use crate::backend;
 use crate::cmd::measure;
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::{Saving, Shown};
-use crate::cmd::values::{announce, parse_time, pin, settings};
+use crate::cmd::values::{Common, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -25,15 +23,13 @@ use crate::moe::report::{MoeReport, Parallel, Record, Settings};
 use crate::moe::routing::Routing;
 use crate::out;
 use crate::report::origin::Origin;
-use crate::run::job::{Job, MatrixSpec, Transport};
+use crate::run::job::{Job, MatrixSpec};
 use crate::run::joined;
 use crate::run::work::{Measured, Work};
 use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
-/// Seed of routing where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 /// The model where none is named: the one that the verification matrices are about.
 const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
 
@@ -126,43 +122,16 @@ pub struct MoeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How bytes go between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
     /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
     #[arg(long)]
     pin: bool,
-
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
-
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Shown::Table)]
-    format: Shown,
-
-    #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
 
     /// Write the routing that is used to this file, as JSON lines that `--routing file:` replays
     #[arg(long, value_name = "FILE")]
     write_routing: Option<PathBuf>,
 
-    /// Seed of routing [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// A list of sizes by its ends.
@@ -248,27 +217,28 @@ impl Sweep {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let layout = args.layout(identity.as_ref())?;
     let (mut job, model) = args.job(&environment, &layout)?;
     let here = identity.is_none().then_some(job.matrix.world_size);
-    let (choice, hccl) = backend::for_measuring(args.backend, &environment, job.deadline(), here)?;
+    let (choice, hccl) =
+        backend::for_measuring(args.common.backend, &environment, job.deadline(), here)?;
     job.hccl = hccl;
-    let speaks = identity
+    if identity
         .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
+        .is_none_or(|identity| identity.rank.0 == 0)
+    {
         args.write_routing(&job, &layout)?;
-        args.saving.check()?;
-        announce(&choice, &environment);
     }
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
     let dims = layout.dims();
     let report = MoeReport {
         backend: choice.name().to_owned(),
         emulated: choice.emulated.is_some(),
         seed: job.seed,
         origin: Some(Origin::here(&environment)),
-        transport: args.transport.name().to_owned(),
+        transport: args.common.transport.name().to_owned(),
         pinned: job.pin,
         rounds: args.rounds,
         ..MoeReport::new(Settings {
@@ -285,7 +255,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     };
     measure::run::<Gather>(
         report,
-        (args.format, &args.saving),
+        (args.common.format, &args.common.saving),
         &[(job, layout)],
         &environment,
         identity.as_ref(),
@@ -397,8 +367,7 @@ impl MoeArgs {
     }
 
     fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
-        let defaults = (DEADLINE_DEFAULT, SEED_DEFAULT);
-        let (deadline, seed) = settings(environment, (self.deadline, self.seed), defaults)?;
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let model = self.model()?;
         let plan = Plan {
             hidden: model.hidden,
@@ -419,10 +388,10 @@ impl MoeArgs {
         let dims = layout.dims();
         let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
         let job = Job {
-            transport: self.transport,
+            transport: self.common.transport,
             seed,
             pin: pin(self.pin, environment)?,
-            rules: self.rules.of(environment)?.text,
+            rules: self.common.rules.of(environment)?.text,
             ..Job::new(MatrixSpec::of(name, layout), Work::Moe(plan), deadline)
         };
         Ok((job, model))

@@ -218,7 +218,7 @@ impl TuneArgs {
                 self.begin, self.end
             )));
         }
-        let (deadline, seed) = settings(environment, (None, None), (DEADLINE_DEFAULT, 1))?;
+        let (deadline, seed) = settings(environment, (None, None), DEADLINE_DEFAULT)?;
         let pin = pin(self.pin, environment)?;
         let plan = self.plan(sizes);
         let job = |ranks: &u32| {

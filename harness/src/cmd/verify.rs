@@ -4,23 +4,22 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_comm::config::Environment;
-use muster_comm::launch::{Contract, Identity};
+use muster_comm::launch::Identity;
 use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
 use muster_comm::sync::Clock;
 use muster_comm::types::DType;
 
-use crate::backend::{self, Backend};
+use crate::backend;
 use crate::check::inject::Inject;
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::{Saving, Shown, publish};
-use crate::cmd::values::{announce, parse_count, parse_dtype, parse_preset, parse_time, settings};
+use crate::cmd::saving::publish;
+use crate::cmd::values::{Common, parse_count, parse_dtype, parse_preset};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::run::job::{Forced, Job, MatrixSpec, Transport};
+use crate::run::job::{Forced, Job, MatrixSpec};
 use crate::run::session::{self, Session};
 use crate::run::work::{Checks, Work};
 use crate::run::{self, Finished, joined};
@@ -33,8 +32,6 @@ use ways::Ways;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-/// Seed of the inputs where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 
 /// Options of `muster verify`.
 #[derive(Debug, Args)]
@@ -77,44 +74,17 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
-
-    /// How bytes go between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
     /// Plant a fault, to see the report that names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
     ///
     /// KIND is bitflip, swap-blocks or drop-contribution. May be given more than once.
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Shown::Table)]
-    format: Shown,
-
     #[command(flatten)]
     ways: Ways,
 
     #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
-
-    /// Seed of the inputs; the same seed gives the same data [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    common: Common,
 }
 
 fn after_long_help() -> String {
@@ -139,9 +109,9 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let jobs = args.jobs(&environment)?;
-    let choice = backend::choose(args.backend, &environment)?;
+    let choice = backend::choose(args.common.backend, &environment)?;
     let mut jobs = jobs;
     let mut too_large = Vec::new();
     if choice.backends.has_hccl() {
@@ -158,14 +128,9 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
                 .partition(|(job, _)| job.matrix.world_size <= choice.devices);
         }
     }
-    let speaks = identity
-        .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
-        args.saving.check()?;
-        announce(&choice, &environment);
-    }
-    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
+    let seed = jobs.first().map_or(1, |(job, _)| job.seed);
     let report = Report::new(choice.name(), choice.emulated.is_some(), seed);
     if jobs.is_empty() {
         return Err(Failure::resource(format!(
@@ -184,10 +149,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         jobs: &[],
         others: Vec::new(),
         done: (0, 0),
-        whole: jobs
-            .iter()
-            .map(|(job, layout)| run::answers(job, layout))
-            .sum(),
+        whole: 0,
         progress: Progress::new(),
         started: Clock::now(),
     };
@@ -199,6 +161,8 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         run.report.matrices.push(run::skipped(job, layout, reason));
     }
     let (fitting, others) = args.fitting(jobs, identity.as_ref())?;
+    let answers = |(job, layout): &(Job, Layout)| run::answers(job, layout);
+    run.whole = fitting.iter().map(answers).sum();
     run.jobs = &fitting;
     run.others = others;
     session::run(&mut run, &fitting, &environment, identity.as_ref())
@@ -259,19 +223,22 @@ impl Session for Run<'_> {
         self.report.matrices.append(&mut self.others);
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
         self.report.close();
-        publish(&self.report, &self.args.saving, self.args.format)
+        publish(
+            &self.report,
+            &self.args.common.saving,
+            self.args.common.format,
+        )
     }
 }
 
 impl VerifyArgs {
     /// One job a matrix, in the order of the command line, each with its layout.
     fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
-        let defaults = (DEADLINE_DEFAULT, SEED_DEFAULT);
-        let (deadline, seed) = settings(environment, (self.deadline, self.seed), defaults)?;
-        let rules = self.rules.of(environment)?.text;
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
+        let rules = self.common.rules.of(environment)?.text;
         let specs = self.specs()?;
         self.check_injections(&specs)?;
-        let ways = self.ways.all(self.transport)?;
+        let ways = self.ways.all(self.common.transport)?;
         let job = |(spec, layout): &(MatrixSpec, Layout), forced: &Forced| {
             let mut matrix = spec.clone();
             matrix.name.push_str(&forced.suffix());
@@ -281,7 +248,7 @@ impl VerifyArgs {
                 forced: forced.clone(),
             };
             let job = Job {
-                transport: self.transport,
+                transport: self.common.transport,
                 inject: self.inject.clone(),
                 seed,
                 rules: rules.clone(),

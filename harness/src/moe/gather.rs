@@ -10,8 +10,10 @@ use super::measured::{Measured, Step};
 use super::plan::{Cell, Plan, Source};
 use super::report::{Imbalance, Loads, PhaseTime, RankRow, Record, Timing, Volume};
 use super::skew::Skew;
-use crate::bench::told::{Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text};
-use crate::report::machine::{MachineState, Pulse};
+use crate::bench::told::{
+    Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
+};
+use crate::report::machine::MachineState;
 use crate::report::measured::Latency;
 use crate::stats;
 
@@ -27,24 +29,8 @@ pub struct Gather {
 }
 
 impl Tells for Measured {
-    fn place(&self) -> (u32, u32) {
-        (self.cell, self.round)
-    }
-
-    fn machine(&mut self) -> Option<Pulse> {
-        self.machine.take()
-    }
-
-    fn wrong(&self) -> u64 {
-        self.wrong
-    }
-
-    fn wrong_text(&self) -> Option<&String> {
-        self.wrong_text.as_ref()
-    }
-
-    fn unsupported(&self) -> Option<&String> {
-        self.unsupported.as_ref()
+    fn head(&self) -> &Head {
+        &self.head
     }
 }
 

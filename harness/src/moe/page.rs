@@ -6,18 +6,15 @@ use maud::{Markup, html};
 
 use crate::moe::report::{MoeReport, Record, Timing};
 use crate::out::escaped;
-use crate::report::document::Mood;
-use crate::report::html::figures::{Range, range};
-use crate::report::html::parts::{captioned, counted, digits, fact, micros, number, seconds, tag};
-use crate::report::html::plot::{BANDS_MAX, Chart, Point, SERIES_MAX, Series, Unit, figure};
+use crate::report::html::lines::{bands, ends, point, rate, spread, wrong_cell};
+use crate::report::html::parts::{captioned, counted, digits, fact, micros, number, seconds};
+use crate::report::html::plot::{Chart, Point, SERIES_MAX, Series, Unit, figure};
 use crate::report::measured::measured;
 
 use super::inside;
 
 /// Lines whose inside is open from the start.
 const OPEN_MAX: usize = 2;
-/// What the bands are.
-const BANDS: &str = "median; bands from min to p90 and p99";
 
 /// The sections of the page.
 pub(super) fn body(report: &MoeReport) -> Markup {
@@ -98,10 +95,10 @@ fn curves(report: &MoeReport) -> Markup {
                         @for (part, title, of) in parts() {
                             (figure(&Chart {
                                 title,
-                                more: if routings.len() <= BANDS_MAX { BANDS } else { "median; more in the table" },
+                                more: bands(routings.len()),
                                 x: (Unit::Count, "tokens of a rank"),
                                 y: (Unit::Micros, "time on the slowest rank"),
-                                series: &series(records, routings, |record| Some(times(record, of(record)))),
+                                series: &series(records, routings, |record| Some(point(record.tokens as f64, &of(record).latency_us))),
                                 id: &format!("{part}{number}-{chunk}"),
                             }))
                         }
@@ -156,16 +153,6 @@ fn series(
     routings.iter().map(of).collect()
 }
 
-fn times(record: &Record, timing: &Timing) -> Point {
-    let times = &timing.latency_us;
-    Point {
-        x: record.tokens as f64,
-        y: times.median,
-        inner: Some((times.min, times.p90)),
-        outer: Some((times.min, times.p99)),
-    }
-}
-
 fn bandwidth(record: &Record) -> Option<Point> {
     Some(Point {
         x: record.tokens as f64,
@@ -176,9 +163,7 @@ fn bandwidth(record: &Record) -> Option<Point> {
 }
 
 fn lines(records: &[Record]) -> Markup {
-    let all = |of: fn(&Record) -> f64| records.iter().map(of).filter(|time| *time > 0.0);
-    let low = all(|r| r.round_trip.latency_us.min).fold(f64::INFINITY, f64::min);
-    let high = all(|r| r.round_trip.latency_us.p99).fold(0.0, f64::max);
+    let ends = ends(records.iter().map(|record| &record.round_trip.latency_us));
     let shown = Columns::of(records);
     let caption = format!(
         "Times on the slowest rank, in microseconds{}. The bar is the round trip from its least to 99 % of the steps, \
@@ -198,7 +183,7 @@ fn lines(records: &[Record]) -> Markup {
                     th.n scope="col" { "busbw" br; "GB/s" } th.n scope="col" { "DeepEP" br; "GB/s" }
                     th.n scope="col" { "busiest" br; "expert" } th.n scope="col" { "busiest" br; "rank" } th.n scope="col" { "wrong" }
                 } }
-                tbody { @for record in records { (line(record, shown, (low, high))) } }
+                tbody { @for record in records { (line(record, shown, ends)) } }
             }
         },
     )
@@ -241,14 +226,7 @@ impl Columns {
 }
 
 fn line(record: &Record, shown: Columns, ends: (f64, f64)) -> Markup {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), digits);
     let trip = &record.round_trip.latency_us;
-    let words = format!(
-        "{} to {}, median {}",
-        micros(trip.min),
-        micros(trip.p99),
-        micros(trip.median)
-    );
     let achieved = &record.imbalance.achieved;
     html! {
         tr {
@@ -264,15 +242,12 @@ fn line(record: &Record, shown: Columns, ends: (f64, f64)) -> Markup {
                 td.n.soft { (digits(timing.latency_us.p99)) }
             }
             td.n { (digits(trip.median)) }
-            td { (range(Range { low: trip.min, middle: trip.median, high: trip.p99 }, ends, false, &words)) }
+            td { (spread(trip, ends)) }
             td.n { (rate(record.dispatch.busbw_gbytes_per_s)) }
             td.n { (rate(record.dispatch.deepep_gbytes_per_s)) }
             td.n { (format!("{:.2}", achieved.experts.max_over_mean)) }
             td.n { (format!("{:.2}", achieved.ranks.max_over_mean)) }
-            @match record.wrong {
-                0 => td.n { "0" },
-                wrong => td.n { (tag(Mood::Bad, &number(wrong))) },
-            }
+            (wrong_cell(Some(record.wrong)))
             }
         }
     }

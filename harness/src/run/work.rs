@@ -65,8 +65,8 @@ impl Measured {
     #[must_use]
     pub const fn wrong(&self) -> u64 {
         match self {
-            Self::Bench(measured) => measured.wrong,
-            Self::Moe(measured) => measured.wrong,
+            Self::Bench(measured) => measured.head.wrong,
+            Self::Moe(measured) => measured.head.wrong,
         }
     }
 

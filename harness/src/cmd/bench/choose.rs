@@ -7,7 +7,7 @@ use muster_comm::launch::Identity;
 use muster_comm::layout::{GroupKind, Layout, Matrix};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
-use super::BenchArgs;
+use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, carries_objects, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
 use crate::cmd::values::pin;
@@ -122,10 +122,10 @@ impl BenchArgs {
         environment: &Environment,
         identity: Option<&Identity>,
     ) -> Result<Vec<(Job, Layout)>, Failure> {
-        let (deadline, seed) = self.settings(environment)?;
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let plan = self.plan()?;
         let pin = pin(self.pin, environment)?;
-        let rules = self.rules.of(environment)?.text;
+        let rules = self.common.rules.of(environment)?.text;
         self.worlds(identity)?
             .into_iter()
             .map(|(name, layout)| {
@@ -133,7 +133,7 @@ impl BenchArgs {
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
                 let matrix = MatrixSpec::of(name, &layout);
                 let job = Job {
-                    transport: self.transport,
+                    transport: self.common.transport,
                     inject: self.inject.clone(),
                     seed,
                     pin,
@@ -176,7 +176,7 @@ impl BenchArgs {
             rounds: self.rounds,
             round: None,
             checks: self.check,
-            direct: self.transport != Transport::Tcp,
+            direct: self.common.transport != Transport::Tcp,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::report::cause::{Cause, listed};
 use crate::report::document::{About, Document, Headline, Mood};
 
 pub mod figures;
+pub mod lines;
 pub mod parts;
 pub mod plot;
 
