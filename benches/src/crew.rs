@@ -43,7 +43,7 @@ pub fn bounded() -> Criterion {
 /// `rules` choose algorithms, by messages.
 ///
 /// The time of a sample is that of its slowest rank, divided by the number of calls. The throughput
-/// is buffer bytes over time (`algbw` of `docs/performance.md`).
+/// is buffer bytes over time (`algbw` of `docs/metrics.md`).
 ///
 /// # Panics
 /// Where `rules` are not rules.

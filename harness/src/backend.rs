@@ -14,7 +14,7 @@ use crate::run::job::Hccl;
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// HCCL where NPUs can be driven, else the host, with a line that says why; never an emulator
+    /// HCCL if NPUs are usable, else the host with a line that says why; never an emulator
     Auto,
     /// The processors and memory of the host
     #[value(alias = "cpu:host")]

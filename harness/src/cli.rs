@@ -9,7 +9,7 @@ use crate::cmd::Command;
 use crate::exit::Exit;
 use crate::out;
 
-/// Proves the parallel groups of a training stack on this machine, and names the rank that is wrong
+/// Proves the parallel groups of a training stack on this machine, and names the failing rank
 #[derive(Debug, Parser)]
 #[command(
     name = "muster",

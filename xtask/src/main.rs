@@ -1,8 +1,9 @@
 //! Writes the generated files of the repository: `cargo run -p xtask` writes them,
-//! `cargo run -p xtask -- --check` only says whether they are as they should be. `simulate` plays the
-//! control plane in virtual time.
+//! `cargo run -p xtask -- --check` compares them. `performance` prints the recorded measurements as
+//! tables. `simulate` runs the control plane in virtual time.
 
-mod algorithms;
+mod invariants;
+mod performance;
 mod simulate;
 
 use std::fmt::Write as _;
@@ -16,10 +17,10 @@ use muster_harness::results::{KINDS, Kind};
 type Generated = (String, String);
 
 fn files() -> Result<Vec<Generated>, Failure> {
-    let algorithms = ("docs/algorithms.md".to_owned(), algorithms::document()?);
+    let page = ("ARCHITECTURE.md".to_owned(), invariants::page()?);
     let schema = |kind: &Kind| (format!("docs/schema/{}.json", kind.command), kind.schema());
     let schemas = KINDS.iter().map(schema);
-    Ok(std::iter::once(algorithms).chain(schemas).collect())
+    Ok(std::iter::once(page).chain(schemas).collect())
 }
 
 /// Why a file could not be made, written or compared.
@@ -38,9 +39,11 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => write_all(),
         ["--check"] => check_all(),
+        ["performance"] => performance::tables(),
         ["simulate", options @ ..] => simulate::command(options),
         _ => Err(Failure(
-            "allowed are no arguments (write), --check (compare), and simulate".to_owned(),
+            "allowed are no arguments (write), --check (compare), performance, and simulate"
+                .to_owned(),
         )),
     };
     match outcome {
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn the_generated_files_are_as_the_code_makes_them() {
         let checked = check_all().expect("up to date");
-        assert!(checked.contains("docs/algorithms.md"));
+        assert!(checked.contains("ARCHITECTURE.md"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The algorithms there are.
 //!
 //! One table, one entry an algorithm. What is said here of an algorithm appears in
-//! `muster plan show` and in `docs/algorithms.md`; its costs do not stand here, they are counted
+//! `muster plan show` and `muster plan describe`; its costs do not stand here, they are counted
 //! from its plans.
 
 mod table;

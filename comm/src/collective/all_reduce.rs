@@ -19,7 +19,7 @@ impl Communicator {
     /// `PeerAborted` as every call.
     /// **Blocking and deadline**: returns when this rank's result is complete, or by the deadline.
     /// **Cost**: small buffers one exchange; with shared memory each rank reads n and writes two
-    /// n-ths of the data in two rounds; by messages see `docs/algorithms.md`.
+    /// n-ths of the data in two rounds; by messages see `muster plan describe`.
     ///
     /// ```
     /// use muster_comm::types::ReduceOp;

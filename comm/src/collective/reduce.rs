@@ -15,7 +15,7 @@ impl Communicator {
     /// **Zero counts**: allowed. **Order and determinism**: as [`Communicator::all_reduce`].
     /// **Errors**: `InvalidArgument` for a wrong length on the root or a root outside the group.
     /// **Blocking and deadline**: a rank other than the root may return before the root has the
-    /// result. **Cost**: the root reads n buffers; by messages see `docs/algorithms.md`.
+    /// result. **Cost**: the root reads n buffers; by messages see `muster plan describe`.
     ///
     /// **Source**: MPI-4 section 6.9.1 (`MPI_Reduce`), `HcclReduce`, `ncclReduce`.
     #[track_caller]

@@ -88,16 +88,16 @@ table! {
         "Where the ranks meet: an address of rank 0's host and a free port.";
     JOB_ID: String = "MUSTER_JOB_ID", parse::job_id,
         default "from the launcher", allowed "1 to 128 printable ASCII characters without spaces",
-        "Name of the job: ranks of another job are turned away.";
+        "Name of the job: ranks of another job are refused.";
     ATTEMPT: u32 = "MUSTER_ATTEMPT", parse::number,
         default "from the launcher, else 0", allowed "a whole number from 0",
-        "Which start of the job this is: ranks of another attempt are turned away.";
+        "Which start of the job this is: ranks of another attempt are refused.";
     SECRET_FD: i32 = "MUSTER_SECRET_FD", parse::descriptor,
         default "none", allowed "a descriptor number: 0, or above 2",
         "Inherited descriptor (pipe or file) from which the job secret is read.";
     SECRET_FILE: PathBuf = "MUSTER_SECRET_FILE", parse::absolute_path,
         default "a per-user file, see docs/launch.md", allowed "an absolute path",
-        "File that holds the job secret; must be ours and readable by nobody else.";
+        "File with the job secret; it must be yours or root's, and no other user may read it.";
     LAUNCHER_PID: u32 = "MUSTER_LAUNCHER_PID", parse::positive,
         default "none", allowed "a process id",
         "Process whose death ends this rank; set by muster for the ranks that it starts.";
@@ -112,10 +112,10 @@ table! {
         "Connections between two ranks that share no memory, for each group: large messages use all of them.";
     ALGO: AlgoSource = "MUSTER_ALGO", parse::algo,
         default "the built-in table", allowed "lines of a selection table, or @FILE with such lines",
-        "Overrides which algorithm serves which collective and size.";
+        "Rules that override the selection of algorithms.";
     CALL_SITES: CallSitesChoice = "MUSTER_CALL_SITES", parse::call_sites,
         default "habit", allowed "habit, strict or off",
-        "What ranks make of the places in the program that they call from: habit finds calls that a rank has left out, strict allows no difference.";
+        "How ranks compare their call sites: habit finds calls that a rank has skipped, strict allows no difference.";
     DUMP_DIR: PathBuf = "MUSTER_DUMP_DIR", parse::absolute_path,
         default "none: no dumps are written", allowed "an absolute path",
         "Folder into which each rank writes its dump with a verdict and on SIGUSR1: two files a rank.";
@@ -124,13 +124,13 @@ table! {
         "Size of the shared memory region of each rank.";
     PEER_READS: PeerReadsChoice = "MUSTER_PEER_READS", parse::peer_reads,
         default "auto", allowed "auto, never or always",
-        "Whether ranks of one host read large blocks of each other's ordinary memory by system call, instead of staging them; auto is where that is allowed and faster.";
+        "Whether ranks of one host read large blocks of each other's ordinary memory by system call, instead of staging them; auto does so if it is allowed and faster.";
     PIN: bool = "MUSTER_PIN", parse::switch,
         default "off", allowed "on or off",
-        "Whether each rank keeps to its share of the processors of its host.";
+        "Whether each rank is pinned to its share of the processors of its host.";
     ISA: Kernels = "MUSTER_ISA", parse::kernels,
         default "the widest that the processor has", allowed "scalar, avx2, avx512, avx512_bf16 or neon, of those that this processor has",
-        "Which vector instructions reduce and copy, for tests and for measuring: all give the same results.";
+        "Vector instructions for reducing and copying, for tests and measurements; all give the same results.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
@@ -142,16 +142,16 @@ table! {
         "Memory of each emulated device.";
     EMU_SOC: String = "MUSTER_EMU_SOC", parse::text,
         default "Ascend910B2", allowed "a name of docs/emulator.md, such as Ascend910B2, Ascend910_9391 or Ascend310P3",
-        "Which chip the emulator plays: it decides the name that is reported and what is supported.";
+        "The chip to emulate; it decides the reported name and what is supported.";
     EMU_CANN: String = "MUSTER_EMU_CANN", parse::text,
         default "the version of the installed tree, else 8.5.0", allowed "a version such as 8.1.RC1 or 8.5.0",
-        "Which CANN the emulator plays.";
+        "The CANN version to emulate.";
     EMU_FAULT: String = "MUSTER_EMU_FAULT", parse::text,
         default "none", allowed "the grammar of docs/emulator.md",
-        "What goes wrong on the emulator, on purpose.";
+        "Faults that the emulator injects.";
     EMU_CONNECT_TIMEOUT_MS: u32 = "MUSTER_EMU_CONNECT_TIMEOUT_MS", parse::positive,
         default "HCCL_CONNECT_TIMEOUT", allowed "milliseconds, a whole number from 1",
-        "How long the emulator lets ranks find each other; for tests, below what HCCL_CONNECT_TIMEOUT allows.";
+        "How long ranks may take to find each other on the emulator; for tests, below what HCCL_CONNECT_TIMEOUT allows.";
     EMU_EXEC_TIMEOUT_MS: u32 = "MUSTER_EMU_EXEC_TIMEOUT_MS", parse::positive,
         default "HCCL_EXEC_TIMEOUT", allowed "milliseconds, a whole number from 1",
         "How long an emulated operator waits for other ranks; for tests, below what HCCL_EXEC_TIMEOUT allows.";
@@ -175,7 +175,7 @@ table! {
         "Root of the Ascend toolkit; its lib64 is searched after ASCEND_HOME_PATH.";
     DEVICE_MAP: Vec<u32> = "MUSTER_DEVICE_MAP", parse::device_ids,
         default "the device of the local rank's own number", allowed "logical device ids, each once, separated by commas",
-        "Which device each local rank drives: the id at the place of its number.";
+        "Devices of the local ranks: local rank i drives the i-th id, counted from 0.";
     HCCL_EXEC_TIMEOUT: Duration = "HCCL_EXEC_TIMEOUT", parse::whole_seconds,
         default "the vendor's own (1836); verify sets one below its deadline", allowed "whole seconds from 0; 0 waits for ever",
         "How long a device waits for its peers before HCCL reports an error.";

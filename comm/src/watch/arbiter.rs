@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use self::cpu_history::CpuHistory;
 use self::held::Held;
 use self::round::{Round, Silence};
-pub(crate) use self::told::ECHO_MS;
 use self::told::Told;
+pub(crate) use self::told::{ECHO_MS, covers, ends};
 
 use super::judge::{Finding, Member, Question, Scene, judge};
 use super::process::{self, Inside};
@@ -65,6 +65,8 @@ const LOOKS_MAX: u32 = 3;
 const LOOK_PAUSE_MS: u64 = 40;
 /// How long a call that no board shows is looked for: a thread that gets no processor may be writing the line.
 const UNREADABLE_WAIT_MS: u64 = 500;
+/// Ranks that end this soon after the first one, before anything is told, end by themselves: none has heard of another's end.
+const TOGETHER_MS: u64 = 20;
 /// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
 const LEFT_TO_WAITERS_MS: u64 = 250;
 
@@ -97,6 +99,8 @@ pub struct Arbiter {
     /// Processor time of each rank, as it says itself, and as others see it: they count other threads.
     cpu: Vec<[CpuHistory; 2]>,
     departures: u64,
+    /// When the first rank ended without a goodbye that nobody saw end.
+    first_end_ms: Option<u64>,
     again: u32,
     told: Vec<Told>,
     suspects: suspect::Suspects,
@@ -168,7 +172,11 @@ impl Referee for Arbiter {
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
-        let fate = failure::fate(reason, self.departures);
+        let mut fate = failure::fate(reason, self.departures);
+        if *reason == DownReason::Ended && self.told.is_empty() {
+            let first_ms = *self.first_end_ms.get_or_insert(self.seen_ms);
+            fate.is_unprovoked |= self.seen_ms <= first_ms + TOGETHER_MS;
+        }
         self.departed(rank, fate);
     }
 
@@ -453,7 +461,11 @@ impl Arbiter {
     /// The verdict on calls that differ, where that is why others wait in vain: ranks in one call that the last one has not
     /// come to, or an earlier call of the group that nobody had to wait in.
     fn differing(&self, verdict: &Verdict) -> Option<Verdict> {
-        if !matches!(verdict.class, Class::Deadlock | Class::NotJoined) {
+        let is_inferred = matches!(
+            verdict.class,
+            Class::Deadlock | Class::Internal | Class::Link | Class::NotJoined
+        );
+        if !is_inferred {
             return None;
         }
         let found = verdict
@@ -479,17 +491,4 @@ impl Arbiter {
         acts.push(Act::Tell(Rank(remark.told_to), message));
         acts
     }
-}
-
-/// Whether a verdict ends this call, or is about it.
-pub(crate) fn covers(verdict: &Verdict, call: CallId) -> bool {
-    verdict.about == Some(call) || ends(verdict, call)
-}
-
-/// Whether a verdict ends this call.
-pub(crate) fn ends(verdict: &Verdict, call: CallId) -> bool {
-    verdict
-        .ends
-        .iter()
-        .any(|end| end.key == call.key && end.seq <= call.seq)
 }

@@ -96,6 +96,7 @@ impl Starvation {
     #[must_use]
     pub fn is_starved(&self) -> bool {
         self.delayed_ms >= STARVED_MS
+            && self.window_ms >= STARVED_MS
             && self.delayed_ms * 4 >= self.window_ms
             && self.ran_ms * 2 <= self.delayed_ms
     }
@@ -394,6 +395,13 @@ impl Scene {
             .filter_map(|group| group.call.as_ref());
         let waits = calls.filter_map(|call| call.wait.as_ref());
         waits.flat_map(|wait| &wait.missing).copied().collect()
+    }
+
+    /// How many threads are ready to run for each processor, at least 1, on the host where it is most.
+    pub(super) fn slowness(&self) -> u64 {
+        let loads = self.members.iter().filter_map(|member| member.starvation);
+        let slowness = loads.map(|one| u64::from(one.load.runnable / one.load.processors.max(1)));
+        slowness.max().unwrap_or(1).max(1)
     }
 
     /// How a rank fared that got less processor time than it needs.

@@ -93,8 +93,7 @@ pub(crate) fn look_at(probe: &dyn Probe, rank: u32, process: &ProcessId) -> Look
         rank,
         sight,
         report: report.map(|mut report| {
-            let surplus = report.calls.len().saturating_sub(super::CALLS_TOLD);
-            report.calls.drain(..surplus);
+            report.keep_last_calls(super::CALLS_TOLD);
             Box::new(report)
         }),
     }

@@ -1,5 +1,7 @@
 //! What a rank says of itself: plain data, for the judge, for dumps and for the wire.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::process::ProcessFacts;
@@ -12,6 +14,37 @@ pub const REPORT_VERSION: u32 = 2;
 /// By how much the end of a call may be told too early or too late against those of others: the ticks of the
 /// coarse clock, 10 ms at most.
 const COARSE_NS: u64 = 10_000_000;
+
+/// Destroyed groups that a report tells of.
+pub(super) const DESTROYED_MAX: usize = 32;
+/// Calls of each group that a report has, where it is to have the last calls of a rank: another group may have had many since.
+const OF_GROUP_MAX: usize = 8;
+
+/// Chooses the calls of a report, which are offered from the newest on: the last `most` of the rank, and the last of each group.
+#[derive(Debug)]
+pub(super) struct LastCalls {
+    most: usize,
+    offered: usize,
+    of_group: HashMap<u64, usize>,
+}
+
+impl LastCalls {
+    pub(super) fn of(most: usize) -> Self {
+        Self {
+            most,
+            offered: 0,
+            of_group: HashMap::new(),
+        }
+    }
+
+    /// Whether the next older call, which is one of this group, belongs into the report.
+    pub(super) fn takes(&mut self, key: u64) -> bool {
+        self.offered += 1;
+        let of_group = self.of_group.entry(key).or_default();
+        *of_group += 1;
+        self.offered <= self.most || self.most > 0 && *of_group <= OF_GROUP_MAX
+    }
+}
 
 /// One rank at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,6 +314,23 @@ impl Report {
                 self.groups.push(group.clone());
             }
         }
+    }
+
+    /// Leaves only the last calls: `most` of the rank, and some of each group.
+    pub(super) fn keep_last_calls(&mut self, most: usize) {
+        let mut last = LastCalls::of(most);
+        self.calls.reverse();
+        self.calls.retain(|call| last.takes(call.key));
+        self.calls.reverse();
+    }
+
+    /// Whether the rank has begun a call after the one that is told of.
+    pub(super) fn has_begun_after(&self, call: CallId) -> bool {
+        let is_it = |made: &&CallRecord| (made.key, made.seq) == (call.key, call.seq);
+        let made = self.calls.iter().rfind(is_it);
+        let ended_ns = made.and_then(|made| made.completed_ns);
+        let begun_ns = self.calls.iter().map(|made| made.enqueued_ns).max();
+        ended_ns.is_some_and(|ended_ns| begun_ns > Some(ended_ns))
     }
 
     /// What is remembered of a group that the rank has destroyed.

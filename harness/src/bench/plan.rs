@@ -42,7 +42,7 @@ pub enum Memory {
     Device,
     /// Ordinary memory of the process.
     Private,
-    /// The rank's shared region, which peers of the host reach without a copy.
+    /// The rank's shared region, which peers on the host access without a copy.
     Region,
 }
 

@@ -120,7 +120,7 @@ pub struct BenchArgs {
     )]
     algo: Vec<String>,
 
-    /// How much goes through staging at once, separated by commas: 16K to 1M, for algorithms over shared memory [default: 1M]
+    /// How much is staged at once, separated by commas: 16K to 1M, for algorithms over shared memory [default: 1M]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = choose::segment)]
     segment: Vec<u32>,
 
@@ -140,11 +140,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
     time: Duration,
 
-    /// A line ends early once its median is known to so many percent, with 95 % confidence; 0: never
+    /// A line ends early once its median is known to this many percent with 95 % confidence; 0: never
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = choose::percent)]
     confidence: f64,
 
-    /// How often all lines are gone through; `compare` wants 10
+    /// How often all lines are measured; `compare` needs 10
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
@@ -152,7 +152,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pin: bool,
 
-    /// Plant a fault, to see that it is noticed: KIND:rank=R[,collective=NAME], as in `verify`
+    /// Inject a fault, to see that it is found: KIND:rank=R[,collective=NAME], as in `verify`
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 

@@ -34,27 +34,27 @@ pub struct CompareArgs {
     #[arg(value_name = "BASE")]
     base: PathBuf,
 
-    /// The result to judge
+    /// The result to check
     #[arg(value_name = "NEW")]
     new: PathBuf,
 
-    /// Another run of the base, whose rounds count too; may be given more than once
+    /// Another run of the base, whose rounds are added; may be given more than once
     #[arg(long, value_name = "FILE")]
     more_base: Vec<PathBuf>,
 
-    /// Another run of what is judged; may be given more than once
+    /// Another run of the new result; may be given more than once
     #[arg(long, value_name = "FILE")]
     more_new: Vec<PathBuf>,
 
-    /// Least change that counts, in percent
+    /// Smallest change that counts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     threshold: f64,
 
-    /// Rows that are not in the new file are no failure
+    /// Accept rows that are missing in the new file
     #[arg(long)]
     allow_missing: bool,
 
-    /// Compare although machine, build profile, backend or transport differ
+    /// Compare even if machine, build profile, backend or transport differ
     #[arg(long)]
     any_machine: bool,
 
@@ -84,7 +84,7 @@ fn after_long_help() -> String {
         "Examples:\n  \
          muster bench --rounds 10 --save base.json     before a change\n  \
          muster bench --rounds 10 --save new.json      after it\n  \
-         muster compare base.json new.json             exit 50 where something became slower\n  \
+         muster compare base.json new.json             exit 50 if something became slower\n  \
          muster compare base.json new.json --markdown >> \"$GITHUB_STEP_SUMMARY\"\n\n{}",
         Exit::table()
     )

@@ -25,11 +25,11 @@ const BOUND_S: f64 = 5.0;
 /// Columns where the terminal does not tell.
 const COLUMNS: usize = 80;
 
-/// Look at this host and say what will make a job fail
+/// Check this host for what will make a job fail
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     muster doctor                        what is wrong here, worst first\n  \
-    muster doctor --ranks 8              judged for eight ranks on this host\n  \
+    muster doctor --ranks 8              check for eight ranks on this host\n  \
     muster doctor --only host-ports      one check, with what it found\n  \
     muster doctor --format json          one JSON document, for a program to read\n\n\
     Exit code 0 if no check failed (warnings included), else 60.")]
@@ -40,16 +40,16 @@ pub struct DoctorArgs {
     /// Only this check or group of checks; may be given more than once
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// List the checks and what each asks, and judge nothing
+    /// List the checks and their questions, and run none
     #[arg(long, conflicts_with = "only")]
     list: bool,
-    /// Show what every check found, not only what is wrong
+    /// Show all findings, not only problems
     #[arg(long)]
     all: bool,
-    /// Judge for this many ranks on this host [default: the launcher's, else one a device]
+    /// Check for this many ranks on this host [default: the launcher's number, else one for each device]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     ranks: Option<u32>,
-    /// Look at the files below DIR instead: an image, or a copy of another host's /proc and /sys
+    /// Check the files below DIR instead: an image, or a copy of another host's /proc and /sys
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Longest time of a single check, in seconds

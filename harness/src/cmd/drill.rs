@@ -42,7 +42,7 @@ pub struct DrillArgs {
     /// Only these drills, by name or by number
     #[arg(long, value_name = "DRILL", num_args = 1.., conflicts_with = "all")]
     only: Vec<String>,
-    /// Print which drills there are
+    /// List the drills
     #[arg(long)]
     list: bool,
     /// Numbers of ranks
@@ -51,10 +51,10 @@ pub struct DrillArgs {
     /// What carries bytes between ranks [default: shm,tcp; random drills also net]
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Way>,
-    /// Seed of what is left to chance: victims and moments
+    /// Seed of the random choices: victims and moments
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// How often everything is done
+    /// How often to repeat every drill
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
     /// Print one JSON document on standard output instead of the table

@@ -21,7 +21,7 @@ const PYTORCH_END: &str = ".pytorch.json";
 /// Shape of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DumpFormat {
-    /// Our JSON, which `muster explain` reads
+    /// muster's JSON, which `muster explain` reads
     Json,
     /// The keys of PyTorch's flight recorder
     Pytorch,
@@ -33,7 +33,7 @@ pub struct DumpArgs {
     /// Process id of a rank
     #[arg(required = true)]
     pid: Vec<u32>,
-    /// Shape of the dump
+    /// Format of the dump
     #[arg(long, value_enum, default_value = "json")]
     format: DumpFormat,
 }
@@ -41,7 +41,7 @@ pub struct DumpArgs {
 /// Options of `muster explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Files that `muster dump` or a verdict has written, or folders of them
+    /// Files that `muster dump` or a verdict wrote, or folders of them
     #[arg(required = true)]
     dumps: Vec<PathBuf>,
     /// Print the verdict as JSON

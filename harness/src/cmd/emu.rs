@@ -27,29 +27,29 @@ pub struct EmuArgs {
 
 #[derive(Debug, Subcommand)]
 enum EmuCommand {
-    /// Lay out an emulated toolkit that programs find by ASCEND_HOME_PATH
+    /// Install an emulated toolkit that programs find by ASCEND_HOME_PATH
     Install(InstallArgs),
-    /// Show the variables that choose what is emulated, and what they say now
+    /// Show the variables of the emulator and their current values
     Env,
 }
 
 /// Options of `muster emu install`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Lays out a toolkit tree: the emulator under the names libhccl.so, libhcomm.so, libascendcl.so and \
-        libacl_rt.so, the version files of that generation of CANN, and set_env.sh. Programs that were built \
+    long_about = "Makes a toolkit tree: the emulator under the names libhccl.so, libhcomm.so, libascendcl.so and \
+        libacl_rt.so, the version files of that CANN version, and set_env.sh. Programs that were built \
         against the vendor's headers run on it unchanged. Every file in it says that it is emulated.\n\n\
-        A folder that this command made is replaced; any other that is not empty is refused.",
+        A folder that this command made is replaced. Any other folder is refused unless it is empty.",
     after_help = "Examples:\n  \
         muster emu install /opt/emulated\n  \
         ASCEND_HOME_PATH=/opt/emulated/latest muster verify --backend hccl\n  \
         source /opt/emulated/set_env.sh && mpirun -n 8 ./all_reduce_test -b 8K -e 1M -f 2 -p 8"
 )]
 struct InstallArgs {
-    /// Where to put it; made if it is not there
+    /// Folder to install into; made if it is missing
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The CANN version that it plays, such as 8.1.RC1 or 9.0.0
+    /// The CANN version to emulate, such as 8.1.RC1 or 9.0.0
     #[arg(long, value_name = "VERSION", default_value = CANN_DEFAULT, value_parser = cann)]
     cann: Version,
     /// The library to install [default: the one that was built with this program]

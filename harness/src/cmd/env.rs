@@ -52,20 +52,20 @@ const LAUNCHERS: [&str; 22] = [
     "VC_",
 ];
 
-/// Tell who this process is by its environment, and how that is known
+/// Show this process's rank, world and devices by its environment
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    mpirun -n 2 muster env --explain     what each rank would be, and by which variables\n  \
+    mpirun -n 2 muster env --explain     the numbers of each rank, and their variables\n  \
     muster env --format json             one JSON document, for a program to read\n\n\
     Exit code 2 if variables contradict each other; both sides are shown.")]
 pub struct EnvArgs {
-    /// Show the variable behind each number, who else spoke, and what was not read
+    /// Show the variable behind each number, other launchers that were found, and variables that nothing read
     #[arg(long)]
     explain: bool,
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     format: EnvFormat,
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
 }

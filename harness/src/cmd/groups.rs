@@ -53,10 +53,10 @@ pub struct GroupsArgs {
     /// Expert tensor parallel size [default: tp, as in Megatron]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub etp: Option<i64>,
-    /// Data parallel size, as a check: it follows from the others
+    /// Expected data parallel size; it follows from the others
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub dp: Option<i64>,
-    /// Axes from the one that changes fastest with the rank number [default: tp-cp-ep-dp-pp]
+    /// Axes, the fastest changing first [default: tp-cp-ep-dp-pp]
     #[arg(long, value_name = "AXES")]
     pub order: Option<String>,
     /// A matrix instead of sizes: tp2ep4, tp2cp2ep2@8
@@ -88,7 +88,7 @@ pub struct GroupsArgs {
     /// MindSpeed context parallelism: second communicators for send/receive overlap
     #[arg(long)]
     pub send_recv_overlap: bool,
-    /// Attention heads, to be checked against the Ulysses degree
+    /// Attention heads, checked against the Ulysses degree
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub attention_heads: Option<i64>,
     /// MindSpeed 2-D tensor parallelism: first factor of tp

@@ -35,9 +35,9 @@ use crate::fail::Failure;
 pub enum Command {
     /// Start the ranks of each matrix and prove every group of it
     Verify(Box<verify::VerifyArgs>),
-    /// Look at this host and say what will make a job fail
+    /// Check this host for what will make a job fail
     Doctor(doctor::DoctorArgs),
-    /// Tell who this process is by its environment, and how that is known
+    /// Show this process's rank, world and devices by its environment
     Env(env::EnvArgs),
     /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
     Bench(Box<bench::BenchArgs>),
@@ -47,15 +47,15 @@ pub enum Command {
     Compare(compare::CompareArgs),
     /// Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus
     Report(report::ReportArgs),
-    /// Dispatch and combine tokens as MoE layers do, and measure it
+    /// Measure dispatch and combine of tokens as in MoE layers
     Moe(Box<moe::MoeArgs>),
-    /// Start any program as the ranks of a world, watch it, and say who failed
+    /// Start any program as the ranks of a world, watch it, and report which rank failed
     Run(run::RunArgs),
-    /// Inject faults into real ranks and check what they say of them
+    /// Inject faults into real ranks and check their verdicts
     Drill(drill::DrillArgs),
-    /// Print what ranks are doing, stuck or not, without their help
+    /// Print what ranks are doing, even if they are stuck
     Dump(dump::DumpArgs),
-    /// Say what dumps of many ranks mean
+    /// Print the verdict from dumps of many ranks
     Explain(dump::ExplainArgs),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),

@@ -36,7 +36,7 @@ const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
 /// Options of `muster moe`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Dispatch and combine tokens as MoE layers do, and measure it",
+    about = "Measure dispatch and combine of tokens as in MoE layers",
     long_about = "Starts ranks as processes of this host and does what the dispatcher of a mixture-of-experts \
         layer does: chooses the experts of each token, exchanges counts, permutes, sends tokens and weights to \
         the ranks of their experts, and combines what comes back. The experts are the identity, so every row and \
@@ -45,19 +45,19 @@ const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
     after_long_help = after_long_help(),
 )]
 pub struct MoeArgs {
-    /// The model whose layer it is: qwen3-30b-a3b, deepseek-v3, kimi-k2, … [default: qwen3-30b-a3b]
+    /// The model: qwen3-30b-a3b, deepseek-v3, kimi-k2, … [default: qwen3-30b-a3b]
     #[arg(long, value_name = "NAME", value_parser = parse_preset, conflicts_with_all = ["hidden", "experts", "top_k"])]
     preset: Option<&'static ModelPreset>,
 
-    /// Elements of a token, of a model without a name
+    /// Elements of a token, instead of a preset
     #[arg(long, value_name = "N", requires_all = ["experts", "top_k"])]
     hidden: Option<usize>,
 
-    /// Routed experts, of a model without a name
+    /// Routed experts, instead of a preset
     #[arg(long, value_name = "N", requires_all = ["hidden", "top_k"])]
     experts: Option<usize>,
 
-    /// Experts of each token, of a model without a name
+    /// Experts of each token, instead of a preset
     #[arg(long, value_name = "N", requires_all = ["experts", "hidden"])]
     top_k: Option<usize>,
 
@@ -92,11 +92,11 @@ pub struct MoeArgs {
     #[arg(short = 'r', long, value_name = "ROUTING", default_value = "balanced")]
     routing: Vec<String>,
 
-    /// How tokens go, separated by commas: all-to-all, all-gather, deduplicated, capacity:FACTOR
+    /// Dispatchers, separated by commas: all-to-all, all-gather, deduplicated, capacity:FACTOR
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all-to-all", value_parser = parse_dispatcher)]
     dispatcher: Vec<Dispatcher>,
 
-    /// What is sent of a token, separated by commas
+    /// Element types of the tokens, separated by commas
     #[arg(
         short = 'd',
         long = "dtype",
@@ -118,7 +118,7 @@ pub struct MoeArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     time: Duration,
 
-    /// How often all lines are gone through; `compare` wants 10
+    /// How often all lines are measured; `compare` needs 10
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
@@ -126,7 +126,7 @@ pub struct MoeArgs {
     #[arg(long)]
     pin: bool,
 
-    /// Write the routing that is used to this file, as JSON lines that `--routing file:` replays
+    /// Write the routing to this file, as JSON lines that `--routing file:` replays
     #[arg(long, value_name = "FILE")]
     write_routing: Option<PathBuf>,
 

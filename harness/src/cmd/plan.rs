@@ -4,6 +4,7 @@
 
 mod check;
 mod cost;
+mod describe;
 mod show;
 mod table;
 
@@ -22,9 +23,9 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Args)]
 #[command(
     about = "Show, prove and price the algorithms of collectives",
-    long_about = "A collective is carried out by a plan: rounds of steps for each rank. This command draws plans, \
-        proves that they are right for every number of ranks, prints the table that selects them, and predicts \
-        what they cost. It starts no ranks.",
+    long_about = "A plan carries out a collective: rounds of steps for each rank. This command draws plans, proves \
+        that they are correct, predicts their costs, and prints the table that selects algorithms. It starts no \
+        ranks.",
     after_long_help = AFTER_LONG_HELP,
 )]
 pub struct PlanArgs {
@@ -37,16 +38,19 @@ const AFTER_LONG_HELP: &str = "Examples:\n  \
     muster plan show all_to_all -n 4 --format svg > plan.svg  a picture\n  \
     muster plan check                                         prove all algorithms, 1 to 33 ranks\n  \
     muster plan cost all_reduce -n 64 --bytes 8KiB,64MiB      predicted times\n  \
-    muster plan table --file my-rules.txt                     check a selection table of one's own";
+    muster plan describe                                      a page about all algorithms\n  \
+    muster plan table --file my-rules.txt                     check your own selection table";
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Draw the plans of one collective
     Show(show::ShowArgs),
-    /// Prove every algorithm over many numbers of ranks and shapes
+    /// Prove every algorithm for many numbers of ranks and shapes
     Check(check::CheckArgs),
     /// Count and predict what the algorithms of a collective cost
     Cost(cost::CostArgs),
+    /// Print a Markdown page that describes every algorithm, with its costs and predicted times
+    Describe,
     /// Print the table that selects algorithms
     Table(table::TableArgs),
 }
@@ -82,6 +86,7 @@ fn render(args: &PlanArgs) -> Result<Outcome, Failure> {
         What::Show(args) => show::render(args),
         What::Check(args) => check::render(args),
         What::Cost(args) => cost::render(args),
+        What::Describe => describe::render(),
         What::Table(args) => table::render(args),
     }
 }

@@ -33,7 +33,7 @@ pub struct RankTableArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum RankTableCommand {
-    /// Check a table of any version and name everything that is wrong, with its place
+    /// Check a table of any version and report every error with its place
     Check(CheckArgs),
     /// Write a table from servers, devices and addresses
     Write(WriteArgs),
@@ -67,10 +67,10 @@ pub enum RankTableFormat {
     muster ranktable write --servers-from hosts.txt --devices 0-15 --version 1.2 --out hccl.json\n\n\
     Ranks follow the order of servers, then of devices.")]
 struct WriteArgs {
-    /// A server, its rank order being that of the options: ID, or ID=DEVICE_IP,DEVICE_IP,…
+    /// A server: ID, or ID=DEVICE_IP,DEVICE_IP,…; ranks follow the order of these options
     #[arg(long, value_name = "SERVER", required_unless_present = "servers_from")]
     server: Vec<String>,
-    /// A file with a server a line: ID, then the addresses of its devices, separated by spaces
+    /// A file with one server on each line: ID, then the addresses of its devices, separated by spaces
     #[arg(long, value_name = "FILE", conflicts_with = "server")]
     servers_from: Option<PathBuf>,
     /// Physical ids of the devices of every server: 0-7 or 0,1,4

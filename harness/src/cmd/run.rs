@@ -23,10 +23,10 @@ pub struct RunArgs {
     /// Number of ranks
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     ranks: u32,
-    /// Seconds that ranks get to end by themselves after a failure or a request to stop
+    /// Seconds that ranks have to end by themselves after a failure or a request to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u32,
-    /// Print what came of it as one JSON document on standard output; the ranks' output goes nowhere
+    /// Print the result as one JSON document on standard output; the ranks' output is dropped
     #[arg(long)]
     json: bool,
     /// Folder into which each rank writes its last calls with a verdict and on SIGUSR1, for `muster explain`

@@ -16,9 +16,9 @@ use crate::report::format::{ALLOWED, Format};
 pub struct Saving {
     /// Write a report too: .html, .xml (JUnit), .md, .csv, .prom or .json; may be given more than once
     ///
-    /// The ending of the name decides: .html is one page that loads nothing, .xml is JUnit, .md is
+    /// The file extension decides: .html is one page that loads nothing, .xml is JUnit, .md is
     /// Markdown, .csv has a row for each case or line, .prom is for Prometheus' textfile collector,
-    /// .json is the whole result. Files are written when the run is over or interrupted, whole or
+    /// .json is the whole result. Files are written when the run ends or is interrupted, whole or
     /// not at all.
     #[arg(long, value_name = "FILE", value_parser = target)]
     report: Vec<Target>,

@@ -53,7 +53,7 @@ pub struct TuneArgs {
     #[arg(value_name = "COLLECTIVE", value_parser = parse_collective)]
     what: Vec<Collective>,
 
-    /// Numbers of ranks, separated by commas: the table has rules for these and no others
+    /// Numbers of ranks, separated by commas; the table has rules for these only
     #[arg(short = 'g', long, value_name = "N", value_delimiter = ',', default_value = "2,4,8", value_parser = clap::value_parser!(u32).range(2..=RANKS_MAX))]
     ranks: Vec<u32>,
 
@@ -69,11 +69,11 @@ pub struct TuneArgs {
     #[arg(short = 'f', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1 << 20))]
     factor: u64,
 
-    /// Where the buffers of the programs lie that will use the table
+    /// Memory of the buffers of the programs that will use the table
     #[arg(long, value_enum, default_value_t = MemoryKind::Private)]
     memory: MemoryKind,
 
-    /// How bytes go: shm gives rules for links=direct, tcp (over this host's loopback) for links=message
+    /// Transport to measure: shm gives rules for links=direct, tcp (over this host's loopback) for links=message
     #[arg(long, value_enum, default_value_t = Links::Shm)]
     transport: Links,
 
@@ -85,7 +85,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     time: Duration,
 
-    /// How often everything is measured; a rule must hold in each
+    /// How often to measure everything; a rule must hold each time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=1000))]
     rounds: u32,
 
@@ -123,7 +123,7 @@ enum Links {
 /// How a result is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One JSON document, with what every rule rests on
+    /// One JSON document, with the measurements behind every rule
     Json,
     /// The selection table
     Table,
@@ -134,10 +134,10 @@ fn after_long_help() -> String {
         "Examples:\n  \
          muster tune -o here.rules                    all collectives, 2, 4 and 8 ranks\n  \
          muster tune all_reduce -g 8 -e 64M           one collective, larger sizes\n  \
-         muster tune --memory region -o region.rules  for programs that take buffers from the world\n  \
-         muster plan table --file here.rules          what is in it, before the built-in rules\n  \
+         muster tune --memory region -o region.rules  for programs with buffers from the world's region\n  \
+         muster plan table --file here.rules          print it, before the built-in rules\n  \
          muster bench all_reduce --table here.rules   its effect; the algorithm is in each line\n  \
-         MUSTER_ALGO=@here.rules ./train              a program that goes by it\n\n{}",
+         MUSTER_ALGO=@here.rules ./train              a program that uses it\n\n{}",
         Exit::table()
     )
 }

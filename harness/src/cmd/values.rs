@@ -73,11 +73,11 @@ pub(super) fn parse_count(text: &str) -> Result<usize, String> {
 /// Options of all commands that start ranks, or join them, and report.
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// How bytes go between ranks of one host
+    /// Transport between ranks of one host
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     pub(super) transport: Transport,
 
-    /// Take rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     pub(super) launcher: Option<Contract>,
 
@@ -85,7 +85,7 @@ pub(super) struct Common {
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
 
-    /// Time that each call may take before it ends as an error: 500ms, 30s, 2m [default: 30s, 60s in `moe`]
+    /// Deadline of each call: 500ms, 30s, 2m [default: 30s, 60s in `moe`]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
 

@@ -44,7 +44,7 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
     after_long_help = after_long_help(),
 )]
 pub struct VerifyArgs {
-    /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16; without any, the default ones
+    /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16 [default: nine matrices, see below]
     ///
     /// A name lists the axes (tp, cp, pp, dp, ep, etp) with their sizes. The world is the smallest
     /// one that is legal, unless @WORLD says otherwise. Default: tp1@1 tp2@2 tp8@8 tp2ep4@8
@@ -74,7 +74,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
-    /// Plant a fault, to see the report that names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
+    /// Inject a fault, to see how the report names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
     ///
     /// KIND is bitflip, swap-blocks or drop-contribution. May be given more than once.
     #[arg(long, value_name = "FAULT")]

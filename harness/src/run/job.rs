@@ -71,7 +71,7 @@ impl MatrixSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Shared memory where ranks share it, TCP elsewhere
+    /// Shared memory within a host, TCP between hosts
     Auto,
     /// Shared memory only
     Shm,

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{Arbiter, covers};
+use super::Arbiter;
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
-use crate::watch::verdict::{Class, Verdict};
+use crate::watch::judge::Scene;
+use crate::watch::verdict::{CallId, Class, Verdict};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
 /// one came first.
 pub(crate) const ECHO_MS: u64 = 10_000;
-/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not.
-const FOLLOWS_MS: u64 = 2000;
+/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon, and of which no later call is known,
+/// did not. Where there are more threads ready than processors it takes as many times longer.
+const FOLLOWS_MS: u64 = 3000;
 /// Verdicts that are remembered. A world that has this many has long ended.
 const TOLD_MAX: usize = 256;
 
@@ -22,18 +24,28 @@ pub(super) struct Told {
     pub(super) verdict: Verdict,
     /// Ranks that share its fate: what they do later is its doing.
     victims: BTreeSet<u32>,
-    /// Until when; for ever where the group has ended.
-    until_ms: u64,
     told_ms: u64,
 }
 
 impl Told {
     /// Whether a verdict tells what this one has led to. It blames `subjects`, or they have asked where it blames nobody.
-    fn has_led_to(&self, subjects: &[u32], now_ms: u64) -> bool {
-        let is_victim = |rank: &u32| self.victims.contains(rank);
-        let is_echo = self.verdict.about.is_none() && now_ms <= self.told_ms + ECHO_MS;
-        self.until_ms >= now_ms
-            && (is_echo || !subjects.is_empty() && subjects.iter().all(is_victim))
+    fn has_led_to(&self, subjects: &[u32], scene: &Scene, now_ms: u64) -> bool {
+        let age_ms = now_ms.saturating_sub(self.told_ms);
+        let Some(call) = self.verdict.about else {
+            return age_ms <= ECHO_MS || self.are_victims(subjects);
+        };
+        // The group is usable, so a rank may have gone on, and what it does then is its own doing.
+        let went_on = |rank: &u32| {
+            let report = scene.member(*rank).and_then(|one| one.report.as_ref());
+            report.is_some_and(|report| report.has_begun_after(call))
+        };
+        age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness())
+            && self.are_victims(subjects)
+            && !subjects.iter().any(went_on)
+    }
+
+    fn are_victims(&self, ranks: &[u32]) -> bool {
+        !ranks.is_empty() && ranks.iter().all(|rank| self.victims.contains(rank))
     }
 
     /// Whether it blames this rank, or ended what the rank did.
@@ -63,7 +75,9 @@ impl Arbiter {
         } else {
             &verdict.blamed
         };
-        let led = |told: &&mut Told| verdict.about.is_none() && told.has_led_to(subjects, now_ms);
+        let scene = &self.scene;
+        let led =
+            |told: &&mut Told| verdict.about.is_none() && told.has_led_to(subjects, scene, now_ms);
         let first = self.told.iter_mut().find(led);
         if let Some(first) = first {
             // All have it: those who wait in the calls that it ends besides are told once more.
@@ -81,15 +95,9 @@ impl Arbiter {
                 .collect();
         }
         if self.told.len() < TOLD_MAX {
-            let until_ms = if verdict.ends.is_empty() && verdict.about.is_some() {
-                now_ms + FOLLOWS_MS
-            } else {
-                u64::MAX
-            };
             self.told.push(Told {
                 verdict: verdict.clone(),
                 victims,
-                until_ms,
                 told_ms: now_ms,
             });
         }
@@ -122,7 +130,8 @@ impl Arbiter {
         let is_known = |told: &Told| {
             told.verdict.line() == verdict.line()
                 || verdict.about.is_some_and(|call| {
-                    covers(&told.verdict, call) || told.has_led_to(&verdict.blamed, now_ms)
+                    covers(&told.verdict, call)
+                        || told.has_led_to(&verdict.blamed, &self.scene, now_ms)
                 })
         };
         if self.told.iter().any(is_known) {
@@ -142,4 +151,17 @@ impl Arbiter {
             .chain(verdict.blamed.iter().copied())
             .collect()
     }
+}
+
+/// Whether a verdict ends this call, or is about it.
+pub(crate) fn covers(verdict: &Verdict, call: CallId) -> bool {
+    verdict.about == Some(call) || ends(verdict, call)
+}
+
+/// Whether a verdict ends this call.
+pub(crate) fn ends(verdict: &Verdict, call: CallId) -> bool {
+    verdict
+        .ends
+        .iter()
+        .any(|end| end.key == call.key && end.seq <= call.seq)
 }

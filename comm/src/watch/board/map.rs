@@ -2,6 +2,7 @@
 //!
 //! A header, a line for each communicator, call sites, the ring of the last calls, and the bulletin.
 
+use crate::watch::report::DESTROYED_MAX;
 use crate::watch::site::SITES_MAX;
 
 /// First word of every board.
@@ -12,8 +13,8 @@ pub(super) const HEADER: usize = 64;
 /// of groups of a large layout at once are some dozens a rank.
 pub(super) const LINES: usize = 2048;
 pub(super) const LINE_WORDS: usize = 88;
-/// Destroyed groups that a report tells of; so many of their lines are kept as long as there are others.
-pub(super) const KEPT: usize = 32;
+/// Destroyed groups whose lines are kept as long as there are others.
+pub(super) const KEPT: usize = DESTROYED_MAX;
 pub(super) const SITE_WORDS: usize = 16;
 /// Calls that are remembered. A step of training makes some hundreds.
 pub(super) const RECORDS: usize = 1024;

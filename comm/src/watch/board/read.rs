@@ -22,8 +22,8 @@ use super::{Lists, line, publish};
 use crate::sync::Clock;
 use crate::types::index;
 use crate::watch::report::{
-    CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
-    Wait,
+    CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, LastCalls, REPORT_VERSION,
+    Report, Wait,
 };
 use crate::watch::site::SITES_MAX;
 use crate::watch::{process, runs};
@@ -312,22 +312,27 @@ impl Reader<'_> {
         let next = self.first[Head::Next as usize];
         // Numbers that threads have taken need not have been used yet: then an older record is still there.
         let first = next.saturating_sub(2 * RECORDS as u64);
+        let mut last = LastCalls::of(most);
         let mut calls: Vec<CallRecord> = (first..next)
             .rev()
-            .filter_map(|id| self.call(id, &names))
-            .take(most)
+            .filter_map(|id| Some((id, self.record(id)?)))
+            .filter(|(_, [_, key, ..])| last.takes(*key))
+            .map(|(id, words)| self.call(id, words, &names))
             .collect();
         calls.reverse();
         calls
     }
 
-    fn call(&self, id: u64, names: &HashMap<u64, &str>) -> Option<CallRecord> {
+    /// The words of this record, where they are still there and whole.
+    fn record(&self, id: u64) -> Option<&[u64; RECORD_WORDS]> {
         let at = RING + index(id) % RECORDS * RECORD_WORDS;
-        let words = self.first[at..].first_chunk::<RECORD_WORDS>()?;
-        let [version, key, call, count, seq, site, started, tail] = *words;
-        if version != mark(id) || !publish::is_whole(words, &self.second[at..]) {
-            return None;
-        }
+        let words = self.first[at..].first_chunk()?;
+        let is_whole = words[0] == mark(id) && publish::is_whole(words, &self.second[at..]);
+        is_whole.then_some(words)
+    }
+
+    fn call(&self, id: u64, words: &[u64; RECORD_WORDS], names: &HashMap<u64, &str>) -> CallRecord {
+        let [_, key, call, count, seq, site, started, tail] = *words;
         let queued_ms = tail >> OUTCOME_BITS & ((1 << QUEUED_MS_BITS) - 1);
         let outcome = match tail & 3 {
             0 => CallOutcome::Open,
@@ -336,7 +341,7 @@ impl Reader<'_> {
         };
         let started_ns = self.epoch_ns.saturating_add(started);
         let took_ns = (tail >> TOOK_SHIFT).saturating_mul(1000);
-        Some(CallRecord {
+        CallRecord {
             id,
             key,
             group: names.get(&key).copied().unwrap_or_default().to_owned(),
@@ -349,7 +354,7 @@ impl Reader<'_> {
             started_ns,
             completed_ns: (outcome != CallOutcome::Open).then(|| started_ns + took_ns),
             outcome,
-        })
+        }
     }
 }
 

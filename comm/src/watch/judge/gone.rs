@@ -10,6 +10,9 @@ use crate::error::ErrorKind;
 use crate::types::Rank;
 use crate::watch::verdict::{Class, Verdict, seconds};
 
+/// Most ranks that are named beside the first one that ended.
+const BESIDE_MAX: usize = 7;
+
 /// A rank that went without a goodbye. Others that a signal ended before anything was told, and ranks that are seen
 /// stopped, may have come first: they are named beside it.
 pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<'_>]) -> Verdict {
@@ -64,10 +67,15 @@ pub(in crate::watch) fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
         return Vec::new();
     }
     let members = (0_u32..).zip(&scene.members);
-    members
+    let beside: Vec<u32> = members
         .filter(|(other, member)| *other != rank && is_unprovoked(member))
         .map(|(other, _)| other)
-        .collect()
+        .collect();
+    // The first stands for many: they have one cause, or a launcher ends all because of it.
+    if beside.len() > BESIDE_MAX {
+        return Vec::new();
+    }
+    beside
 }
 
 /// `; rank 4 was killed by signal 9, in barrier #7`, for each of them.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::types::Collective;
 use crate::watch::report::{
-    CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
+    CallOutcome, CallRecord, DESTROYED_MAX, Destroyed, GroupState, InFlight, Report, Wait,
 };
 use crate::watch::verdict::CallId;
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
@@ -160,7 +160,9 @@ impl<'a> Graph<'a> {
             return;
         }
         let Some(group) = held_up_in(report, same) else {
-            let namesake = |group: &&GroupState| group.name == waiter.group.name;
+            let namesake = |group: &&GroupState| {
+                group.name == waiter.group.name && self.is_made_instead(&waiter, group)
+            };
             let why = match (same, report.groups.iter().find(namesake)) {
                 (Some(group), _) if is_in_a_call(report, group.thread) => Why::AtWork,
                 (Some(_), _) => Why::Running,
@@ -179,6 +181,18 @@ impl<'a> Graph<'a> {
             self.leaf(from, rank, Why::AtWork);
         }
         // Else it makes another call that goes on: it will come.
+    }
+
+    /// Whether a group of the same name that another rank has is one that it made in place of the waiter's. The waiter may
+    /// have had that one too, and have destroyed it: then the other rank is only behind.
+    fn is_made_instead(&self, waiter: &Waiter<'_>, group: &GroupState) -> bool {
+        let report = self.scene.member(waiter.rank).and_then(Member::fresh);
+        let remembers = |report: &Report| {
+            report.group(group.key).is_none()
+                && report.destroyed(group.key).is_none()
+                && report.destroyed.len() < DESTROYED_MAX
+        };
+        group.members.contains(&waiter.rank) && report.is_some_and(remembers)
     }
 
     fn leaf(&mut self, from: usize, rank: u32, why: Why<'a>) {

@@ -29,16 +29,16 @@ const LOAD_MAX: i64 = 1024;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Random drills")]
 pub(super) struct RandomArgs {
-    /// Random drills: this many, the first with the seed that is given, each of the others with the next number
+    /// Run this many random drills: the first with the given seed, each further one with the next number
     #[arg(long, value_name = "N", conflicts_with_all = ["all", "only", "list", "repeat", "report", "save"])]
     random: Option<u64>,
-    /// Programs that once got a wrong verdict; `all` for all of them
+    /// A saved program that once got a wrong verdict; `all` runs all of them
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["all", "only", "list", "random", "report", "save", "seed"])]
     case: Vec<String>,
     /// Who starts the ranks
     #[arg(long, value_enum, value_delimiter = ',', requires = "random")]
     launcher: Vec<Launcher>,
-    /// What is done to them; `none` for nothing
+    /// Faults to inject; `none` for no fault
     #[arg(long, value_enum, value_delimiter = ',', requires = "random")]
     faults: Vec<Fault>,
     /// Busy loops beside the runs
@@ -47,7 +47,7 @@ pub(super) struct RandomArgs {
     /// Runs at once
     #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=JOBS_MAX))]
     jobs: u32,
-    /// Keep parts and output of the runs that were not exact in this folder
+    /// Keep program and output of runs that were not exact in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }

@@ -14,19 +14,19 @@ use crate::fail::Failure;
 use crate::out::escaped;
 
 const GRAMMAR: &str = "\
-# Rules that select algorithms: one a line, the first that fits decides.
+# Rules that select algorithms: one on each line, the first that fits decides.
 #   COLLECTIVE [links=direct|message] [n<8] [bytes<=64KiB] -> ALGORITHM [segment=256KiB]
 # n and bytes (of the largest buffer of a rank) compare with =, <, <=, > and >=; bytes may have a
 # unit: KiB, MiB, GiB. ALGORITHM is one that `muster plan show` knows, or entry: the exchange that begins
-# every call over shared memory, for up to 16KiB a rank (taken for all that fits it where no rule says
-# otherwise). segment, behind an algorithm for shared memory, is how much goes through staging at once:
-# 16KiB to 1MiB. Rules of a file of one's own (MUSTER_ALGO=@FILE, --table FILE) stand before the built-in ones.
+# every call over shared memory, for up to 16KiB a rank (the default for all calls that fit). segment, after
+# an algorithm for shared memory, is how much is staged at once: 16KiB to 1MiB. Rules of your own file
+# (MUSTER_ALGO=@FILE, --table FILE) come before the built-in ones.
 ";
 
 /// Options of `muster plan table`.
 #[derive(Debug, Args)]
 pub(super) struct TableArgs {
-    /// A table of one's own to check [default: that of MUSTER_ALGO]; its rules are printed before the built-in ones
+    /// Your own table to check [default: that of MUSTER_ALGO]; its rules are printed before the built-in ones
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

@@ -14,9 +14,9 @@ pub(super) struct Ways {
     #[arg(long, value_enum, default_value_t = MemoryKind::Private)]
     memory: MemoryKind,
 
-    /// Algorithms that calls are made to go by, separated by commas: auto, all, or names from `muster plan show`
+    /// Algorithms that calls must use, separated by commas: auto, all, or names from `muster plan show`
     ///
-    /// Every matrix runs once for each; calls that do not have the algorithm are left out of that run, and
+    /// Every matrix runs once for each. Calls without the algorithm are left out of that run, and
     /// one that goes another way fails.
     #[arg(
         long,
@@ -38,7 +38,7 @@ enum MemoryKind {
     Both,
     /// Ordinary memory of the process
     Private,
-    /// The rank's shared region, which peers of the host reach without a copy
+    /// The rank's shared region, which peers on the host access without a copy
     Region,
 }
 

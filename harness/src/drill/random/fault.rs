@@ -34,9 +34,9 @@ pub enum Fault {
     Panics,
     /// SIGSTOP for good
     Stopped,
-    /// A rank sleeps and comes to no further call
+    /// A rank sleeps and makes no further call
     Sleeps,
-    /// A rank computes and comes to no further call
+    /// A rank computes and makes no further call
     Computes,
     /// A rank says goodbye too early
     LeavesEarly,

@@ -249,6 +249,10 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         Fault::RecvLeftOut => {
             let classes = [Exit::Mismatch, Exit::NotJoined];
             let mut claims = vec![Claim::new(&classes, Blamed::Among(group.clone()))];
+            // A sender whose message does not fit waits for the receiver, and the receiver may wait for it elsewhere.
+            let mut pair = group.clone();
+            pair.sort_unstable();
+            claims.push(Claim::new(&[Exit::Deadlock], Blamed::Exactly(pair)));
             claims.extend(circle(*victim, outcomes));
             claims
         }
@@ -393,11 +397,13 @@ fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &m
     truth.must_speak.sort_unstable();
 }
 
-/// What `muster run` says of a rank that ended or stands still though nobody waits for it.
+/// What may be said of a rank that ended or stands still though nobody waits for it: by `muster run`, and of the rank that
+/// serves the rendezvous by all.
 fn alone(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut Truth) {
     let fault = planted.fault;
     let is_seen = fault.is_death() || fault == Fault::Stopped || fault == Fault::BringUpStopped;
-    if scenario.launcher != Launcher::Run || !is_seen {
+    let is_served = planted.victim == 0 && fault.is_death();
+    if !is_seen || scenario.launcher != Launcher::Run && !is_served {
         return;
     }
     let len = scenario.program[planted.victim as usize].len();
@@ -406,7 +412,8 @@ fn alone(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut 
     let was_over = planted.halt.is_none() && at.is_some_and(|at| at.step >= len);
     let claim = Claim::new(&[fault.class()], Blamed::Exactly(vec![planted.victim]));
     truth.add(vec![claim]);
-    truth.launcher_must |= fault != Fault::Exits0 && !was_over;
+    truth.launcher_must |=
+        scenario.launcher == Launcher::Run && fault != Fault::Exits0 && !was_over;
 }
 
 /// Of two faults the first is named, or both; the second alone only where the first was not to be known

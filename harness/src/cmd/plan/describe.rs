@@ -1,4 +1,4 @@
-//! `docs/algorithms.md`: what each algorithm does, and what it costs as counted from its plans.
+//! `muster plan describe`: what each algorithm does, and what it costs as counted from its plans.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,8 @@ use muster_comm::algo::{
 };
 use muster_comm::types::Collective;
 
-use crate::Failure;
+use super::{Outcome, unfit};
+use crate::fail::Failure;
 
 /// Numbers of ranks for which plans are counted.
 const COUNTED: [usize; 7] = [2, 3, 4, 7, 8, 16, 64];
@@ -29,60 +30,64 @@ const SIZES: [(&str, usize); 5] = [
 const INTRODUCTION: &str = "\
 # Algorithms
 
-<!-- Written by `cargo run -p xtask` from the registry and from plans. Change it there. -->
+<!-- Printed by `muster plan describe` from the registry of algorithms and from their plans. -->
 
 A collective is carried out by a *plan*: for each rank, rounds of steps over its send buffer (`In`),
-its receive buffer (`Out`) and scratch memory. Plans are data. The engine runs them, a checker proves
+its receive buffer (`Out`) and scratch memory. Plans are data: the engine runs them, a checker proves
 them, and the numbers below are counted from them.
 
-    muster plan show all_reduce -n 8 --algo ring     draws one
-    muster plan check                                proves all of them
+    muster plan show all_reduce -n 8 --algo ring     draws one plan
+    muster plan check                                proves all plans
     muster plan cost all_reduce -n 64                predicts times
 
 ## How to read the tables
 
-*n* is the number of ranks and *S* the largest buffer of any rank: the vector of `all_reduce`,
-`reduce` and `broadcast`, all blocks together elsewhere.
+*n* is the number of ranks. *S* is the size of the largest buffer of any rank: the vector for
+`all_reduce`, `reduce` and `broadcast`, all blocks together for the other collectives.
 
-- **rounds**: rounds in which anybody sends or reads from a peer.
+- **rounds**: rounds in which any rank sends, or reads from a peer.
 - **barriers**: barriers of the group, for algorithms over shared memory.
-- **messages**: the most that one rank sends.
+- **messages**: the most messages that one rank sends.
 - **sent**, **read**: the most that one rank sends, or reads from its peers' memory, in units of S.
 - **combined**, **copied**: the most that one rank combines with other elements, or copies within its
   own memory, in units of S.
 - **scratch**: the most memory that one rank needs besides its buffers, in units of S.
 
-An algorithm for `direct` links needs memory that all ranks of the group share; one for `message` links
-runs anywhere. Everything here is proved for every number of ranks from 1 to 33 and for 64, for counts
-of zero, fewer elements than ranks, and uneven blocks, with separate buffers and in place.
+An algorithm for `direct` links needs memory that all ranks of the group share. An algorithm for
+`message` links runs anywhere. Every algorithm is proved for 1 to 33 ranks and for 64, for counts of
+zero, for fewer elements than ranks and for uneven blocks, with separate buffers and in place.
 ";
 
 const PREDICTIONS: &str = "
 ## Predicted times
 
-What the model of `muster plan cost` says with its default figures: hosts of 8 ranks; 1 us and 8 GB/s
-for each rank within a host, 5 us and 25 GB/s between hosts. A message takes the latency and its bytes
-over the bandwidth. There is no congestion and no protocol in it: it shows how algorithms grow and where
-they cross, and is no measurement. Groups of more than 256 ranks are predicted from the plans of a few
-ranks, as if no peer kept them waiting. The least time of a line is marked.
+These are the predictions of `muster plan cost` with its default figures: hosts of 8 ranks; 1 us and
+8 GB/s for each rank within a host, 5 us and 25 GB/s between hosts. A message takes the latency plus its
+bytes over the bandwidth. The model has no congestion and no protocol overhead. It shows how algorithms
+scale and where they cross; it is no measurement. Groups of more than 256 ranks are predicted from the
+plans of a few ranks, as if no peer kept them waiting. Bold marks the shortest time of each line.
 ";
 
 const SELECTION: &str = "
 ## Selection
 
-The first rule that fits decides. `muster plan table` prints the rules and their grammar; rules of one's
-own stand before these, and a rule that cannot be carried out is an error.
+The first rule that fits decides. `muster plan table` prints the rules and their grammar. The user's own
+rules come before these. A rule that cannot be carried out is an error.
 ";
 
-/// The whole document.
-pub(crate) fn document() -> Result<String, Failure> {
+pub(super) fn render() -> Result<Outcome, Failure> {
+    page().map(Outcome::ok)
+}
+
+/// The whole page, in Markdown.
+fn page() -> Result<String, Failure> {
     let mut text = INTRODUCTION.to_owned();
     let mut last: &[Collective] = &[];
     for algorithm in ALGORITHMS {
         if algorithm.collectives != last {
             last = algorithm.collectives;
             let names: Vec<String> = last.iter().map(|c| format!("`{c}`")).collect();
-            writeln!(text, "\n## {}", names.join(", "))?;
+            let _ = writeln!(text, "\n## {}", names.join(", "));
         }
         describe(&mut text, algorithm)?;
     }
@@ -91,18 +96,19 @@ pub(crate) fn document() -> Result<String, Failure> {
         predictions(&mut text, collective)?;
     }
     text.push_str(SELECTION);
-    writeln!(text, "\n```text\n{BUILT_IN}```")?;
+    let _ = writeln!(text, "\n```text\n{BUILT_IN}```");
     Ok(text)
 }
 
+// Writing to a string cannot fail.
 fn describe(text: &mut String, algorithm: &Algorithm) -> Result<(), Failure> {
-    writeln!(text, "\n### {}\n", algorithm.name)?;
-    writeln!(text, "Links: {}. {}\n", algorithm.links, algorithm.good)?;
+    let _ = writeln!(text, "\n### {}\n", algorithm.name);
+    let _ = writeln!(text, "Links: {}. {}\n", algorithm.links, algorithm.good);
     for (number, step) in algorithm.steps.iter().enumerate() {
-        writeln!(text, "{}. {step}", number + 1)?;
+        let _ = writeln!(text, "{}. {step}", number + 1);
     }
     if let Some(source) = algorithm.source {
-        writeln!(text, "\nSource: {source}.")?;
+        let _ = writeln!(text, "\nSource: {source}.");
     }
     text.push_str(
         "\n| n | rounds | barriers | messages | sent | read | combined | copied | scratch |\n\
@@ -110,10 +116,10 @@ fn describe(text: &mut String, algorithm: &Algorithm) -> Result<(), Failure> {
     );
     for n in COUNTED {
         let elements = n * ELEMENTS_PER_RANK;
-        let problem = sweep::sized(algorithm.collectives[0], n, elements)?;
-        let cost = Cost::of(&algorithm.plans(&problem, false)?);
+        let problem = sweep::sized(algorithm.collectives[0], n, elements).map_err(unfit)?;
+        let cost = Cost::of(&algorithm.plans(&problem, false).map_err(unfit)?);
         let share = |count: usize| share(count, problem.elements().unwrap_or(0));
-        writeln!(
+        let _ = writeln!(
             text,
             "| {n} | {} | {} | {} | {} | {} | {} | {} | {} |",
             cost.rounds,
@@ -124,7 +130,7 @@ fn describe(text: &mut String, algorithm: &Algorithm) -> Result<(), Failure> {
             share(cost.reduced_most),
             share(cost.copied_most),
             share(cost.scratch_most),
-        )?;
+        );
     }
     Ok(())
 }
@@ -144,9 +150,9 @@ fn share(count: usize, whole: usize) -> String {
 fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure> {
     let algorithms: Vec<&Algorithm> = algorithms_for(collective).collect();
     let names: Vec<&str> = algorithms.iter().map(|a| a.name).collect();
-    writeln!(text, "\n### {collective}\n")?;
-    writeln!(text, "| n | S | {} |", names.join(" | "))?;
-    writeln!(text, "|--:|--:|{}", "--:|".repeat(names.len()))?;
+    let _ = writeln!(text, "\n### {collective}\n");
+    let _ = writeln!(text, "| n | S | {} |", names.join(" | "));
+    let _ = writeln!(text, "|--:|--:|{}", "--:|".repeat(names.len()));
     let sizes = if collective == Collective::Barrier {
         &SIZES[..1]
     } else {
@@ -159,12 +165,16 @@ fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure>
             if *bytes < n {
                 continue;
             }
-            let problem = sweep::sized(collective, n, *bytes)?;
+            let problem = sweep::sized(collective, n, *bytes).map_err(unfit)?;
             let mut times = Vec::new();
             for algorithm in &algorithms {
                 let has_links = algorithm.links == Links::Message || n <= topology.ranks_per_host;
                 times.push(if has_links {
-                    Some(predict(algorithm, &problem, 1, &topology)?.seconds)
+                    Some(
+                        predict(algorithm, &problem, 1, &topology)
+                            .map_err(unfit)?
+                            .seconds,
+                    )
                 } else {
                     None
                 });
@@ -180,7 +190,7 @@ fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure>
             } else {
                 name
             };
-            writeln!(text, "| {n} | {size} | {} |", cells.join(" | "))?;
+            let _ = writeln!(text, "| {n} | {size} | {} |", cells.join(" | "));
         }
     }
     Ok(())
@@ -214,4 +224,30 @@ fn is_uneven(collective: Collective) -> bool {
             | Collective::ReduceScatterV
             | Collective::ScatterV
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_describes_every_registered_algorithm_under_its_collectives() {
+        let page = page().expect("made");
+        for algorithm in ALGORITHMS {
+            for collective in algorithm.collectives {
+                let describes = |section: &str| {
+                    let (heads, text) = section.split_once('\n').unwrap_or_default();
+                    heads.contains(&format!("`{collective}`"))
+                        && text.contains(&format!("\n### {}\n", algorithm.name))
+                        && text.contains(algorithm.good)
+                };
+                assert!(
+                    page.split("\n## ").any(describes),
+                    "{} of {collective} is missing",
+                    algorithm.name
+                );
+            }
+        }
+        assert!(page.ends_with(&format!("{BUILT_IN}```\n")));
+    }
 }
