@@ -8,8 +8,8 @@ use hccl_sys::symbols::Api;
 use muster_comm::config::{ConfigError, Environment, HCCL_EXEC_TIMEOUT};
 use muster_comm::device::Backends;
 
-use crate::check::job::Hccl;
 use crate::fail::Failure;
+use crate::run::job::Hccl;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -17,6 +17,13 @@ pub mod fail;
 pub mod moe;
 pub mod out;
 pub mod progress;
+pub mod random;
 pub mod report;
+pub mod results;
 pub mod run;
+pub mod stats;
+pub mod verify;
 pub mod world;
+
+/// The program that wrote a report.
+pub const TOOL: &str = concat!("muster ", env!("CARGO_PKG_VERSION"));

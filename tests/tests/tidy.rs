@@ -76,6 +76,53 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The rooms of `harness`, from the bottom up, each with the rooms that it uses. A room may use rooms that are listed
+/// before it: so there is no circle, and no import upward.
+const HARNESS: &[(&str, &[&str])] = &[
+    ("random", &[]),
+    ("stats", &[]),
+    ("progress", &[]),
+    ("doctor", &[]),
+    ("exit", &[]),
+    ("fail", &["exit"]),
+    ("out", &["exit", "fail"]),
+    ("world", &["exit", "fail", "out"]),
+    ("report", &["doctor", "exit", "fail", "out", "stats"]),
+    ("verify", &["exit", "fail", "out", "report"]),
+    ("check", &["report", "verify", "world"]),
+    ("bench", &["check", "out", "report", "stats"]),
+    (
+        "moe",
+        &["bench", "check", "out", "random", "report", "stats"],
+    ),
+    (
+        "run",
+        &[
+            "bench", "check", "exit", "fail", "moe", "out", "report", "verify", "world",
+        ],
+    ),
+    ("backend", &["fail", "run"]),
+    (
+        "drill",
+        &["exit", "fail", "out", "random", "report", "run", "world"],
+    ),
+    ("compare", &["exit", "fail", "out", "report", "stats"]),
+    (
+        "results",
+        &[
+            "bench", "compare", "drill", "fail", "moe", "report", "verify",
+        ],
+    ),
+    (
+        "cmd",
+        &[
+            "backend", "bench", "check", "compare", "doctor", "drill", "exit", "fail", "moe",
+            "out", "progress", "report", "results", "run", "verify", "world",
+        ],
+    ),
+    ("cli", &["cmd", "exit", "out"]),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -293,6 +340,68 @@ fn imports_go_down_the_house() {
     complain(
         "this import runs against the arrows of ARCHITECTURE.md",
         &upward,
+    );
+}
+
+/// The rooms of the crate that code uses, in the order in which it names them.
+fn rooms_used(words: &str) -> Vec<&str> {
+    let after = words.split("crate::").skip(1);
+    let name = |rest: &'_ str| -> usize {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        end.unwrap_or(rest.len())
+    };
+    after
+        .map(|rest| &rest[..name(rest)])
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect()
+}
+
+#[test]
+fn the_rooms_of_harness_stand_on_those_below() {
+    let mut offences = Vec::new();
+    for (place, (room, uses)) in HARNESS.iter().enumerate() {
+        let is_below = |used: &&str| HARNESS[..place].iter().any(|(below, _)| below == used);
+        let above = uses.iter().filter(|used| !is_below(used));
+        offences.extend(above.map(|used| format!("{used} does not stand before {room}")));
+    }
+    let (mut seen, mut used_by_room) = (Vec::new(), Vec::new());
+    for (name, text) in sources() {
+        let Some(inside) = name.strip_prefix("harness/src/") else {
+            continue;
+        };
+        let room = inside.split('/').next().unwrap_or(inside);
+        let room = room.trim_end_matches(".rs").to_owned();
+        if room == "lib" || room == "main" {
+            continue;
+        }
+        let Some((_, uses)) = HARNESS.iter().find(|(listed, _)| *listed == room) else {
+            offences.push(format!("{name}: {room} is not in the list"));
+            continue;
+        };
+        let words = words(&text);
+        for used in rooms_used(&words) {
+            if used != room && !is_test(&name) && !uses.contains(&used) {
+                offences.push(format!("{name}: crate::{used}"));
+            }
+            used_by_room.push((room.clone(), used.to_owned()));
+        }
+        seen.push(room);
+    }
+    for (room, uses) in HARNESS {
+        if !seen.iter().any(|seen| seen == room) {
+            offences.push(format!("{room} is no room"));
+        }
+        let is_used = |used: &&&str| {
+            let all = &mut used_by_room.iter();
+            all.any(|(by, of)| by == room && of == **used)
+        };
+        let unused = uses.iter().filter(|used| !is_used(used));
+        offences.extend(unused.map(|used| format!("{room} does not use {used}")));
+    }
+    offences.dedup();
+    complain(
+        "an arrow between rooms of harness that is not in the list, or not in the code",
+        &offences,
     );
 }
 

@@ -11,44 +11,17 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use muster_harness::report::schema;
+use muster_harness::results::{KINDS, Kind};
 
-/// A generated file: where it lies in the repository, and what makes its text.
-struct Generated {
-    path: &'static str,
-    make: fn() -> Result<String, Failure>,
+/// A generated file: where it lies in the repository, and its text.
+type Generated = (String, String);
+
+fn files() -> Result<Vec<Generated>, Failure> {
+    let page = ("ARCHITECTURE.md".to_owned(), invariants::page()?);
+    let schema = |kind: &Kind| (format!("docs/schema/{}.json", kind.command), kind.schema());
+    let schemas = KINDS.iter().map(schema);
+    Ok(std::iter::once(page).chain(schemas).collect())
 }
-
-const FILES: &[Generated] = &[
-    Generated {
-        path: "ARCHITECTURE.md",
-        make: invariants::page,
-    },
-    Generated {
-        path: "docs/schema/verify.json",
-        make: || Ok(schema::of_verify()),
-    },
-    Generated {
-        path: "docs/schema/bench.json",
-        make: || Ok(schema::of_bench()),
-    },
-    Generated {
-        path: "docs/schema/tune.json",
-        make: || Ok(schema::of_tune()),
-    },
-    Generated {
-        path: "docs/schema/moe.json",
-        make: || Ok(schema::of_moe()),
-    },
-    Generated {
-        path: "docs/schema/compare.json",
-        make: || Ok(schema::of_compare()),
-    },
-    Generated {
-        path: "docs/schema/drill.json",
-        make: || Ok(schema::of_drill()),
-    },
-];
 
 /// Why a file could not be made, written or compared.
 #[derive(Debug)]
@@ -94,10 +67,9 @@ fn root() -> PathBuf {
 
 fn write_all() -> Result<String, Failure> {
     let mut report = String::new();
-    for file in FILES {
-        let text = (file.make)()?;
-        std::fs::write(root().join(file.path), text)?;
-        writeln!(report, "wrote {}", file.path)?;
+    for (path, text) in files()? {
+        std::fs::write(root().join(&path), text)?;
+        writeln!(report, "wrote {path}")?;
     }
     Ok(report)
 }
@@ -105,17 +77,15 @@ fn write_all() -> Result<String, Failure> {
 /// Compares what lies there with what should.
 fn check_all() -> Result<String, Failure> {
     let mut report = String::new();
-    for file in FILES {
-        let want = (file.make)()?;
-        let got = std::fs::read_to_string(root().join(file.path))
-            .map_err(|error| Failure(format!("{}: {error}", file.path)))?;
+    for (path, want) in files()? {
+        let got = std::fs::read_to_string(root().join(&path))
+            .map_err(|error| Failure(format!("{path}: {error}")))?;
         if let Some(line) = first_difference(&got, &want) {
             return Err(Failure(format!(
-                "{} differs from what is generated, first in line {line}; run cargo run -p xtask",
-                file.path
+                "{path} differs from what is generated, first in line {line}; run cargo run -p xtask"
             )));
         }
-        writeln!(report, "{} is as it should be", file.path)?;
+        writeln!(report, "{path} is as it should be")?;
     }
     Ok(report)
 }

@@ -9,11 +9,9 @@ use std::time::Duration;
 use muster_comm::sync::{AtomicU32, Clock, Ordering};
 use rustix::process::getppid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::bench::measured::Pulse;
-use crate::bench::stats;
+use crate::report::machine::Pulse;
+use crate::stats;
 
 /// Exchanges between two readings of the clock.
 const EXCHANGES: u32 = 400;
@@ -29,56 +27,6 @@ const COPIES: usize = 4;
 
 /// Before a look, so that the ranks that wait meanwhile have gone to sleep.
 const CALM: Duration = Duration::from_millis(8);
-
-/// The machine on which something was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Machine {
-    /// Name of the processor, as the kernel gives it.
-    pub cpu: String,
-    /// Processors that this process may use.
-    pub cpus: usize,
-    /// Kernel, name and release.
-    pub kernel: String,
-    /// Architecture.
-    pub arch: String,
-    /// Memory in MiB.
-    pub memory_mib: u64,
-    /// Build profile of the program: `release` or `debug`.
-    pub profile: String,
-}
-
-impl Machine {
-    /// This machine.
-    #[must_use]
-    pub fn here() -> Self {
-        let field = |path: &str, names: &[&str]| {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            text.lines()
-                .filter_map(|line| line.split_once(':'))
-                .find(|(name, _)| names.contains(&name.trim()))
-                .map(|(_, value)| value.trim().to_owned())
-        };
-        let names = rustix::system::uname();
-        let memory = field("/proc/meminfo", &["MemTotal"]);
-        let kib = memory.and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok());
-        Self {
-            cpu: field("/proc/cpuinfo", &["model name", "CPU part"]).unwrap_or_default(),
-            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            kernel: format!(
-                "{} {}",
-                names.sysname().to_string_lossy(),
-                names.release().to_string_lossy()
-            ),
-            arch: std::env::consts::ARCH.to_owned(),
-            memory_mib: kib.unwrap_or(0) / 1024,
-            profile: if cfg!(debug_assertions) {
-                "debug".to_owned()
-            } else {
-                "release".to_owned()
-            },
-        }
-    }
-}
 
 /// Looks at what the machine can do now. Takes a few milliseconds of two processors.
 #[must_use]
@@ -219,8 +167,5 @@ mod tests {
         assert!(pulse.exchange_ns > 0.0, "{pulse:?}");
         assert!(pulse.copy_gbytes_per_s > 0.0, "{pulse:?}");
         assert!((0.0..=1.0).contains(&pulse.processor_share), "{pulse:?}");
-        let machine = Machine::here();
-        assert!(machine.cpus > 0, "{machine:?}");
-        assert!(machine.kernel.starts_with("Linux"), "{machine:?}");
     }
 }

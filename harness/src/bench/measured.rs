@@ -1,7 +1,8 @@
 //! What one rank tells about one cell: the samples that it took, and what it found wrong.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::bench::told::Head;
 
 /// Most samples that a rank takes of a cell in one round: what fits a message to the launcher with
 /// room to spare, and tells the 99.9 % quantile from the maximum.
@@ -10,10 +11,8 @@ pub const SAMPLES_MAX: usize = 20_000;
 /// One cell in one round, on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Number of the cell in the plan.
-    pub cell: u32,
-    /// Number of the round.
-    pub round: u32,
+    /// What is the same whatever is measured.
+    pub head: Head,
     /// Calls in each sample.
     pub calls: u32,
     /// Time of the first call of the cell in this round, in nanoseconds.
@@ -23,27 +22,7 @@ pub struct Measured {
     pub starts_ns: Vec<u64>,
     /// Time of each sample, in nanoseconds.
     pub samples_ns: Vec<u64>,
-    /// Wrong elements in all checks.
-    pub wrong: u64,
-    /// What was wrong first, in words.
-    pub wrong_text: Option<String>,
-    /// Why it was not measured, where the call said that it cannot be carried out.
-    pub unsupported: Option<String>,
     /// How the last call went; see the record.
     #[serde(default)]
     pub taken: Option<String>,
-    /// What the machine could do just before, where this rank looked.
-    pub machine: Option<Pulse>,
-}
-
-/// What the machine can do at a moment, apart from anything that is measured: whether two runs are
-/// comparable shows here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Pulse {
-    /// Half a round trip of one cache line between two threads, in nanoseconds.
-    pub exchange_ns: f64,
-    /// Copy of 4 MiB by one thread, in GB/s.
-    pub copy_gbytes_per_s: f64,
-    /// Part of the time in which a thread that wanted to run did run, 1 where nobody was in its way.
-    pub processor_share: f64,
 }

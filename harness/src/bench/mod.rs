@@ -6,16 +6,17 @@
 //! views of them. Nothing here starts processes: that is `run`'s work.
 
 pub mod call;
-pub mod csv;
 pub mod data;
+mod document;
 pub mod gather;
 pub mod ground;
 pub mod machine;
 pub mod measured;
 pub mod model;
+mod page;
 pub mod plan;
 pub mod rank;
 pub mod shape;
-pub mod stats;
 pub mod table;
+pub mod told;
 pub mod tune;

@@ -19,6 +19,9 @@ use crate::check::cases::{Case, Catalogue, KindGroups, ObjectShape, Question, WO
 /// Most cells of one world: a sweep of more is a mistake, and would run for hours.
 pub const CELLS_MAX: usize = 20_000;
 
+/// Times that a world is brought up, where no number is given.
+const BRING_UPS_DEFAULT: u32 = 20;
+
 /// Out of place, in place, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -348,6 +351,15 @@ impl Plan {
             groups: vec![(0..layout.dims().world).collect()],
         });
         Catalogue { kinds, cases }
+    }
+
+    /// How often a world is brought up, warm-ups included.
+    #[must_use]
+    pub fn bring_ups(&self) -> u32 {
+        if !self.what.contains(&What::BringUp) {
+            return 0;
+        }
+        self.stop.calls.unwrap_or(BRING_UPS_DEFAULT) + self.warm_ups.min(2)
     }
 
     /// The rounds of this world.

@@ -7,6 +7,8 @@
 //! MEASURE-3: all ranks take the same number of samples. When it is enough they decide together,
 //! outside of what is timed.
 
+use std::time::Duration;
+
 use half::{bf16, f16};
 use muster_comm::algo::Table;
 use muster_comm::buffer::Element;
@@ -21,10 +23,9 @@ use crate::bench::ground::Ground;
 use crate::bench::machine;
 use crate::bench::measured::{Measured, SAMPLES_MAX};
 use crate::bench::plan::{Cell, Plan, Stop, What};
-use crate::bench::stats;
+use crate::bench::told::Head;
 use crate::check::cases::KindGroups;
-use crate::check::inject::Inject;
-use crate::check::job::Job;
+use crate::stats;
 
 /// Time that a sample should take at least, in nanoseconds: two readings of the clock take about 50.
 const SAMPLE_NS: u64 = 5000;
@@ -86,19 +87,20 @@ impl<'a> Bench<'a> {
         world: &'a World,
         plan: &'a Plan,
         kinds: &'a [KindGroups],
-        job: &Job,
+        (deadline, seed): (Duration, u64),
+        tamper: Option<Tamper>,
         place: Place<'a>,
     ) -> Result<Self, CommError> {
         let everyone: Vec<Rank> = (0..world.size()).map(Rank::from_index).collect();
         let control = world.group("bench", &everyone)?;
-        control.set_deadline(job.deadline());
+        control.set_deadline(deadline);
         Ok(Self {
             world,
             plan,
             kinds,
-            seed: job.seed,
+            seed,
             place,
-            tamper: job.faults_of(world.rank().0).next().map(Inject::tamper),
+            tamper,
             control,
             current: None,
             looked_ns: 0,
@@ -117,13 +119,16 @@ impl<'a> Bench<'a> {
     ) -> Result<Option<Measured>, CommError> {
         let comm = self.group(cell)?;
         let mut measured = Measured {
-            cell: number,
-            round,
+            head: Head {
+                cell: number,
+                round,
+                ..Head::default()
+            },
             ..Measured::default()
         };
         let is_time = number == 0 || Clock::nanos() - self.looked_ns > PULSE_NS;
         if self.world.rank() == Rank(0) && is_time {
-            measured.machine = Some(machine::pulse());
+            measured.head.machine = Some(machine::pulse());
             self.looked_ns = Clock::nanos();
         }
         let is_member = comm.is_some();
@@ -211,13 +216,13 @@ impl<'a> Bench<'a> {
             Ok(call) => call,
             Err(Unfit::Failed(error)) => return Err(error),
             Err(Unfit::NoRoom(why)) => {
-                measured.unsupported = Some(why);
+                measured.head.unsupported = Some(why);
                 return self.samples(measured, &mut || Ok(()));
             }
         };
         self.samples(measured, &mut || call.make())?;
         measured.taken = call.taken().map(str::to_owned);
-        if measured.unsupported.is_some() {
+        if measured.head.unsupported.is_some() {
             return Ok(());
         }
         if self.plan.checks > 0 {
@@ -228,7 +233,7 @@ impl<'a> Bench<'a> {
             );
         }
         // Every round would spend more on checking than on measuring.
-        let is_checked = measured.round == 0 || measured.round + 1 == self.plan.rounds;
+        let is_checked = measured.head.round == 0 || measured.head.round + 1 == self.plan.rounds;
         for _ in 0..if is_checked { self.plan.checks } else { 0 } {
             note(&call.check()?, "in a checked call", measured);
         }
@@ -264,7 +269,7 @@ impl<'a> Bench<'a> {
             let ErrorKind::Unsupported { .. } = error.kind() else {
                 return Err(error);
             };
-            measured.unsupported = Some(error.kind().to_string());
+            measured.head.unsupported = Some(error.kind().to_string());
         }
         measured.cold_ns = Clock::nanos() - start;
         if self.is_unsupported(measured)? {
@@ -277,9 +282,9 @@ impl<'a> Bench<'a> {
 
     /// Whether a rank has said that it cannot carry the cell out; then none does.
     fn is_unsupported(&self, measured: &mut Measured) -> Result<bool, CommError> {
-        let is_so = self.agree(u64::from(measured.unsupported.is_some()))? > 0;
+        let is_so = self.agree(u64::from(measured.head.unsupported.is_some()))? > 0;
         if is_so {
-            measured.unsupported.get_or_insert_default();
+            measured.head.unsupported.get_or_insert_default();
         }
         Ok(is_so)
     }
@@ -407,11 +412,11 @@ fn is_known(samples: &[u64], confidence: f64) -> bool {
 }
 
 fn note(checked: &Checked, when: &str, measured: &mut Measured) {
-    measured.wrong += checked.wrong;
-    if checked.wrong > 0 && measured.wrong_text.is_none() {
+    measured.head.wrong += checked.wrong;
+    if checked.wrong > 0 && measured.head.wrong_text.is_none() {
         let first = checked
             .first
             .map_or_else(String::new, |first| format!(", first element {first}"));
-        measured.wrong_text = Some(format!("{} elements wrong {when}{first}", checked.wrong));
+        measured.head.wrong_text = Some(format!("{} elements wrong {when}{first}", checked.wrong));
     }
 }

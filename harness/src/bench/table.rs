@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use crate::bench::model::{BenchReport, Record};
 use crate::out::{BAD, GOOD, STRONG, escaped};
+use crate::report::html::parts::{short, size};
 
 /// What is above everything that an emulated device did.
 pub const EMULATED: &str = "emulated device: nothing below was measured on hardware\n";
@@ -194,60 +195,8 @@ pub fn closing(report: &BenchReport) -> String {
         None if report.passed => writeln!(text, "{GOOD}measured{GOOD:#}: {measured}"),
         None => writeln!(text, "{BAD}failed{BAD:#}: {measured}"),
     };
-    for line in report.verdict.iter().flat_map(|verdict| &verdict.evidence) {
-        let _ = writeln!(text, "  evidence: {}", escaped(line));
-    }
-    if let Some(next) = report
-        .verdict
-        .as_ref()
-        .and_then(|verdict| verdict.next.as_ref())
-    {
-        let _ = writeln!(text, "  next: {}", escaped(next));
+    if let Some(verdict) = &report.verdict {
+        text.push_str(&verdict.evidence_and_next());
     }
     text
-}
-
-/// A number of bytes in the largest unit that divides it: `64 KiB`.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    UNITS
-        .into_iter()
-        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit))
-        .map_or_else(
-            || format!("{bytes} B"),
-            |(unit, name)| format!("{} {name}", bytes / unit),
-        )
-}
-
-/// A figure with three digits that count, without an exponent.
-#[must_use]
-pub fn short(figure: f64) -> String {
-    match figure {
-        _ if figure >= 100.0 => format!("{figure:.0}"),
-        _ if figure >= 10.0 => format!("{figure:.1}"),
-        _ if figure >= 1.0 => format!("{figure:.2}"),
-        _ => format!("{figure:.3}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_and_sizes_are_short() {
-        assert_eq!(size(8), "8 B");
-        assert_eq!(size(65536), "64 KiB");
-        assert_eq!(size(3 << 20), "3 MiB");
-        assert_eq!(size(1025), "1025 B");
-        for (figure, text) in [
-            (0.1234, "0.123"),
-            (1.234, "1.23"),
-            (12.34, "12.3"),
-            (1234.5, "1234"),
-        ] {
-            assert_eq!(short(figure), text);
-        }
-    }
 }

@@ -13,10 +13,10 @@ use muster_comm::types::Collective;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::machine::Machine;
 use crate::bench::model::Record;
-use crate::bench::stats;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
+use crate::stats;
 
 /// Version of the report's fields.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -335,7 +335,7 @@ mod tests {
     use muster_comm::algo::{Links, Table};
 
     use super::*;
-    use crate::bench::model::Latency;
+    use crate::report::measured::Latency;
 
     /// Records of one size: the built-in choice first, then others, with the medians of two rounds.
     fn at(collective: &str, bytes: u64, ways: &[(&str, Option<u32>, [f64; 2])]) -> Vec<Record> {

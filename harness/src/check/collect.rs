@@ -5,11 +5,10 @@
 
 use muster_comm::types::Collective;
 
-use crate::bench::measured::Measured;
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Refusal, Wrong};
-use crate::moe;
-use crate::report::model::{self, Detail, GroupCount, NotApplicable, listed};
+use crate::report::cause::listed;
+use crate::verify::model::{self, Detail, GroupCount, NotApplicable};
 
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]
@@ -76,9 +75,7 @@ pub struct Collector {
     ranks: Vec<RankState>,
     failures: usize,
     /// What ranks measured and nobody has taken yet.
-    measured: Vec<(u32, Measured)>,
-    /// The same of MoE dispatch.
-    dispatched: Vec<(u32, moe::measured::Measured)>,
+    measured: Vec<(u32, Vec<u8>)>,
     answers: usize,
     answers_expected: usize,
 }
@@ -98,7 +95,6 @@ impl Collector {
             catalogue,
             failures: 0,
             measured: Vec::new(),
-            dispatched: Vec::new(),
             answers: 0,
             answers_expected,
         }
@@ -116,14 +112,21 @@ impl Collector {
         (self.answers, self.answers_expected)
     }
 
-    /// What ranks measured since somebody last asked, with the rank that told it.
-    pub fn take_measured(&mut self) -> Vec<(u32, Measured)> {
-        std::mem::take(&mut self.measured)
-    }
-
-    /// What ranks dispatched since somebody last asked, with the rank that told it.
-    pub fn take_dispatched(&mut self) -> Vec<(u32, moe::measured::Measured)> {
-        std::mem::take(&mut self.dispatched)
+    /// What ranks measured since somebody last asked, with the rank that told it. What `decode` cannot
+    /// understand is the failure of its rank.
+    pub fn take_measured<M>(
+        &mut self,
+        decode: impl Fn(&[u8]) -> Result<M, MessageError>,
+    ) -> Vec<(u32, M)> {
+        let mut all = Vec::new();
+        for (rank, bytes) in std::mem::take(&mut self.measured) {
+            match (decode(&bytes), self.ranks.get_mut(rank as usize)) {
+                (Ok(measured), _) => all.push((rank, measured)),
+                (Err(error), Some(state)) => garble(state, &error),
+                (Err(_), None) => {}
+            }
+        }
+        all
     }
 
     /// Whether every rank has done all its cases.
@@ -165,7 +168,6 @@ impl Collector {
             Ok(RankMessage::Joined { elapsed_us }) => state.joined_us = Some(elapsed_us),
             Ok(RankMessage::Done) => state.done = true,
             Ok(RankMessage::Measured(measured)) => self.measured.push((rank, measured)),
-            Ok(RankMessage::Dispatched(measured)) => self.dispatched.push((rank, measured)),
             Ok(RankMessage::Failed(failed)) => {
                 if state.failed.is_none() {
                     state.failed_order = self.failures;

@@ -10,7 +10,7 @@ use muster_comm::layout::Matrix;
 use muster_comm::types::{Collective, closest};
 use serde::{Deserialize, Serialize};
 
-use crate::check::job::WORLD_SIZE_MAX;
+use crate::world::limits::WORLD_SIZE_MAX;
 
 /// How data is falsified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,9 +7,6 @@ use muster_comm::error::ErrorKind;
 use muster_comm::types::ReduceOp;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::measured::Measured;
-use crate::moe;
-
 /// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RankMessage {
@@ -22,10 +19,8 @@ pub enum RankMessage {
         /// Microseconds since the process started.
         elapsed_us: u64,
     },
-    /// A cell of a benchmark was measured in one round.
-    Measured(Measured),
-    /// A cell of MoE dispatch was measured in one round.
-    Dispatched(moe::measured::Measured),
+    /// A cell was measured in one round: the bytes of what the kind of work tells.
+    Measured(Vec<u8>),
     /// A case that came out wrong was tried again while one member of the group stayed away.
     Probe {
         /// Number of the case.

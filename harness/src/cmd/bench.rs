@@ -2,32 +2,31 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, SEED};
-use muster_comm::launch::Contract;
+use clap::Args;
+use muster_comm::config::Environment;
+use muster_comm::layout::Layout;
 use muster_comm::types::{DType, ReduceOp};
 
-use crate::backend::{self, Backend};
+use crate::backend;
+use crate::bench::gather::Gather;
+use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
-use crate::check::job::Transport;
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::Saving;
-use crate::cmd::values::{parse_dtype, parse_time};
+use crate::cmd::measure;
+use crate::cmd::values::{Common, parse_dtype, parse_time};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::out;
 use crate::report::origin::Origin;
+use crate::run::Finished;
+use crate::run::job::Job;
 use crate::run::joined;
+use crate::run::work::{Measured, Work};
 
 mod choose;
-mod go;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-/// Seed of the inputs where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 
 /// Options of `muster bench`.
 #[derive(Debug, Args)]
@@ -149,54 +148,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Transport between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
     /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
     #[arg(long)]
     pin: bool,
-
-    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
-    /// Deadline of each call: 500ms, 30s, 2m [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
 
     /// Inject a fault, to see that it is found: KIND:rank=R[,collective=NAME], as in `verify`
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-
     #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
-
-    /// Seed of the inputs [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Comma-separated values
-    Csv,
-    /// One JSON document, with samples
-    Json,
-    /// A table that grows while it runs
-    Table,
+    common: Common,
 }
 
 fn after_long_help() -> String {
@@ -220,41 +181,75 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let mut jobs = args.jobs(&environment, identity.as_ref())?;
-    let deadline = args.settings(&environment)?.0;
+    let deadline = args.common.settings(&environment, DEADLINE_DEFAULT)?.0;
     let ranks = jobs.iter().map(|(job, _)| job.matrix.world_size).max();
     let here = ranks.filter(|_| identity.is_none());
-    let (choice, hccl) = backend::for_measuring(args.backend, &environment, deadline, here)?;
+    let (choice, hccl) = backend::for_measuring(args.common.backend, &environment, deadline, here)?;
     if let Some(hccl) = hccl {
         args.refuse_host_options()?;
         for (job, _) in &mut jobs {
             job.hccl = Some(hccl.clone());
-            if let Some(plan) = &mut job.bench {
+            if let Work::Bench(plan) = &mut job.work {
                 plan.memories = vec![Memory::Device];
             }
         }
     }
-    let speaks = identity
-        .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
-        args.saving.check()?;
-        let warnings = environment.warnings();
-        let lines = choice
-            .line
-            .clone()
-            .into_iter()
-            .chain(warnings.iter().map(ToString::to_string));
-        lines.for_each(|line| out::note(&line));
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
+    let seed = jobs.first().map_or(1, |(job, _)| job.seed);
+    let report = BenchReport {
+        backend: choice.name().to_owned(),
+        emulated: choice.emulated.is_some(),
+        seed,
+        origin: Some(Origin::here(&environment)),
+        transport: args.common.transport.name().to_owned(),
+        pinned: jobs.iter().any(|(job, _)| job.pin),
+        rounds: args.rounds,
+        ..BenchReport::new(Settings {
+            rules: args.common.rules.of(&environment)?.source,
+            warm_ups: args.warmup,
+        })
+    };
+    if identity.is_some() && args.whats().contains(&What::BringUp) {
+        return Err(Failure::usage(
+            "bring_up starts worlds again and again, which a rank of another launcher cannot",
+        ));
     }
-    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
-    let mut bench = go::Run::new(args, &choice, seed, Origin::here(&environment));
-    bench.set_pinned(jobs.iter().any(|(job, _)| job.pin));
-    bench.set_rules(args.rules.of(&environment)?.source);
-    match identity {
-        None => bench.locally(&jobs),
-        Some(identity) => bench.joined(&jobs, &environment, &identity),
+    measure::run::<Gather>(
+        report,
+        (args.common.format, &args.common.saving),
+        &jobs,
+        &environment,
+        identity.as_ref(),
+    )
+}
+
+impl measure::Gather for Gather {
+    type Settings = Settings;
+
+    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+        match &job.work {
+            Work::Bench(plan) => Some(Self::new(plan, layout, one_host)),
+            Work::Moe(_) | Work::Verify(_) => None,
+        }
+    }
+
+    fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        match measured {
+            Measured::Bench(measured) => Self::take(self, rank, measured),
+            Measured::Moe(_) => None,
+        }
+    }
+
+    fn end(&mut self, world: usize, finished: &Finished) -> Option<Record> {
+        self.brought_up(world, finished.summary.bring_up_us)
+    }
+
+    fn close(mut self, report: &mut BenchReport) -> Vec<Record> {
+        report.machine_states.extend(self.machine_states());
+        self.rest()
     }
 }
 
@@ -304,18 +299,6 @@ impl BenchArgs {
             all.push(What::Collective(muster_comm::types::Collective::AllReduce));
         }
         all
-    }
-
-    /// The time that each call is given, and the seed.
-    fn settings(&self, environment: &Environment) -> Result<(Duration, u64), Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
-        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
-        let seed = environment.read(&SEED).map_err(unreadable)?;
-        Ok((
-            self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT),
-            self.seed.or(seed).unwrap_or(SEED_DEFAULT),
-        ))
     }
 
     /// When a line is measured often enough.

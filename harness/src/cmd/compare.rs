@@ -5,19 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
 
-use crate::bench::machine::Machine;
 use crate::cmd::saving::Saving;
-use crate::compare::files::{self, Conditions, Results};
 use crate::compare::judge::{self, Comparison, Wishes};
-use crate::compare::states::{Measurement, in_one_state};
-use crate::compare::{rows, view};
+use crate::compare::report::CompareReport;
+use crate::compare::side::Side;
+use crate::compare::states::in_one_state;
+use crate::compare::view;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
-use crate::report::compared::CompareReport;
+use crate::report::cause::Cause;
 use crate::report::document::Document;
-use crate::report::model::Cause;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
+use crate::results;
 
 /// Options of `muster compare`.
 #[derive(Debug, Args)]
@@ -102,35 +103,33 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If a file cannot be used, the files do not fit together, or the result cannot be written.
 pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
-    let read = |first: &PathBuf, more: &[PathBuf]| -> Result<Vec<Results>, Failure> {
+    let read = |first: &PathBuf, more: &[PathBuf]| -> Result<Vec<Box<dyn Document>>, Failure> {
         let all = std::iter::once(first).chain(more);
-        all.map(|path| files::read(path)).collect()
+        all.map(|path| results::read(path)).collect()
     };
     args.saving.check()?;
     let base = read(&args.base, &args.more_base)?;
     let new = read(&args.new, &args.more_new)?;
-    let command = base.first().map_or("", Results::command);
-    if let Some(other) = base
-        .iter()
-        .chain(&new)
-        .find(|file| file.command() != command)
-    {
+    let command = base.first().map_or("", |file| file.about().command);
+    let others = base.iter().chain(&new).map(|file| file.about().command);
+    if let Some(other) = others.into_iter().find(|other| *other != command) {
         return Err(Failure::usage(format!(
-            "a result of {command} cannot be compared with one of {}",
-            other.command()
-        )));
-    }
-    if matches!(command, "compare" | "drill") {
-        return Err(Failure::usage(format!(
-            "a result of {command} has nothing to compare: `compare` reads those of bench, moe and verify"
+            "a result of {command} cannot be compared with one of {other}"
         )));
     }
     let wishes = Wishes {
         threshold: args.threshold / 100.0,
         allow_missing: args.allow_missing,
     };
-    let (mut base, mut new) = (Side::of(base), Side::of(new));
-    same_conditions(&base.conditions, &new.conditions, args.any_machine)?;
+    let (mut base, mut new) = (Side::of(&base)?, Side::of(&new)?);
+    let differences = base.differences(&new);
+    if !differences.is_empty() && !args.any_machine {
+        return Err(Failure::usage(format!(
+            "times of different machines or settings say nothing about the program: {}",
+            differences.join("; ")
+        ))
+        .with_help("measure both in the same way on one machine, or say --any-machine"));
+    }
     let left_out = in_one_state(&mut base.measured, &mut new.measured);
     let mut comparison = judge::judge(
         &base.measured.rows,
@@ -171,75 +170,6 @@ impl CompareArgs {
         })?;
         Saving::ended(report.comparison.class, written)
     }
-}
-
-/// What the files of one side hold together.
-#[derive(Default)]
-struct Side {
-    measured: Measurement,
-    /// Of each file with times.
-    conditions: Vec<Conditions>,
-    /// Of each run that has one.
-    verdicts: Vec<Cause>,
-    /// Of the first run that says it.
-    machine: Option<Machine>,
-}
-
-impl Side {
-    /// Of files that all are of one command.
-    fn of(files: Vec<Results>) -> Self {
-        let (mut bench, mut moe, mut verify) = (Vec::new(), Vec::new(), Vec::new());
-        let mut side = Self::default();
-        for file in files {
-            match file {
-                Results::Bench(report) => bench.push(*report),
-                // Refused before.
-                Results::Compare(_) | Results::Drill(_) => {}
-                Results::Moe(report) => moe.push(*report),
-                Results::Verify(report) => verify.push(*report),
-            }
-        }
-        let rows = &mut side.measured.rows;
-        *rows = rows::of_bench(&bench);
-        rows.extend(rows::of_moe(&moe));
-        rows.extend(rows::of_verify(&verify));
-        side.conditions = bench.iter().map(Conditions::of_bench).collect();
-        side.conditions.extend(moe.iter().map(Conditions::of_moe));
-        let of_bench = bench
-            .iter()
-            .map(|report| (report.rounds, &report.machine_states));
-        let of_moe = moe
-            .iter()
-            .map(|report| (report.rounds, &report.machine_states));
-        for (rounds, states) in of_bench.chain(of_moe) {
-            side.measured.add(rounds, states);
-        }
-        let machine = bench.first().map(|report| report.machine.clone());
-        let machine = machine.or_else(|| moe.first().map(|report| report.machine.clone()));
-        side.machine = machine.or_else(|| verify.first()?.machine.clone());
-        let ends = bench.into_iter().map(|report| report.verdict);
-        let ends = ends.chain(moe.into_iter().map(|report| report.verdict));
-        let ends = ends.chain(verify.into_iter().map(|report| report.verdict));
-        side.verdicts = ends.flatten().collect();
-        side
-    }
-}
-
-fn same_conditions(base: &[Conditions], new: &[Conditions], any: bool) -> Result<(), Failure> {
-    let Some(first) = base.first() else {
-        return Ok(());
-    };
-    for other in base.iter().chain(new) {
-        let differences = first.differences(other);
-        if !differences.is_empty() && !any {
-            return Err(Failure::usage(format!(
-                "times of different machines or settings say nothing about the program: {}",
-                differences.join("; ")
-            ))
-            .with_help("measure both in the same way on one machine, or say --any-machine"));
-        }
-    }
-    Ok(())
 }
 
 /// A run that ended early is no pass, whatever its rows say.

@@ -15,7 +15,10 @@ use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judg
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
-use crate::report::doctor::Diagnosis;
+
+mod diagnosis;
+
+use diagnosis::Diagnosis;
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
@@ -162,7 +165,7 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
             .collect();
         let document = serde_json::json!({
             "schema_version": 1,
-            "tool": crate::report::model::TOOL,
+            "tool": crate::TOOL,
             "checks": checks,
         });
         return Ok(format!("{document}\n"));

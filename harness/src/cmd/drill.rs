@@ -9,7 +9,7 @@ use clap::Args;
 use muster_comm::config::{self, Environment};
 use muster_comm::sync::Clock;
 
-use crate::bench::machine::Machine;
+use crate::TOOL;
 use crate::cmd::saving::Saving;
 use crate::drill::actor;
 use crate::drill::catalogue::{Drill, drills};
@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::TOOL;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
 use crate::world::signals::Interrupts;
 use crate::world::tether;

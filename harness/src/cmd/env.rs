@@ -180,7 +180,7 @@ fn answer(
 ) -> Result<Answer, Failure> {
     let mut answer = Answer {
         schema_version: SCHEMA_VERSION,
-        tool: crate::report::model::TOOL,
+        tool: crate::TOOL,
         ..Answer::default()
     };
     let mut believed = Vec::new();

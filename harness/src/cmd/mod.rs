@@ -12,6 +12,7 @@ pub mod dump;
 pub mod emu;
 pub mod env;
 pub mod groups;
+mod measure;
 pub mod moe;
 pub mod plan;
 pub mod rank;
@@ -23,3 +24,93 @@ pub mod saving;
 pub mod tune;
 mod values;
 pub mod verify;
+
+use clap::Subcommand;
+
+use crate::exit::Exit;
+use crate::fail::Failure;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the ranks of each matrix and prove every group of it
+    Verify(Box<verify::VerifyArgs>),
+    /// Check this host for what will make a job fail
+    Doctor(doctor::DoctorArgs),
+    /// Show this process's rank, world and devices by its environment
+    Env(env::EnvArgs),
+    /// Measure collectives: latency on the slowest rank, bandwidth, wrong elements
+    Bench(Box<bench::BenchArgs>),
+    /// Measure which algorithms are best on this machine, and write a selection table
+    Tune(Box<tune::TuneArgs>),
+    /// Compare two result files of verify, bench or moe, and name what became worse
+    Compare(compare::CompareArgs),
+    /// Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus
+    Report(report::ReportArgs),
+    /// Measure dispatch and combine of tokens as in MoE layers
+    Moe(Box<moe::MoeArgs>),
+    /// Start any program as the ranks of a world, watch it, and report which rank failed
+    Run(run::RunArgs),
+    /// Inject faults into real ranks and check their verdicts
+    Drill(drill::DrillArgs),
+    /// Print what ranks are doing, even if they are stuck
+    Dump(dump::DumpArgs),
+    /// Print the verdict from dumps of many ranks
+    Explain(dump::ExplainArgs),
+    /// Print which ranks form which group
+    Groups(Box<groups::GroupsArgs>),
+    /// Show, prove and price the algorithms
+    Plan(plan::PlanArgs),
+    /// Check a rank table of HCCL, or write one
+    Ranktable(ranktable::RankTableArgs),
+    /// Install and explain the emulator of HCCL
+    Emu(emu::EmuArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// One rank of a run; started by the launcher, not by people
+    #[command(name = "__rank", hide = true)]
+    Rank(rank::RankArgs),
+    /// The process that becomes a rank of `muster run`
+    #[command(name = "__exec", hide = true)]
+    Exec(run::ExecArgs),
+    /// Ends what a killed launcher leaves behind
+    #[command(name = "__guard", hide = true)]
+    Guard(run::GuardArgs),
+    /// One rank of a drill
+    #[command(name = "__drill", hide = true)]
+    Actor(drill::ActorArgs),
+}
+
+impl Command {
+    /// Runs the command; `cli` is the whole command line, for completions.
+    ///
+    /// # Errors
+    /// As the command has them.
+    pub fn run(&self, cli: clap::Command) -> Result<Exit, Failure> {
+        match self {
+            Self::Verify(args) => verify::run(args),
+            Self::Doctor(args) => doctor::run(args),
+            Self::Env(args) => env::run(args),
+            Self::Ranktable(args) => ranktable::run(args),
+            Self::Bench(args) => bench::run(args),
+            Self::Tune(args) => tune::run(args),
+            Self::Compare(args) => compare::run(args),
+            Self::Report(args) => report::run(args),
+            Self::Moe(args) => moe::run(args),
+            Self::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
+                .map(|()| Exit::Ok)
+                .map_err(Failure::from),
+            Self::Plan(args) => plan::run(args),
+            Self::Emu(args) => emu::run(args),
+            Self::Completions(args) => completions::run(args, cli),
+            Self::Rank(args) => rank::run(args),
+            Self::Run(args) => run::run(args),
+            Self::Exec(args) => run::exec(args),
+            Self::Guard(args) => run::guard(args),
+            Self::Drill(args) => drill::run(args),
+            Self::Actor(args) => drill::play(args),
+            Self::Dump(args) => dump::run(args),
+            Self::Explain(args) => dump::explain(args),
+        }
+    }
+}

@@ -3,35 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, PIN, SEED};
-use muster_comm::launch::{Contract, Identity};
+use clap::Args;
+use muster_comm::config::Environment;
+use muster_comm::launch::Identity;
 use muster_comm::layout::{Layout, Matrix};
 
-use crate::backend::{self, Backend};
-use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::Saving;
-use crate::cmd::values::parse_time;
+use crate::backend;
+use crate::cmd::measure;
+use crate::cmd::values::{Common, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
 use crate::moe::file::{self, Recorded};
+use crate::moe::gather::Gather;
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
 use crate::moe::plan::{Plan, STEPS_MAX, Source};
-use crate::moe::report::{MoeReport, Parallel};
+use crate::moe::report::{MoeReport, Parallel, Record, Settings};
 use crate::moe::routing::Routing;
 use crate::out;
 use crate::report::origin::Origin;
+use crate::run::job::{Job, MatrixSpec};
 use crate::run::joined;
-
-mod go;
+use crate::run::work::{Measured, Work};
+use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
-/// Seed of routing where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 /// The model where none is named: the one that the verification matrices are about.
 const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
 
@@ -124,52 +122,16 @@ pub struct MoeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Transport between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
     /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
     #[arg(long)]
     pin: bool,
-
-    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
-    /// Deadline of each call: 500ms, 30s, 2m [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
-
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-
-    #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
 
     /// Write the routing to this file, as JSON lines that `--routing file:` replays
     #[arg(long, value_name = "FILE")]
     write_routing: Option<PathBuf>,
 
-    /// Seed of routing [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One JSON document, with samples
-    Json,
-    /// A table that grows while it runs
-    Table,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// A list of sizes by its ends.
@@ -255,44 +217,75 @@ impl Sweep {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let layout = args.layout(identity.as_ref())?;
     let (mut job, model) = args.job(&environment, &layout)?;
     let here = identity.is_none().then_some(job.matrix.world_size);
-    let (choice, hccl) = backend::for_measuring(args.backend, &environment, job.deadline(), here)?;
+    let (choice, hccl) =
+        backend::for_measuring(args.common.backend, &environment, job.deadline(), here)?;
     job.hccl = hccl;
-    let speaks = identity
+    if identity
         .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
+        .is_none_or(|identity| identity.rank.0 == 0)
+    {
         args.write_routing(&job, &layout)?;
-        args.saving.check()?;
-        let warnings = environment.warnings();
-        let lines = choice
-            .line
-            .clone()
-            .into_iter()
-            .chain(warnings.iter().map(ToString::to_string));
-        lines.for_each(|line| out::note(&line));
     }
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
     let dims = layout.dims();
-    let emulated = choice.emulated.is_some();
-    let transport = args.transport.name();
-    let mut report = MoeReport::new(choice.name(), emulated, job.seed, transport, model);
-    report.pinned = job.pin;
-    report.layout = Parallel {
-        world_size: dims.world,
-        tp: dims.tp,
-        ep: dims.ep,
-        etp: dims.etp,
+    let report = MoeReport {
+        backend: choice.name().to_owned(),
+        emulated: choice.emulated.is_some(),
+        seed: job.seed,
+        origin: Some(Origin::here(&environment)),
+        transport: args.common.transport.name().to_owned(),
+        pinned: job.pin,
+        rounds: args.rounds,
+        ..MoeReport::new(Settings {
+            model,
+            layout: Parallel {
+                world_size: dims.world,
+                tp: dims.tp,
+                ep: dims.ep,
+                etp: dims.etp,
+            },
+            warm_ups: args.warmup,
+            steps: 0,
+        })
     };
-    report.origin = Some(Origin::here(&environment));
-    report.warm_ups = args.warmup;
-    report.rounds = args.rounds;
-    let mut run = go::Run::new(args, report);
-    match identity {
-        None => run.locally(&job, &layout),
-        Some(identity) => run.joined(&job, &layout, &environment, &identity),
+    measure::run::<Gather>(
+        report,
+        (args.common.format, &args.common.saving),
+        &[(job, layout)],
+        &environment,
+        identity.as_ref(),
+    )
+}
+
+impl measure::Gather for Gather {
+    type Settings = Settings;
+
+    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+        match &job.work {
+            Work::Moe(plan) => Some(Self::new(plan, layout, job.seed, one_host)),
+            Work::Bench(_) | Work::Verify(_) => None,
+        }
+    }
+
+    fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        match measured {
+            Measured::Moe(measured) => Self::take(self, rank, measured),
+            Measured::Bench(_) => None,
+        }
+    }
+
+    fn close(self, report: &mut MoeReport) -> Vec<Record> {
+        report.machine_states.extend(self.machine_states());
+        let rest = self.rest();
+        let first = report.records.first().or_else(|| rest.first());
+        let steps = first.and_then(|record| Some(record.round_trip.samples_us.first()?.len()));
+        report.settings.steps = u32::try_from(steps.unwrap_or(0)).unwrap_or(u32::MAX);
+        rest
     }
 }
 
@@ -325,7 +318,7 @@ impl MoeArgs {
 
     /// Writes the routing of every step and rank, if it was asked for.
     fn write_routing(&self, job: &Job, layout: &Layout) -> Result<(), Failure> {
-        let (Some(path), Some(plan)) = (&self.write_routing, &job.moe) else {
+        let (Some(path), Work::Moe(plan)) = (&self.write_routing, &job.work) else {
             return Ok(());
         };
         let ([source], [tokens]) = (&plan.sources[..], &plan.tokens[..]) else {
@@ -374,11 +367,7 @@ impl MoeArgs {
     }
 
     fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
-        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
-        let seed = environment.read(&SEED).map_err(unreadable)?;
-        let deadline = self.deadline.or(deadline).unwrap_or(DEADLINE_DEFAULT);
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let model = self.model()?;
         let plan = Plan {
             hidden: model.hidden,
@@ -399,19 +388,11 @@ impl MoeArgs {
         let dims = layout.dims();
         let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
         let job = Job {
-            hccl: None,
-            matrix: MatrixSpec::of(name, layout),
-            dtypes: Vec::new(),
-            counts: Vec::new(),
-            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-            transport: self.transport,
-            inject: Vec::new(),
-            seed: self.seed.or(seed).unwrap_or(SEED_DEFAULT),
-            pin: self.pin || environment.read(&PIN).map_err(unreadable)?.unwrap_or(false),
-            rules: self.rules.of(environment)?.text,
-            forced: Forced::default(),
-            bench: None,
-            moe: Some(plan),
+            transport: self.common.transport,
+            seed,
+            pin: pin(self.pin, environment)?,
+            rules: self.common.rules.of(environment)?.text,
+            ..Job::new(MatrixSpec::of(name, layout), Work::Moe(plan), deadline)
         };
         Ok((job, model))
     }

@@ -5,9 +5,9 @@ use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 use muster_comm::world::World;
 
-use crate::check::job::Job;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::job::Job;
 use crate::run::{joined, rank};
 use crate::world::tether;
 

@@ -134,7 +134,7 @@ fn json(file: &Path, audit: &Audit, right: bool) -> String {
         .collect();
     let document = serde_json::json!({
         "schema_version": SCHEMA_VERSION,
-        "tool": crate::report::model::TOOL,
+        "tool": crate::TOOL,
         "file": file.display().to_string(),
         "version": audit.version.map(|version| version.to_string()),
         "valid": right,

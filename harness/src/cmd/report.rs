@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::compare::files::{self, Results};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::document::Document;
+use crate::results;
 
 use super::saving::{Saving, Target, target};
 
@@ -36,16 +35,9 @@ pub struct ReportArgs {
 /// # Errors
 /// If the result cannot be used or a file cannot be written.
 pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
-    let result = files::read(&args.result)?;
+    let result = results::read(&args.result)?;
     let saving = Saving::of(args.files.clone());
     saving.check()?;
-    let document: &dyn Document = match &result {
-        Results::Bench(report) => report.as_ref(),
-        Results::Compare(report) => report.as_ref(),
-        Results::Drill(report) => report.as_ref(),
-        Results::Moe(report) => report.as_ref(),
-        Results::Verify(report) => report.as_ref(),
-    };
-    saving.write(document)?;
+    saving.write(result.as_ref())?;
     Ok(Exit::Ok)
 }

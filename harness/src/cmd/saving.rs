@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::report::csv;
 use crate::report::document::Document;
 use crate::report::format::{ALLOWED, Format};
 
@@ -113,6 +114,34 @@ impl Saving {
             Ok(()) => Ok(exit),
         }
     }
+}
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shown {
+    /// Comma-separated values
+    Csv,
+    /// One JSON document, with all that is known
+    Json,
+    /// A table for people; what is measured comes line by line
+    Table,
+}
+
+/// Writes a result to its files, and prints it. Its class is that of the run, unless it could not be
+/// written.
+///
+/// # Errors
+/// What kept it from being printed, or written where that is the worst that happened.
+pub fn publish(document: &dyn Document, saving: &Saving, shown: Shown) -> Result<Exit, Failure> {
+    // The files first: a closed terminal must not cost what was measured. And the table in any
+    // case: nor must a full disk.
+    let written = saving.write(document);
+    out::result(&match shown {
+        Shown::Csv => csv::render(document),
+        Shown::Json => document.json()?,
+        Shown::Table => document.text(),
+    })?;
+    Saving::ended(document.about().exit, written)
 }
 
 #[cfg(test)]

@@ -6,25 +6,26 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::algo::{Table, planned};
-use muster_comm::config::{DEADLINE_S, Environment, PIN, SEED};
+use muster_comm::config::Environment;
 use muster_comm::layout::{Layout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp, closest};
 
+use crate::TOOL;
 use crate::bench::gather::Gather;
-use crate::bench::machine::Machine;
 use crate::bench::model::Record;
 use crate::bench::plan::{CELLS_MAX, Memory, Places, Plan, Stop, What, parse_size, sweep};
 use crate::bench::shape::Split;
 use crate::bench::tune::{SCHEMA_VERSION, TuneReport, Tuning, table};
 use crate::check::cases::WORLD_KIND;
-use crate::check::job::{Forced, Job, MatrixSpec, Transport};
-use crate::cmd::values::parse_time;
+use crate::cmd::values::{parse_time, pin, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::TOOL;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
+use crate::run::job::{Job, MatrixSpec, Transport};
+use crate::run::work::{Measured, Work};
 use crate::run::{joined, local};
 use crate::world::signals::Interrupts;
 
@@ -210,8 +211,6 @@ impl TuneArgs {
 
     /// One job a number of ranks, each with its layout.
     fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
         let sizes = sweep(self.begin, self.end, self.factor, None);
         if sizes.is_empty() {
             return Err(Failure::usage(format!(
@@ -219,9 +218,8 @@ impl TuneArgs {
                 self.begin, self.end
             )));
         }
-        let deadline = environment.read(&DEADLINE_S).map_err(unreadable)?;
-        let seed = environment.read(&SEED).map_err(unreadable)?.unwrap_or(1);
-        let pin = self.pin || environment.read(&PIN).map_err(unreadable)?.unwrap_or(false);
+        let (deadline, seed) = settings(environment, (None, None), DEADLINE_DEFAULT)?;
+        let pin = pin(self.pin, environment)?;
         let plan = self.plan(sizes);
         let job = |ranks: &u32| {
             let name = format!("tp1@{ranks}");
@@ -236,25 +234,17 @@ impl TuneArgs {
                 ))
                 .with_help("choose fewer sizes or collectives"));
             }
+            let matrix = MatrixSpec::of(name, &layout);
             let job = Job {
-                hccl: None,
-                matrix: MatrixSpec::of(name, &layout),
-                dtypes: Vec::new(),
-                counts: Vec::new(),
-                deadline_ms: u64::try_from(deadline.unwrap_or(DEADLINE_DEFAULT).as_millis())
-                    .unwrap_or(u64::MAX),
                 transport: match self.transport {
                     Links::Shm => Transport::Shm,
                     Links::Tcp => Transport::Tcp,
                 },
-                inject: Vec::new(),
                 seed,
                 pin,
                 // Beside the built-in rules, whatever the environment says.
                 rules: Some(String::new()),
-                forced: Forced::default(),
-                bench: Some(plan.clone()),
-                moe: None,
+                ..Job::new(matrix, Work::Bench(plan.clone()), deadline)
             };
             Ok((job, layout))
         };
@@ -299,29 +289,28 @@ impl TuneArgs {
         let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
         let work = |(job, layout): &(Job, Layout)| {
-            let cells = job
-                .bench
-                .as_ref()
-                .map_or(0, |plan| plan.cells(layout).len());
-            cells * self.rounds as usize * job.matrix.world_size as usize
+            job.work.lines(layout) * self.rounds as usize * job.matrix.world_size as usize
         };
         let whole: usize = jobs.iter().map(work).sum();
         let (mut done, mut records) = (0, Vec::new());
         for (job, layout) in jobs {
-            let Some(plan) = &job.bench else { continue };
+            let Work::Bench(plan) = &job.work else {
+                continue;
+            };
             let mut gather = Gather::new(plan, layout, true);
             progress.begin(format!("{} ranks", job.matrix.world_size));
-            for round in 0..self.rounds {
-                let mut job = job.clone();
-                job.bench = Some(Plan {
-                    round: Some(round),
-                    ..plan.clone()
-                });
+            for work in job.work.worlds(layout) {
+                let job = Job {
+                    work,
+                    ..job.clone()
+                };
                 let finished = local::run(&job, layout, &interrupts, &mut |so_far| {
                     done += so_far.measured.len();
                     progress.set(done, whole);
                     for (rank, measured) in so_far.measured {
-                        records.extend(gather.take(rank, measured));
+                        if let Measured::Bench(measured) = measured {
+                            records.extend(gather.take(rank, measured));
+                        }
                     }
                 })?;
                 progress.suspended(|| finished.output.iter().for_each(|line| out::note(line)));

@@ -2,8 +2,18 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
+use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::Preset;
 use muster_comm::types::DType;
+
+use super::rules::Rules;
+use super::saving::{Saving, Shown};
+use crate::backend::{Backend, Choice};
+use crate::fail::Failure;
+use crate::out;
+use crate::run::job::Transport;
 
 /// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
 /// ranks is 8 GiB, more than a machine without an accelerator should be asked for.
@@ -58,6 +68,106 @@ pub(super) fn parse_count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|count| *count <= COUNT_MAX)
         .ok_or_else(|| format!("a number of elements is 0 to {COUNT_MAX}"))
+}
+
+/// Options of all commands that start ranks, or join them, and report.
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    /// Transport between ranks of one host
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub(super) transport: Transport,
+
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    pub(super) launcher: Option<Contract>,
+
+    /// What moves the data
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(super) backend: Backend,
+
+    /// Deadline of each call: 500ms, 30s, 2m [default: 30s, 60s in `moe`]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    deadline: Option<Duration>,
+
+    /// How to show the result
+    #[arg(long, value_enum, default_value_t = Shown::Table)]
+    pub(super) format: Shown,
+
+    #[command(flatten)]
+    pub(super) rules: Rules,
+
+    #[command(flatten)]
+    pub(super) saving: Saving,
+
+    /// Seed of what is random, inputs or routing; the same seed gives the same [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl Common {
+    /// The time that each call is given, and the seed.
+    ///
+    /// # Errors
+    /// A failure of class USAGE where the environment cannot be understood.
+    pub(super) fn settings(
+        &self,
+        environment: &Environment,
+        deadline: Duration,
+    ) -> Result<(Duration, u64), Failure> {
+        settings(environment, (self.deadline, self.seed), deadline)
+    }
+
+    /// Before ranks start: makes sure that the result can be kept, and says what moves the data and what is odd about
+    /// the environment. Of ranks that another launcher started the first one speaks.
+    ///
+    /// # Errors
+    /// A failure of class USAGE where a file cannot be written.
+    pub(super) fn prepare(
+        &self,
+        choice: &Choice,
+        environment: &Environment,
+        identity: Option<&Identity>,
+    ) -> Result<(), Failure> {
+        if identity.is_some_and(|identity| identity.rank.0 != 0) {
+            return Ok(());
+        }
+        self.saving.check()?;
+        choice.line.iter().for_each(|line| out::note(line));
+        for warning in environment.warnings() {
+            out::note(&warning.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// The time that each call is given, and the seed: as options say, else the environment, else `default` and 1.
+///
+/// # Errors
+/// A failure of class USAGE where the environment cannot be understood.
+pub(super) fn settings(
+    environment: &Environment,
+    (deadline, seed): (Option<Duration>, Option<u64>),
+    default: Duration,
+) -> Result<(Duration, u64), Failure> {
+    let unreadable = |error: ConfigError| Failure::usage(error.to_string());
+    let of_environment = (
+        environment.read(&DEADLINE_S).map_err(unreadable)?,
+        environment.read(&SEED).map_err(unreadable)?,
+    );
+    Ok((
+        deadline.or(of_environment.0).unwrap_or(default),
+        seed.or(of_environment.1).unwrap_or(1),
+    ))
+}
+
+/// Whether ranks keep to their share of the processors: as the option or the environment says.
+///
+/// # Errors
+/// A failure of class USAGE where the environment cannot be understood.
+pub(super) fn pin(option: bool, environment: &Environment) -> Result<bool, Failure> {
+    let variable = environment.read(&PIN);
+    let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(option || variable.unwrap_or(false))
 }
 
 #[cfg(test)]

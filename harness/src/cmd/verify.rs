@@ -1,31 +1,30 @@
 //! `muster verify`: its options, and the order in which matrices run.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use muster_comm::config::{DEADLINE_S, Environment, SEED};
-use muster_comm::launch::Contract;
+use clap::Args;
+use muster_comm::config::Environment;
+use muster_comm::launch::Identity;
 use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
 use muster_comm::sync::Clock;
 use muster_comm::types::DType;
 
-use crate::backend::{self, Backend};
-use crate::bench::machine::Machine;
+use crate::backend;
 use crate::check::inject::Inject;
-use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
-use crate::cmd::rules::Rules;
-use crate::cmd::saving::Saving;
-use crate::cmd::values::{parse_count, parse_dtype, parse_preset, parse_time};
+use crate::cmd::saving::publish;
+use crate::cmd::values::{Common, parse_count, parse_dtype, parse_preset};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
-use crate::report::model::Report;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::report::{json, table};
-use crate::run::{self, Finished, joined, local};
-use crate::world::signals::Interrupts;
+use crate::run::job::{Forced, Job, MatrixSpec};
+use crate::run::session::{self, Session};
+use crate::run::work::{Checks, Work};
+use crate::run::{self, Finished, joined};
+use crate::verify::model::{MatrixSummary, Report};
+use crate::world::limits::WORLD_SIZE_MAX;
 
 mod ways;
 
@@ -33,8 +32,6 @@ use ways::Ways;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-/// Seed of the inputs where neither option nor environment says.
-const SEED_DEFAULT: u64 = 1;
 
 /// Options of `muster verify`.
 #[derive(Debug, Args)]
@@ -77,53 +74,17 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, value_delimiter = ',', value_parser = parse_count)]
     sizes: Vec<usize>,
 
-    /// Deadline of each call: 500ms, 30s, 2m [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    deadline: Option<Duration>,
-
-    /// Transport between ranks of one host
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    transport: Transport,
-
-    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
-
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
     /// Inject a fault, to see how the report names it: KIND:rank=R[,collective=NAME][,matrix=NAME]
     ///
     /// KIND is bitflip, swap-blocks or drop-contribution. May be given more than once.
     #[arg(long, value_name = "FAULT")]
     inject: Vec<Inject>,
 
-    /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-
     #[command(flatten)]
     ways: Ways,
 
     #[command(flatten)]
-    rules: Rules,
-
-    #[command(flatten)]
-    saving: Saving,
-
-    /// Seed of the inputs; the same seed gives the same data [default: 1]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A table for people
-    Table,
-    /// One JSON document
-    Json,
+    common: Common,
 }
 
 fn after_long_help() -> String {
@@ -148,9 +109,9 @@ fn after_long_help() -> String {
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
     let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.launcher)?;
+    let identity = joined::identity(&environment, args.common.launcher)?;
     let jobs = args.jobs(&environment)?;
-    let choice = backend::choose(args.backend, &environment)?;
+    let choice = backend::choose(args.common.backend, &environment)?;
     let mut jobs = jobs;
     let mut too_large = Vec::new();
     if choice.backends.has_hccl() {
@@ -167,31 +128,10 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
                 .partition(|(job, _)| job.matrix.world_size <= choice.devices);
         }
     }
-    let speaks = identity
-        .as_ref()
-        .is_none_or(|identity| identity.rank.0 == 0);
-    if speaks {
-        args.saving.check()?;
-        for line in choice
-            .line
-            .clone()
-            .into_iter()
-            .chain(environment.warnings().iter().map(ToString::to_string))
-        {
-            out::note(&line);
-        }
-    }
-    let seed = jobs.first().map_or(SEED_DEFAULT, |(job, _)| job.seed);
+    args.common
+        .prepare(&choice, &environment, identity.as_ref())?;
+    let seed = jobs.first().map_or(1, |(job, _)| job.seed);
     let report = Report::new(choice.name(), choice.emulated.is_some(), seed);
-    let mut run = Run {
-        args,
-        report: Report {
-            machine: Some(Machine::here()),
-            origin: Some(Origin::here(&environment)),
-            ..report
-        },
-        started: Clock::now(),
-    };
     if jobs.is_empty() {
         return Err(Failure::resource(format!(
             "every matrix chosen needs more than the {} devices of this host",
@@ -199,6 +139,20 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         ))
         .with_help("choose a smaller matrix, or make more devices visible"));
     }
+    let mut run = Run {
+        args,
+        report: Report {
+            machine: Some(Machine::here()),
+            origin: Some(Origin::here(&environment)),
+            ..report
+        },
+        jobs: &[],
+        others: Vec::new(),
+        done: (0, 0),
+        whole: 0,
+        progress: Progress::new(),
+        started: Clock::now(),
+    };
     for (job, layout) in &too_large {
         let reason = format!(
             "needs {} devices, this host has {}",
@@ -206,194 +160,137 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         );
         run.report.matrices.push(run::skipped(job, layout, reason));
     }
-    match identity {
-        None => run.locally(&jobs),
-        Some(identity) => run.joined(&jobs, &environment, &identity),
-    }
+    let (fitting, others) = args.fitting(jobs, identity.as_ref())?;
+    let answers = |(job, layout): &(Job, Layout)| run::answers(job, layout);
+    run.whole = fitting.iter().map(answers).sum();
+    run.jobs = &fitting;
+    run.others = others;
+    session::run(&mut run, &fitting, &environment, identity.as_ref())
 }
+
+/// Jobs with their layouts, and matrices that are skipped.
+type Fitting = (Vec<(Job, Layout)>, Vec<MatrixSummary>);
 
 /// A run under way.
 struct Run<'a> {
     args: &'a VerifyArgs,
     report: Report,
+    jobs: &'a [(Job, Layout)],
+    /// Matrices that do not fit the world in which this process is a rank.
+    others: Vec<MatrixSummary>,
+    /// Answers of the jobs before, and with those of the one under way.
+    done: (usize, usize),
+    whole: usize,
+    progress: Progress,
     started: std::time::Instant,
 }
 
-impl Run<'_> {
-    /// Starts the ranks of one matrix after the other.
-    fn locally(&mut self, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
-        for (job, layout) in jobs {
-            local::make_sure_that_it_fits(job, layout)?;
-        }
-        let interrupts = Arc::new(Interrupts::install()?);
-        let progress = Progress::new();
-        let work: Vec<usize> = jobs
-            .iter()
-            .map(|(job, layout)| run::answers(job, layout))
-            .collect();
-        let (mut done, whole) = (0, work.iter().sum());
-        for (place, (job, layout)) in jobs.iter().enumerate() {
-            if self.report.verdict.is_some() {
-                let reason = "not run after the failure before".to_owned();
-                self.report.matrices.push(run::skipped(job, layout, reason));
-                continue;
-            }
-            progress.begin(in_words(job, place + 1, jobs.len()));
-            let outcome = local::run(job, layout, &interrupts, &mut |so_far| {
-                progress.set(done + so_far.answers, whole);
-            });
-            done += work[place];
-            // What the matrices before proved must not be lost with this one.
-            let finished =
-                outcome.unwrap_or_else(|failure| Finished::not_started(job, layout, failure));
-            progress.suspended(|| self.add(finished));
-        }
-        drop(progress);
-        self.publish()
+impl Session for Run<'_> {
+    fn begin(&mut self, place: usize) -> Result<(), Failure> {
+        let (job, layout) = &self.jobs[place];
+        let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
+        let (number, of) = (place + 1, self.jobs.len());
+        self.progress
+            .begin(format!("{name} ({number}/{of}), {ranks} ranks"));
+        self.done = (self.done.1, self.done.1 + run::answers(job, layout));
+        Ok(())
     }
 
-    /// Runs the matrices that fit the world in which this process is a rank.
-    fn joined(
-        &mut self,
-        jobs: &[(Job, Layout)],
-        environment: &Environment,
-        identity: &muster_comm::launch::Identity,
-    ) -> Result<Exit, Failure> {
-        let (fitting, others): (Vec<_>, Vec<_>) = jobs
-            .iter()
-            .cloned()
-            .partition(|(job, _)| job.matrix.world_size == identity.world_size);
-        if fitting.is_empty() {
-            let names: Vec<&str> = jobs
-                .iter()
-                .map(|(job, _)| job.matrix.name.as_str())
-                .collect();
-            return Err(Failure::usage(format!(
-                "{} started {} ranks, and none of the matrices has that many: {}",
-                identity.source.contract,
-                identity.world_size,
-                names.join(", ")
-            ))
-            .with_help(format!(
-                "name one with @{}, such as tp1@{0}",
-                identity.world_size
-            )));
-        }
-        let progress = Progress::new();
-        let total = fitting.len();
-        let work = |(job, layout): &(Job, Layout)| run::answers(job, layout);
-        let whole: usize = fitting.iter().map(work).sum();
-        let (mut shown, mut done) = (usize::MAX, 0);
-        joined::run(
-            &fitting,
-            environment,
-            identity,
-            &mut |place, so_far| {
-                if shown != place
-                    && let Some((job, _)) = fitting.get(place)
-                {
-                    progress.begin(in_words(job, place + 1, total));
-                    done = fitting.iter().take(place).map(work).sum();
-                    shown = place;
-                }
-                progress.set(done + so_far.answers, whole);
-            },
-            &mut |all| {
-                progress.clear();
-                for finished in all {
-                    self.add(finished);
-                }
-                for (job, layout) in fitting.iter().skip(self.report.matrices.len()) {
-                    let reason = "not run after the failure before".to_owned();
-                    self.report.matrices.push(run::skipped(job, layout, reason));
-                }
-                for (job, layout) in &others {
-                    let reason = format!(
-                        "needs {} ranks, this job has {}",
-                        job.matrix.world_size, identity.world_size
-                    );
-                    self.report.matrices.push(run::skipped(job, layout, reason));
-                }
-                self.publish()
-            },
-        )
+    fn take(&mut self, _: usize, so_far: run::Progress) -> Result<(), Failure> {
+        self.progress.set(self.done.0 + so_far.answers, self.whole);
+        Ok(())
     }
 
-    fn add(&mut self, finished: Finished) {
-        for line in &finished.output {
-            out::note(line);
-        }
+    fn end(&mut self, _: usize, _: usize, finished: Finished) -> Result<bool, Failure> {
+        let lines = finished.output.iter();
+        self.progress
+            .suspended(|| lines.for_each(|line| out::note(line)));
         self.report.matrices.push(finished.summary);
         self.report.cases.extend(finished.cases);
         self.report.add_not_applicable(finished.not_applicable);
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
+        Ok(self.report.verdict.is_some())
     }
 
-    /// Prints the result. Its class is that of the run, unless it could not be written.
+    fn skip(&mut self, place: usize) {
+        let (job, layout) = &self.jobs[place];
+        let reason = "not run after the failure before".to_owned();
+        self.report.matrices.push(run::skipped(job, layout, reason));
+    }
+
     fn publish(&mut self) -> Result<Exit, Failure> {
+        self.progress.clear();
+        self.report.matrices.append(&mut self.others);
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
         self.report.close();
-        // A closed terminal must not cost the files, nor a full disk the table.
-        let written = self.args.saving.write(&self.report);
-        out::result(&match self.args.format {
-            Format::Json => json::render(&self.report)?,
-            Format::Table => table::render(&self.report),
-        })?;
-        Saving::ended(self.report.exit(), written)
+        publish(
+            &self.report,
+            &self.args.common.saving,
+            self.args.common.format,
+        )
     }
-}
-
-/// A matrix under way, for the live line.
-fn in_words(job: &Job, place: usize, of: usize) -> String {
-    let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
-    format!("{name} ({place}/{of}), {ranks} ranks")
 }
 
 impl VerifyArgs {
     /// One job a matrix, in the order of the command line, each with its layout.
     fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
-        let unreadable =
-            |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
-        let deadline = match self.deadline {
-            Some(deadline) => deadline,
-            None => environment
-                .read(&DEADLINE_S)
-                .map_err(unreadable)?
-                .unwrap_or(DEADLINE_DEFAULT),
-        };
-        let seed = match self.seed {
-            Some(seed) => seed,
-            None => environment
-                .read(&SEED)
-                .map_err(unreadable)?
-                .unwrap_or(SEED_DEFAULT),
-        };
-        let rules = self.rules.of(environment)?.text;
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
+        let rules = self.common.rules.of(environment)?.text;
         let specs = self.specs()?;
         self.check_injections(&specs)?;
-        let ways = self.ways.all(self.transport)?;
+        let ways = self.ways.all(self.common.transport)?;
         let job = |(spec, layout): &(MatrixSpec, Layout), forced: &Forced| {
             let mut matrix = spec.clone();
             matrix.name.push_str(&forced.suffix());
-            let job = Job {
-                matrix,
-                forced: forced.clone(),
+            let checks = Checks {
                 dtypes: self.dtypes.clone(),
                 counts: self.sizes.clone(),
-                deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-                transport: self.transport,
+                forced: forced.clone(),
+            };
+            let job = Job {
+                transport: self.common.transport,
                 inject: self.inject.clone(),
                 seed,
-                hccl: None,
-                pin: false,
                 rules: rules.clone(),
-                bench: None,
-                moe: None,
+                ..Job::new(matrix, Work::Verify(checks), deadline)
             };
             (job, layout.clone())
         };
         let of_spec = |spec| ways.iter().map(move |forced| job(spec, forced));
         Ok(specs.iter().flat_map(of_spec).collect())
+    }
+
+    /// The jobs that can run: all of them, or those whose ranks are as many as a launcher started.
+    fn fitting(
+        &self,
+        jobs: Vec<(Job, Layout)>,
+        identity: Option<&Identity>,
+    ) -> Result<Fitting, Failure> {
+        let Some(identity) = identity else {
+            return Ok((jobs, Vec::new()));
+        };
+        let ranks = identity.world_size;
+        let (fitting, others): (Vec<_>, Vec<_>) = jobs
+            .into_iter()
+            .partition(|(job, _)| job.matrix.world_size == ranks);
+        if fitting.is_empty() {
+            let names: Vec<&str> = others.iter().map(|(job, _)| &job.matrix.name[..]).collect();
+            return Err(Failure::usage(format!(
+                "{} started {ranks} ranks, and none of the matrices has that many: {}",
+                identity.source.contract,
+                names.join(", ")
+            ))
+            .with_help(format!("name one with @{ranks}, such as tp1@{ranks}")));
+        }
+        let skipped = others.iter().map(|(job, layout)| {
+            let needed = job.matrix.world_size;
+            run::skipped(
+                job,
+                layout,
+                format!("needs {needed} ranks, this job has {ranks}"),
+            )
+        });
+        Ok((fitting, skipped.collect()))
     }
 
     /// The matrices and presets that were chosen, or the default ones, with the options applied.

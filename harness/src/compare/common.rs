@@ -5,7 +5,7 @@
 
 use crate::compare::conditions::{ROWS_MIN, figures, middle};
 use crate::compare::rank_test;
-use crate::compare::rows::Row;
+use crate::report::document::Row;
 
 /// What all rows have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,8 +10,8 @@
 
 use std::collections::HashMap;
 
-use crate::bench::stats;
-use crate::compare::rows::Row;
+use crate::report::document::Row;
+use crate::stats;
 
 /// Rows from which on what a round has in common can be told from what one row has.
 pub(super) const ROWS_MIN: usize = 8;

@@ -11,14 +11,14 @@ use std::collections::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::measured::Pulse;
-use crate::bench::stats;
 use crate::compare::common::common;
 use crate::compare::conditions::usual;
 use crate::compare::machine::machine_ratio;
 use crate::compare::rank_test::{self, Effect};
-use crate::compare::rows::Row;
 use crate::exit::Exit;
+use crate::report::document::Row;
+use crate::report::machine::Pulse;
+use crate::stats;
 
 /// Probability of any false alarm in a comparison, if nothing has changed and rounds are independent.
 pub const LEVEL: f64 = 0.05;
@@ -281,7 +281,7 @@ fn one(base: &Row, new: Option<&Row>, time: Option<(Fate, Effect, f64)>) -> Comp
 
 /// What the figures of a row say.
 fn in_words(row: &Compared, fate: Fate) -> String {
-    let time = |time: Option<f64>| crate::bench::table::short(time.unwrap_or(0.0));
+    let time = |time: Option<f64>| crate::report::html::parts::short(time.unwrap_or(0.0));
     let times = format!("{} us, was {} us", time(row.new_us), time(row.base_us));
     let ratio = row.ratio.unwrap_or(1.0);
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);

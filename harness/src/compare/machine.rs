@@ -1,8 +1,8 @@
 //! Whether the machine itself became slower, by its own figures.
 
-use crate::bench::measured::Pulse;
 use crate::compare::judge::LEVEL;
 use crate::compare::rank_test;
+use crate::report::machine::Pulse;
 
 /// Least change of the machine's own figures that is believed.
 const MACHINE_CHANGE_MIN: f64 = 1.1;

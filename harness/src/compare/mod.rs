@@ -1,17 +1,19 @@
 //! `muster compare`: what is different between two result files, and whether it is worse.
 //!
-//! `files` reads them, `rank_test` holds the statistics, `rows` compares what was measured or
-//! checked, `states` and `conditions` know rounds that
-//! say nothing, `common` what all rows have in common, `judge` decides, `view` shows. Nothing here starts ranks.
+//! `side` puts the files of a side together, `rank_test` holds the statistics, `states` and `conditions` know
+//! rounds that say nothing, `common` what all rows have in common, `judge` decides, `view` shows. Nothing here
+//! starts ranks.
 
 mod common;
 mod conditions;
-pub mod files;
+mod document;
 pub mod judge;
 mod machine;
+mod page;
 pub mod rank_test;
 #[cfg(test)]
 mod recorded;
-pub mod rows;
+pub mod report;
+pub mod side;
 pub mod states;
 pub mod view;

@@ -35,8 +35,8 @@ pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
         return None;
     }
     let (base, new) = (
-        crate::bench::stats::thinned(base, FIGURES_MAX / 2),
-        crate::bench::stats::thinned(new, FIGURES_MAX / 2),
+        crate::stats::thinned(base, FIGURES_MAX / 2),
+        crate::stats::thinned(new, FIGURES_MAX / 2),
     );
     let ranks = doubled_ranks(&base, &new);
     let observed: usize = ranks[base.len()..].iter().sum();
@@ -47,10 +47,10 @@ pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
         .iter()
         .flat_map(|new| base.iter().map(move |base| new / base))
         .collect();
-    crate::bench::stats::sort(&mut ratios);
+    crate::stats::sort(&mut ratios);
     let (low, high) = interval(&ratios, base.len(), new.len());
     Some(Effect {
-        ratio: crate::bench::stats::median(&ratios),
+        ratio: crate::stats::median(&ratios),
         low,
         high,
         p_slower: tail(&ways[observed..]),

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::judge::{self, Comparison, Fate, Wishes};
-use super::rows::Row;
 use crate::exit::Exit;
+use crate::report::document::Row;
 
 const WISHES: Wishes = Wishes {
     threshold: 0.05,

@@ -8,9 +8,10 @@
 //! - STATES-1: the state of a round is told by the machine's own figure alone, by one measure for both sides:
 //!   no program can make its own rounds belong to another state.
 
-use crate::bench::measured::Pulse;
-use crate::bench::model::MachineState;
-use crate::compare::rows::Row;
+use std::collections::HashMap;
+
+use crate::report::document::{Comparable, Row};
+use crate::report::machine::{MachineState, Pulse};
 
 /// Two states differ by so much: more than a figure varies within one.
 const APART: f64 = 1.5;
@@ -29,11 +30,32 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Adds the looks of a file with so many rounds.
-    pub fn add(&mut self, rounds: u32, states: &[MachineState]) {
+    /// Adds what a file holds. Rounds of the same row in several files are put together.
+    pub fn add(&mut self, found: Comparable<'_>) {
+        let Some(timed) = found.timed else {
+            self.rows.extend(found.rows);
+            return;
+        };
+        let known = |rows: &[Row]| -> HashMap<String, usize> {
+            let names = rows.iter().map(|row| row.name.clone());
+            names.zip(0..).collect()
+        };
+        let mut places = known(&self.rows);
+        for row in found.rows {
+            let place = *places.entry(row.name.clone()).or_insert(self.rows.len());
+            match self.rows.get_mut(place) {
+                None => self.rows.push(row),
+                Some(known) => {
+                    known.rounds_us.extend(row.rounds_us);
+                    known.wrong += row.wrong;
+                    known.failed = known.failed.take().or(row.failed);
+                    known.detail = known.detail.take().or(row.detail);
+                }
+            }
+        }
         let of_round = |state: &MachineState| (self.rounds + state.round as usize, state.pulse);
-        self.looks.extend(states.iter().map(of_round));
-        self.rounds += rounds as usize;
+        self.looks.extend(timed.states.iter().map(of_round));
+        self.rounds += timed.rounds as usize;
     }
 
     /// All looks.

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use crate::compare::judge::{Compared, Comparison, Fate};
 use crate::exit::Exit;
 use crate::out::{BAD, GOOD, STRONG, escaped};
-use crate::report::markdown::cell;
+use crate::report::document::text_of;
+use crate::report::html::parts::short;
+use crate::report::markdown::{Column, cell, table};
 
 /// Rows of one fate that are shown; the JSON document has all of them.
 const SHOWN_MAX: usize = 20;
@@ -62,11 +64,30 @@ pub fn text(comparison: &Comparison) -> String {
 /// The same for a page that understands Markdown, such as the summary of a CI job.
 #[must_use]
 pub fn markdown(comparison: &Comparison) -> String {
-    let mut text = format!(
-        "### muster compare: {}\n\n{}\n",
-        verdict(comparison),
-        summary(comparison)
-    );
+    let verdict = verdict(comparison);
+    format!("### muster compare: {verdict}\n\n{}", tables(comparison))
+}
+
+const TABLE: &[Column<Compared>] = &[
+    ("", |row| {
+        let word = SHOWN.iter().find(|(fate, _, _)| *fate == row.fate);
+        word.map_or("", |(_, word, _)| word).to_owned()
+    }),
+    ("row", |row| row.name.clone()),
+    (">base us", |row| text_of(row.base_us.map(short))),
+    (">new us", |row| text_of(row.new_us.map(short))),
+    (">change", |row| {
+        text_of(
+            row.ratio
+                .map(|ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0)),
+        )
+    }),
+    ("", |row| row.sentence.clone()),
+];
+
+/// The same without its heading.
+pub(super) fn tables(comparison: &Comparison) -> String {
+    let mut text = format!("{}\n", summary(comparison));
     for remark in &comparison.remarks {
         let _ = writeln!(text, "\n> {}", cell(remark));
     }
@@ -74,25 +95,9 @@ pub fn markdown(comparison: &Comparison) -> String {
         .iter()
         .flat_map(|(fate, _, _)| of(comparison, *fate).into_iter().take(SHOWN_MAX))
         .collect();
-    if notable.is_empty() {
-        return text;
-    }
-    text.push_str("\n| | row | base us | new us | change | |\n|---|---|---:|---:|---:|---|\n");
-    for row in notable {
-        let word = SHOWN.iter().find(|(fate, _, _)| *fate == row.fate);
-        let time = |time: Option<f64>| time.map_or_else(String::new, crate::bench::table::short);
-        let change = row.ratio.map_or_else(String::new, |ratio| {
-            format!("{:+.1} %", (ratio - 1.0) * 100.0)
-        });
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {change} | {} |",
-            word.map_or("", |(_, word, _)| word),
-            cell(&row.name),
-            time(row.base_us),
-            time(row.new_us),
-            cell(&row.sentence)
-        );
+    if !notable.is_empty() {
+        text.push('\n');
+        text.push_str(&table(notable, TABLE, usize::MAX));
     }
     text
 }
@@ -134,7 +139,7 @@ fn summary(comparison: &Comparison) -> String {
 mod tests {
     use super::*;
     use crate::compare::judge::{Wishes, judge};
-    use crate::compare::rows::Row;
+    use crate::report::document::Row;
 
     #[test]
     fn both_views_name_the_worst_and_break_no_table() {

@@ -20,7 +20,7 @@ use super::plan::{
 };
 use super::script::{Part, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Death of a process, seen on the same host.
 const DEATH: Duration = Duration::from_millis(250);

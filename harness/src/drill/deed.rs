@@ -13,7 +13,7 @@ use super::plan::{Deed, Plan, Setting};
 use super::stage::{Child, Stage, Trouble, Who};
 use super::told::What;
 use crate::fail::Failure;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Longest wait until all ranks are at work.
 const TO_WORK: Duration = Duration::from_secs(30);

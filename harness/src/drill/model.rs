@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Transport;
 use super::told::Said;
-use crate::bench::machine::Machine;
 use crate::exit::Exit;
+use crate::report::machine::Machine;
 use crate::report::origin::Origin;
 
 /// Version of the JSON document.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::script::Part;
 use super::wire::WireFault;
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Time that ranks of a drill may take to find each other unless the drill is about that.
 pub const BRING_UP: Duration = Duration::from_secs(20);

@@ -15,7 +15,7 @@ use super::stage::{Child, Stage, Trouble, Who};
 use super::told::What;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 use crate::world::Ended;
 use crate::world::signals::Interrupts;
 

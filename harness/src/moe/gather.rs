@@ -8,13 +8,14 @@ use muster_comm::layout::{GroupKind, Layout};
 use super::dispatch::{Dispatcher, Phase};
 use super::measured::{Measured, Step};
 use super::plan::{Cell, Plan, Source};
-use super::report::{
-    Imbalance, Loads, PhaseTime, RankRow, Record, SAMPLES_KEPT_MAX, Timing, Volume,
-};
+use super::report::{Imbalance, Loads, PhaseTime, RankRow, Record, Timing, Volume};
 use super::skew::Skew;
-use crate::bench::gather::latency;
-use crate::bench::model::{MachineState, Skew as StartSkew};
-use crate::bench::stats;
+use crate::bench::told::{
+    Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
+};
+use crate::report::machine::MachineState;
+use crate::report::measured::Latency;
+use crate::stats;
 
 /// Merges what the ranks of one world tell.
 #[derive(Debug)]
@@ -24,20 +25,22 @@ pub struct Gather {
     seed: u64,
     /// Whether the clocks of all ranks may be compared.
     one_host: bool,
-    /// By cell, round and rank.
-    told: Vec<Vec<Vec<Option<Measured>>>>,
-    machine_states: Vec<MachineState>,
+    told: Told<Measured>,
+}
+
+impl Tells for Measured {
+    fn head(&self) -> &Head {
+        &self.head
+    }
 }
 
 impl Gather {
     /// For the cells of a plan.
     #[must_use]
     pub fn new(plan: &Plan, layout: &Layout, seed: u64, one_host: bool) -> Self {
-        let world = layout.dims().world as usize;
-        let round = vec![None; world];
+        let all: Vec<u32> = (0..layout.dims().world).collect();
         Self {
-            told: vec![vec![round; plan.rounds as usize]; plan.cells().len()],
-            machine_states: Vec::new(),
+            told: Told::new(vec![all; plan.cells().len()], plan.rounds),
             plan: plan.clone(),
             layout: layout.clone(),
             seed,
@@ -45,54 +48,30 @@ impl Gather {
         }
     }
 
-    /// What ranks have to tell in all.
-    #[must_use]
-    pub fn expected(&self) -> usize {
-        self.told.iter().flatten().map(Vec::len).sum()
-    }
-
     /// Takes in what a rank tells; gives back the record of a cell that is complete with it.
-    pub fn take(&mut self, rank: u32, mut measured: Measured) -> Option<Record> {
-        let (number, round) = (measured.cell as usize, measured.round as usize);
-        let slot = self
-            .told
-            .get_mut(number)?
-            .get_mut(round)?
-            .get_mut(rank as usize)?;
-        if let Some(pulse) = measured.machine.take() {
-            self.machine_states.push(MachineState {
-                round: measured.round,
-                pulse,
-            });
-        }
-        *slot = Some(measured);
-        let is_complete = self.told[number].iter().flatten().all(Option::is_some);
-        is_complete.then(|| self.record(number))?
+    pub fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+        let number = self.told.take(rank, measured)?;
+        self.record(number)
     }
 
     /// Looks at the machine so far.
     #[must_use]
     pub fn machine_states(&self) -> &[MachineState] {
-        &self.machine_states
+        &self.told.machine_states
     }
 
-    /// The records of all cells that have a complete round, for a run that ended early.
+    /// The records that were not complete and have at least one complete round, for a run that ended early.
     #[must_use]
-    pub fn so_far(&self) -> Vec<Record> {
-        (0..self.told.len())
-            .filter_map(|number| self.record(number))
-            .collect()
+    pub fn rest(&self) -> Vec<Record> {
+        let rest = self.told.rest();
+        rest.filter_map(|number| self.record(number)).collect()
     }
 
     /// The record of a cell, from its complete rounds.
     fn record(&self, number: usize) -> Option<Record> {
         let cells = self.plan.cells();
         let cell = cells.get(number)?;
-        let rounds: Vec<Vec<&Measured>> = self.told[number]
-            .iter()
-            .filter(|ranks| ranks.iter().all(Option::is_some))
-            .map(|ranks| ranks.iter().flatten().collect())
-            .collect();
+        let rounds = self.told.rounds(number)?;
         let first = rounds.first()?;
         let volume = self.volume(cell, first);
         let back = volume_back(&volume, self.plan.hidden, cell);
@@ -122,18 +101,12 @@ impl Gather {
             combine: timing(&Phase::is_combine, &back),
             round_trip: timing(&Phase::is_layer, &both),
             cold_us: rounds.iter().map(cold).collect(),
-            start_skew_us: self.one_host.then(|| start_skew(&rounds)).flatten(),
+            start_skew_us: self.one_host.then(|| start_skew(&rounds, starts)).flatten(),
             phases_us: phases(&rounds),
             ranks: self.ranks(&rounds),
-            wrong: rounds.iter().flatten().map(|told| told.wrong).sum(),
-            wrong_text: rounds
-                .iter()
-                .flatten()
-                .find_map(|told| told.wrong_text.clone()),
-            unsupported: rounds
-                .iter()
-                .flatten()
-                .find_map(|told| told.unsupported.clone()),
+            wrong: wrong(&rounds),
+            wrong_text: wrong_text(&rounds),
+            unsupported: unsupported(&rounds),
         })
     }
 
@@ -215,26 +188,22 @@ impl Gather {
     ) -> Timing {
         let by_round: Vec<Vec<f64>> = rounds
             .iter()
-            .map(|ranks| slowest(ranks, |step| step.time_ns(wanted)))
+            .map(|ranks| slowest(ranks, |told| steps(told, wanted)))
             .collect();
         let mut all: Vec<f64> = by_round.concat();
         stats::sort(&mut all);
-        let latency_us = latency(&all);
+        let latency_us = Latency::of(&all);
         let rate = |bytes: f64| {
             let is_known = bytes > 0.0 && latency_us.median > 0.0;
             is_known.then(|| bytes / latency_us.median / 1e3)
         };
         let ranks = f64::from(self.sharers(cell));
-        let keep = (SAMPLES_KEPT_MAX / rounds.len().max(1)).max(1);
         Timing {
             latency_us,
             algbw_gbytes_per_s: rate(volume.busiest_bytes as f64),
             busbw_gbytes_per_s: rate(volume.busiest_bytes as f64 * (ranks - 1.0) / ranks),
             deepep_gbytes_per_s: rate(volume.received_bytes_mean),
-            samples_us: by_round
-                .iter()
-                .map(|samples| stats::thinned(samples, keep))
-                .collect(),
+            samples_us: kept(&by_round),
         }
     }
 
@@ -341,15 +310,15 @@ fn volume_back(there: &Volume, hidden: usize, cell: &Cell<'_>) -> Volume {
     }
 }
 
-/// The slowest rank's time of each step, in microseconds.
-fn slowest(ranks: &[&Measured], time: impl Fn(&Step) -> u64) -> Vec<f64> {
-    let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
-    (0..steps)
-        .map(|number| {
-            let times = ranks.iter().map(|told| time(&told.steps[number]));
-            micros(times.max().unwrap_or(0))
-        })
-        .collect()
+/// A rank's time of each step, in nanoseconds.
+fn steps(told: &Measured, wanted: impl Fn(Phase) -> bool) -> Vec<f64> {
+    let steps = told.steps.iter();
+    steps.map(|step| step.time_ns(&wanted) as f64).collect()
+}
+
+/// When each step of a rank began.
+fn starts(told: &Measured) -> Vec<u64> {
+    told.steps.iter().map(|step| step.begun_ns).collect()
 }
 
 fn phases(rounds: &[Vec<&Measured>]) -> Vec<PhaseTime> {
@@ -358,7 +327,7 @@ fn phases(rounds: &[Vec<&Measured>]) -> Vec<PhaseTime> {
         .filter_map(|phase| {
             let times: Vec<f64> = rounds
                 .iter()
-                .flat_map(|ranks| slowest(ranks, |step| step.time_ns(|other| other == phase)))
+                .flat_map(|ranks| slowest(ranks, |told| steps(told, |other| other == phase)))
                 .collect();
             let happened = times.iter().any(|time| *time > 0.0);
             happened.then(|| PhaseTime {
@@ -367,23 +336,6 @@ fn phases(rounds: &[Vec<&Measured>]) -> Vec<PhaseTime> {
             })
         })
         .collect()
-}
-
-fn start_skew(rounds: &[Vec<&Measured>]) -> Option<StartSkew> {
-    let mut skews: Vec<f64> = Vec::new();
-    for ranks in rounds {
-        let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
-        for number in 0..steps {
-            let begun = || ranks.iter().map(|told| told.steps[number].begun_ns);
-            skews.push(micros(begun().max()? - begun().min()?));
-        }
-    }
-    stats::sort(&mut skews);
-    (!skews.is_empty()).then(|| StartSkew {
-        median: stats::median(&skews),
-        p99: stats::quantile(&skews, 0.99),
-        max: stats::quantile(&skews, 1.0),
-    })
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::{Phase, Span};
-use crate::bench::measured::Pulse;
+use crate::bench::told::Head;
 
 /// When a rank was in a phase of one step: nanoseconds since the step began on this rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,10 +28,8 @@ pub struct Step {
 /// One cell in one round, on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Number of the cell in the plan.
-    pub cell: u32,
-    /// Number of the round.
-    pub round: u32,
+    /// What is the same whatever is measured.
+    pub head: Head,
     /// The first step of the cell in this round.
     pub cold: Step,
     /// The timed steps.
@@ -44,14 +42,6 @@ pub struct Measured {
     pub rows: (u64, u64, u64),
     /// Selections that a capacity dropped, in the first routing.
     pub dropped: u64,
-    /// Wrong elements in all checked steps.
-    pub wrong: u64,
-    /// What was wrong first, in words.
-    pub wrong_text: Option<String>,
-    /// Why it was not measured, where a call said that it cannot be carried out.
-    pub unsupported: Option<String>,
-    /// What the machine could do just before, where this rank looked.
-    pub machine: Option<Pulse>,
 }
 
 impl Step {

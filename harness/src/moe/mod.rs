@@ -6,15 +6,17 @@
 pub mod check;
 pub mod data;
 pub mod dispatch;
+mod document;
 pub mod exchange;
 pub mod file;
 pub mod gather;
+mod inside;
 pub mod layer;
 pub mod measured;
 pub mod model;
+mod page;
 pub mod plan;
 pub mod pool;
-pub mod random;
 pub mod rank;
 pub mod report;
 pub mod routing;

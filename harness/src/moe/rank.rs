@@ -22,6 +22,7 @@ use super::routing::Routing;
 use super::workload::Shape;
 use crate::bench::machine;
 use crate::bench::rank::Place;
+use crate::bench::told::Head;
 
 /// Time between two looks at the machine, in nanoseconds.
 const PULSE_NS: u64 = 1_000_000_000;
@@ -102,8 +103,11 @@ impl<'a> Moe<'a> {
             .map(|step| self.routing(cell, step, self.rank))
             .collect();
         let mut measured = Measured {
-            cell: number,
-            round,
+            head: Head {
+                cell: number,
+                round,
+                ..Head::default()
+            },
             tokens: routings[0].tokens() as u64,
             by_expert: routings[0].counts(self.shape.experts),
             ..Measured::default()
@@ -114,14 +118,14 @@ impl<'a> Moe<'a> {
         }
         let is_time = number == 0 || Clock::nanos() - self.looked_ns > PULSE_NS;
         if self.rank == 0 && is_time {
-            measured.machine = Some(machine::pulse());
+            measured.head.machine = Some(machine::pulse());
             self.looked_ns = Clock::nanos();
         }
         let cold = match self.step(cell, &routings, 0, true) {
             Ok(cold) => cold,
             // Refused on all members alike, for it depends on the product and the call only.
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                measured.unsupported = Some(error.kind().to_string());
+                measured.head.unsupported = Some(error.kind().to_string());
                 return Ok(measured);
             }
             Err(error) => return Err(error),
@@ -199,8 +203,8 @@ impl<'a> Moe<'a> {
 }
 
 fn note(wrong: Wrong, measured: &mut Measured) {
-    measured.wrong += wrong.elements;
-    if measured.wrong_text.is_none() {
-        measured.wrong_text = wrong.first;
+    measured.head.wrong += wrong.elements;
+    if measured.head.wrong_text.is_none() {
+        measured.head.wrong_text = wrong.first;
     }
 }

@@ -1,10 +1,7 @@
 //! The report of `moe`: a record for each cell.
 //!
-//! Field names and their order are a contract with other programs; `schema_version` rises when one
-//! changes its meaning or goes away. `docs/moe.md` defines every figure.
-//!
-//! A record is made of what all ranks told or not at all; a report has passed only if it has no
-//! verdict, has every record that was planned, and found nothing wrong.
+//! Field names and their order are a contract with other programs; the version rises when one changes
+//! its meaning or goes away. `docs/moe.md` defines every figure.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,49 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::dispatch::Phase;
 use super::model::Model;
 use super::skew::Skew;
-use crate::bench::machine::Machine;
-use crate::bench::model::{Latency, MachineState, Skew as StartSkew};
-use crate::exit::Exit;
-use crate::report::model::{Cause, TOOL};
-use crate::report::origin::Origin;
-
-/// Version of the report's fields.
-pub const SCHEMA_VERSION: u32 = 1;
-/// Most samples of a figure that are kept in a record, all rounds together.
-pub const SAMPLES_KEPT_MAX: usize = 1000;
+use crate::report::measured::{Latency, MeasuredReport, Skew as StartSkew};
 
 /// The outcome of `moe`.
+pub type MoeReport = MeasuredReport<Settings, Record>;
+
+/// What only the outcome of `moe` has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MoeReport {
-    /// Version of these fields: [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Program and version that wrote this.
-    pub tool: String,
-    /// `moe`.
-    pub command: String,
-    /// What moved the data: `host` or `hccl`.
-    pub backend: String,
-    /// Whether the device was an emulated one. Such figures say nothing about hardware.
-    pub emulated: bool,
-    /// Whether everything asked for was measured and right.
-    pub passed: bool,
-    /// Whether something that was asked for was not measured.
-    #[serde(default)]
-    pub partial: bool,
-    /// Seed of routing.
-    pub seed: u64,
-    /// Wall time of the run in microseconds.
-    pub elapsed_us: u64,
-    /// Where it ran.
-    pub machine: Machine,
-    /// When and how it ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
-    /// How bytes were allowed to go: `auto`, `shm` or `tcp`.
-    pub transport: String,
-    /// Whether each rank kept to its share of the processors.
-    #[serde(default)]
-    pub pinned: bool,
+pub struct Settings {
     /// The shape of the layer.
     pub model: Model,
     /// The groups.
@@ -63,17 +25,6 @@ pub struct MoeReport {
     pub warm_ups: u32,
     /// Timed steps in each round.
     pub steps: u32,
-    /// How often each cell was measured, at different times.
-    pub rounds: u32,
-    /// Cells that were planned.
-    pub cells_planned: u64,
-    /// The cells that were measured, in the order of the plan.
-    pub records: Vec<Record>,
-    /// Looks at the machine during the run, in their order.
-    #[serde(default)]
-    pub machine_states: Vec<MachineState>,
-    /// The cause, when the run failed.
-    pub verdict: Option<Cause>,
 }
 
 /// Sizes of the layout.
@@ -217,69 +168,4 @@ pub struct RankRow {
     /// In each collective phase the median time from when this rank came to when the last one did:
     /// small for the rank that the others wait for.
     pub wait_us: Vec<PhaseTime>,
-}
-
-impl MoeReport {
-    /// Decides whether everything passed.
-    pub fn close(&mut self) {
-        self.passed = self.exit() == Exit::Ok;
-        let all_rounds =
-            |record: &Record| record.round_trip.samples_us.len() >= self.rounds as usize;
-        self.partial = (self.records.len() as u64) < self.cells_planned
-            || !self.records.iter().all(all_rounds);
-    }
-
-    /// The cause where every cell was refused: a run that measured nothing has proved nothing.
-    #[must_use]
-    pub fn nothing_measured(&self) -> Option<Cause> {
-        let first = self.records.first()?.unsupported.as_ref()?;
-        let all = self
-            .records
-            .iter()
-            .all(|record| record.unsupported.is_some());
-        all.then(|| Cause::new(Exit::Resource, format!("nothing was measured: {first}")))
-    }
-
-    /// The class of the outcome.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
-        if let Some(verdict) = &self.verdict {
-            verdict.class
-        } else if self.records.iter().any(|record| record.wrong > 0) {
-            Exit::Data
-        } else if (self.records.len() as u64) < self.cells_planned {
-            Exit::Internal
-        } else {
-            Exit::Ok
-        }
-    }
-
-    /// A report without records.
-    #[must_use]
-    pub fn new(backend: &str, emulated: bool, seed: u64, transport: &str, model: Model) -> Self {
-        Self {
-            schema_version: SCHEMA_VERSION,
-            tool: TOOL.to_owned(),
-            command: "moe".to_owned(),
-            backend: backend.to_owned(),
-            emulated,
-            passed: false,
-            partial: false,
-            seed,
-            elapsed_us: 0,
-            machine: Machine::here(),
-            origin: None,
-            transport: transport.to_owned(),
-            pinned: false,
-            model,
-            layout: Parallel::default(),
-            warm_ups: 0,
-            steps: 0,
-            rounds: 0,
-            cells_planned: 0,
-            records: Vec::new(),
-            machine_states: Vec::new(),
-            verdict: None,
-        }
-    }
 }

@@ -4,8 +4,8 @@
 //! every rank, and whoever recounts, can make any part of it.
 //! ROUTING-2: the experts of one token are different from each other.
 
-use super::random::Draws;
 use super::workload::{CHOICE, Shape, WEIGHTS, Workload};
+use crate::random::Draws;
 
 /// In place of an expert: this selection sends nothing.
 pub const MASKED: u32 = u32::MAX;

@@ -10,7 +10,7 @@ use crate::out::{BAD, GOOD, STRONG, escaped};
 /// What is above everything.
 #[must_use]
 pub fn heading(report: &MoeReport) -> String {
-    let (model, layout) = (&report.model, &report.layout);
+    let (model, layout) = (&report.settings.model, &report.settings.layout);
     let emulated = if report.emulated {
         ", EMULATED device"
     } else {
@@ -308,14 +308,11 @@ pub fn closing(report: &MoeReport) -> String {
     let wrong = report.records.iter().find(|record| record.wrong > 0);
     if let Some(verdict) = &report.verdict {
         let class = verdict.class.class();
-        let mut text = format!("{BAD}VERDICT {class}{BAD:#} {}\n", escaped(&verdict.text));
-        for line in &verdict.evidence {
-            let _ = writeln!(text, "  evidence: {}", escaped(line));
-        }
-        if let Some(next) = &verdict.next {
-            let _ = writeln!(text, "  next: {}", escaped(next));
-        }
-        return text;
+        return format!(
+            "{BAD}VERDICT {class}{BAD:#} {}\n{}",
+            escaped(&verdict.text),
+            verdict.evidence_and_next()
+        );
     }
     if let Some(record) = wrong {
         let text = record.wrong_text.as_deref().unwrap_or("");

@@ -10,8 +10,8 @@ use std::str::FromStr;
 use muster_comm::types::closest;
 use serde::{Deserialize, Serialize};
 
-use super::random::Draws;
 use super::skew::Skew;
+use crate::random::Draws;
 
 /// Purposes of random numbers, so that they do not depend on one another.
 pub(super) const POPULARITY: u64 = 1;

@@ -7,15 +7,19 @@
 //! takes it from the result.
 
 use maud::Markup;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::bench::machine::Machine;
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::report::model::Cause;
+use crate::report::cause::{Cause, listed};
+use crate::report::machine::{Machine, MachineState};
 use crate::report::origin::Origin;
 
 /// A result that can be reported.
-pub trait Document {
+pub trait Document: std::fmt::Debug {
     /// What is the same for all commands.
     fn about(&self) -> About<'_>;
     /// The outcome in a sentence.
@@ -35,6 +39,130 @@ pub trait Document {
     fn metrics(&self) -> Vec<Metric>;
     /// Its tables in Markdown.
     fn markdown(&self) -> String;
+    /// What a terminal shows at the end, with colours; the printer strips them where they do not belong.
+    fn text(&self) -> String;
+    /// What `compare` can set beside another result of the same command.
+    fn comparable(&self) -> Option<Comparable<'_>> {
+        None
+    }
+}
+
+/// A document that is written to files and read again.
+pub trait Model: Document + Serialize + DeserializeOwned + JsonSchema + Sized + 'static {
+    /// The command that writes it.
+    const COMMAND: &'static str;
+    /// Version of the fields.
+    const VERSION: u32;
+    /// Fields that tell it from others, where it does not name its command.
+    const MARKS: &'static [&'static str] = &[];
+    /// Descriptions in the schema, by field; that of the whole has no name.
+    const TEXTS: &'static [(&'static str, &'static str)] = &[];
+}
+
+/// A sheet: the names of the columns, then a row each. A column is the name of a field, or `name=path`
+/// where that is another; `more` has what stands in no field of a row.
+#[must_use]
+pub fn sheet<R: Serialize>(
+    rows: &[R],
+    columns: &str,
+    more: impl Fn(&R) -> Value,
+) -> Vec<Vec<String>> {
+    let names = columns.split_whitespace().map(|column| path(column).0);
+    let names = names.map(str::to_owned).collect();
+    let cells = |row: &R| cells(row, columns, &more(row));
+    let rows = rows.iter().map(|row| {
+        let texts = cells(row).into_iter().map(|(_, text)| text);
+        texts.collect()
+    });
+    std::iter::once(names).chain(rows).collect()
+}
+
+/// Fields of a row as labels of a figure, named as the columns of a sheet.
+#[must_use]
+pub fn labels<R: Serialize>(row: &R, columns: &'static str) -> Vec<(&'static str, String)> {
+    cells(row, columns, &Value::Null)
+}
+
+fn cells<'a, R: Serialize>(row: &R, columns: &'a str, more: &Value) -> Vec<(&'a str, String)> {
+    // A result is JSON by its making.
+    let row = serde_json::to_value(row).unwrap_or_default();
+    let cell = |column| {
+        let (name, path) = path(column);
+        let start = path.split('.').next().unwrap_or_default();
+        let from = if more.get(start).is_some() {
+            more
+        } else {
+            &row
+        };
+        debug_assert!(from.get(start).is_some(), "{path} is no field");
+        let pointer = format!("/{}", path.replace('.', "/"));
+        (name, from.pointer(&pointer).map_or_else(String::new, cell))
+    };
+    columns.split_whitespace().map(cell).collect()
+}
+
+/// Name and path of a column.
+fn path(column: &str) -> (&str, &str) {
+    column.split_once('=').unwrap_or((column, column))
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => text_of(number.as_f64()),
+        Value::Array(all) => {
+            let rank = |value: &Value| value.as_u64()?.try_into().ok();
+            let ranks: Option<Vec<u32>> = all.iter().map(rank).collect();
+            let texts = || all.iter().map(cell).collect::<Vec<_>>().join("; ");
+            ranks.map_or_else(texts, |ranks| listed(&ranks))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// A value as text, nothing where there is none.
+pub fn text_of<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// What can be compared of a result.
+#[derive(Debug)]
+pub struct Comparable<'a> {
+    /// What was measured or checked, by name.
+    pub rows: Vec<Row>,
+    /// What belongs to times, where rows have times.
+    pub timed: Option<Timed<'a>>,
+}
+
+/// What times were taken under.
+#[derive(Debug)]
+pub struct Timed<'a> {
+    /// What times depend on beside the program: machine and settings.
+    pub conditions: Vec<(&'static str, String)>,
+    /// How many rounds there were.
+    pub rounds: u32,
+    /// Looks at the machine.
+    pub states: &'a [MachineState],
+}
+
+/// A row of a result that another one may have too.
+///
+/// Two rows are the same row if everything that was chosen is the same: call, algorithm, ranks,
+/// size, element type, reduction, root, place, memory, split and group; for a dispatch model, groups,
+/// tokens, routing, dispatcher and type, and which part of the step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What it is about, in words; tells it from every other row.
+    pub name: String,
+    /// The median of each round, in microseconds; empty where nothing was timed.
+    pub rounds_us: Vec<f64>,
+    /// Wrong elements, or 1 for a check that failed with wrong data; 0 where all was right.
+    pub wrong: u64,
+    /// Why it did not pass, where that was for another reason than wrong data.
+    pub failed: Option<String>,
+    /// What was wrong, in words.
+    pub detail: Option<String>,
 }
 
 /// What is the same for all commands.

@@ -40,6 +40,45 @@ pub fn render(document: &dyn Document) -> String {
     text
 }
 
+/// A column of a table: its name, and the text of its cell in a row.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
+/// A table of at most `most` rows. The figures of columns whose names begin with `>` stand on the right.
+#[must_use]
+pub fn table<'a, R: 'a>(
+    rows: impl IntoIterator<Item = &'a R>,
+    columns: &[Column<R>],
+    most: usize,
+) -> String {
+    let mut text = String::from("|");
+    for (name, _) in columns {
+        let name = name.trim_start_matches('>');
+        let _ = write!(text, " {name}{}|", if name.is_empty() { "" } else { " " });
+    }
+    text.push_str("\n|");
+    for (name, _) in columns {
+        text.push_str(if name.starts_with('>') {
+            "---:|"
+        } else {
+            "---|"
+        });
+    }
+    text.push('\n');
+    let mut rows = rows.into_iter();
+    for row in rows.by_ref().take(most) {
+        text.push('|');
+        for (_, of) in columns {
+            let _ = write!(text, " {} |", cell(&of(row)));
+        }
+        text.push('\n');
+    }
+    let left = rows.count();
+    if left > 0 {
+        let _ = writeln!(text, "\nand {left} more");
+    }
+    text
+}
+
 /// Text that cannot end a cell of a table or begin markup.
 #[must_use]
 pub fn cell(text: &str) -> String {

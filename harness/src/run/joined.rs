@@ -17,12 +17,12 @@ use muster_comm::watch::judge::Fate;
 use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
 
 use crate::check::collect::Collector;
-use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::run::job::{Job, Transport};
 use crate::run::verdict::{BringUp, Death, Facts};
-use crate::run::{Finished, Progress, catalogue, pump, rank};
+use crate::run::{Finished, Progress, pump, rank};
 use crate::world::signals::Interrupts;
 
 /// Time for ranks to say what they know once one has failed.
@@ -251,7 +251,7 @@ impl<'a> Desk<'a> {
         Self {
             collectors: jobs
                 .iter()
-                .map(|(job, layout)| Collector::new(catalogue(job, layout), world_size))
+                .map(|(job, layout)| Collector::new(job.work.catalogue(layout), world_size))
                 .collect(),
             at: vec![0; world_size as usize],
             facts: Facts::default(),
@@ -370,14 +370,7 @@ impl<'a> Desk<'a> {
         if self.joined.is_none() && collector.all_joined() {
             self.joined = Some(Clock::now());
         }
-        let (answers, expected) = collector.progress();
-        let so_far = Progress {
-            answers,
-            expected,
-            measured: collector.take_measured(),
-            dispatched: collector.take_dispatched(),
-        };
-        progress(job, so_far);
+        progress(job, Progress::of(collector));
         if failed {
             self.end_within(GRACE);
         }

@@ -20,13 +20,13 @@ use muster_comm::watch::judge::Fate;
 use rustix::process::Signal;
 
 use crate::check::collect::Collector;
-use crate::check::job::{Job, Transport};
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::job::{Job, Transport};
 use crate::run::launcher::{Event, contract};
 use crate::run::standing::Arrivals;
 use crate::run::verdict::{BringUp, Death, Facts};
-use crate::run::{Finished, Progress, catalogue, printed, procstate, pump};
+use crate::run::{Finished, Progress, printed, procstate, pump};
 use crate::world::capture::Capture;
 use crate::world::guard::Guard;
 use crate::world::signals::Interrupts;
@@ -75,11 +75,7 @@ impl Phase {
 pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure> {
     let world_size = job.matrix.world_size;
     limits::make_room_for_descriptors(world_size)?;
-    let bytes_a_rank = match (&job.bench, &job.moe) {
-        (Some(plan), _) => plan.bytes_a_rank(layout),
-        (None, Some(plan)) => plan.bytes_a_rank(),
-        (None, None) => catalogue(job, layout).bytes_a_rank(),
-    };
+    let bytes_a_rank = job.work.bytes_a_rank(layout);
     limits::check_memory(world_size, bytes_a_rank)
 }
 
@@ -125,7 +121,7 @@ pub fn run(
     pump::start(&coordinator, ranks.sender(), Event::Control)?;
     let patience = job.deadline().saturating_add(PATIENCE);
     let mut driver = Driver {
-        collector: Collector::new(catalogue(job, layout), world_size),
+        collector: Collector::new(job.work.catalogue(layout), world_size),
         facts: Facts::default(),
         phase: Phase::Running(Deadline::after(patience)),
         patience,
@@ -239,13 +235,7 @@ impl Driver {
             Event::Process(world::Event::Interrupted) => self.interrupted(),
             Event::Control(CoordinatorEvent::Report { rank, bytes }) => {
                 self.reported(rank.0, &bytes);
-                let (answers, expected) = self.collector.progress();
-                progress(Progress {
-                    answers,
-                    expected,
-                    measured: self.collector.take_measured(),
-                    dispatched: self.collector.take_dispatched(),
-                });
+                progress(Progress::of(&mut self.collector));
             }
             Event::Control(CoordinatorEvent::Drained { rank }) => self.drained(rank.0),
             Event::Control(CoordinatorEvent::Joined { rank }) => self.arrivals.note(rank.0),

@@ -2,6 +2,7 @@
 //! launcher; and finding the one cause when it fails.
 
 mod applicable;
+pub mod job;
 pub mod joined;
 mod launcher;
 pub mod local;
@@ -11,21 +12,22 @@ pub mod procstate;
 pub mod program;
 pub mod pump;
 pub mod rank;
+pub mod session;
 mod standing;
 pub mod verdict;
+pub mod work;
 
 use std::time::Duration;
 
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::Layout;
 
-use crate::bench::measured::Measured;
-use crate::check::cases::{Catalogue, KindGroups, Selection};
 use crate::check::collect::Collector;
-use crate::check::job::Job;
 use crate::fail::Failure;
-use crate::moe;
-use crate::report::model::{Case, Cause, MatrixSummary, NotApplicable, Outcome};
+use crate::report::cause::Cause;
+use crate::run::job::Job;
 use crate::run::verdict::{Facts, judge};
+use crate::run::work::Measured;
+use crate::verify::model::{Case, MatrixSummary, NotApplicable, Outcome};
 
 /// How far a matrix has come.
 #[derive(Clone, Debug)]
@@ -36,8 +38,18 @@ pub struct Progress {
     pub expected: usize,
     /// What ranks measured since the last time, with the rank that told it.
     pub measured: Vec<(u32, Measured)>,
-    /// The same of MoE dispatch.
-    pub dispatched: Vec<(u32, moe::measured::Measured)>,
+}
+
+impl Progress {
+    /// As a collector has it.
+    fn of(collector: &mut Collector) -> Self {
+        let (answers, expected) = collector.progress();
+        Self {
+            answers,
+            expected,
+            measured: collector.take_measured(Measured::decode),
+        }
+    }
 }
 
 /// One matrix, run to its end or to its first failure.
@@ -148,36 +160,7 @@ pub fn micros(time: Duration) -> u64 {
 /// Answers of ranks that a job asks for in all.
 #[must_use]
 pub fn answers(job: &Job, layout: &Layout) -> usize {
-    let catalogue = catalogue(job, layout);
+    let catalogue = job.work.catalogue(layout);
     let members = |case| catalogue.members(case).len();
     catalogue.cases.iter().map(members).sum()
-}
-
-/// All groups of a layout and all questions to them.
-#[must_use]
-pub fn catalogue(job: &Job, layout: &Layout) -> Catalogue {
-    if let Some(plan) = &job.bench {
-        return plan.catalogue(layout);
-    }
-    if let Some(plan) = &job.moe {
-        return plan.catalogue(layout);
-    }
-    let kinds = GroupKind::ALL
-        .into_iter()
-        .map(|kind| KindGroups {
-            kind: kind.name().to_owned(),
-            groups: layout
-                .groups(kind)
-                .iter()
-                .map(|members| members.iter().map(|rank| rank.0).collect())
-                .collect(),
-        })
-        .collect();
-    let calls = job.forced.calls();
-    let selection = Selection {
-        dtypes: &job.dtypes,
-        counts: &job.counts,
-        calls: &calls,
-    };
-    Catalogue::new(kinds, job.matrix.world_size, selection)
 }

@@ -7,10 +7,10 @@ use muster_comm::config::{DEVICE_MAP, Environment, HCCL_EXEC_TIMEOUT};
 use muster_comm::device::{Device, DeviceError, DeviceMap, Runtime, SelectionError, select};
 use muster_comm::error::CommError;
 
-use crate::check::job::Hccl;
 use crate::check::subject::Subject;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::job::Hccl;
 use crate::run::joined;
 
 /// Size of a communicator's own buffer in MiB where the user does not say: verify makes many of

@@ -22,7 +22,6 @@ use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 
 use crate::check::cases::{Case, Catalogue, Question};
-use crate::check::job::Job;
 use crate::check::message::{CaseResult, Failed, RankMessage, Refusal, Wrong};
 use crate::check::numbers::{self, Numbers};
 use crate::check::subject::Subject;
@@ -31,8 +30,9 @@ use crate::check::{flight, lifecycle, membership, objects};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::applicable::{applicable, objects_after};
+use crate::run::job::{Forced, Job};
+use crate::run::micros;
 use crate::run::npu::Npu;
-use crate::run::{catalogue, micros};
 
 /// Results that wait for a message at most.
 const RESULTS_MAX: usize = 512;
@@ -53,12 +53,13 @@ pub fn run(
     started: Instant,
     report: &mut dyn FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<bool, Failure> {
-    let catalogue = catalogue(job, layout);
-    let _instructions = Instructions::of(job)?;
-    let mut work = Work {
+    let (catalogue, forced) = (job.work.catalogue(layout), job.work.forced());
+    let _instructions = Instructions::of(&forced)?;
+    let mut work = Worker {
         world,
         job,
-        table: table(job)?,
+        table: table(&forced, job)?,
+        forced,
         npu: None,
         catalogue: &catalogue,
         report,
@@ -84,11 +85,7 @@ pub fn run(
             }
         }
     }
-    let outcome = match (&job.bench, &job.moe) {
-        (Some(plan), _) => work.bench(plan, layout, started),
-        (None, Some(plan)) => work.moe(plan, layout, started),
-        (None, None) => work.all(started),
-    };
+    let outcome = work.go(layout, started);
     work.flush();
     if let Err(error) = outcome {
         let own = || Class::of(error.kind(), error.at().rank.0).0;
@@ -111,9 +108,11 @@ pub fn run(
     }
 }
 
-struct Work<'a> {
+struct Worker<'a> {
     world: &'a World,
     job: &'a Job,
+    /// How calls are made to go.
+    forced: Forced,
     /// Rules of its own, where the calls are made to go one way.
     table: Option<Table>,
     /// This rank's device, where groups are checked on their devices.
@@ -141,12 +140,9 @@ struct Current {
     suspect: u32,
 }
 
-impl Work<'_> {
-    fn all(&mut self, started: Instant) -> Result<(), CommError> {
-        let everyone = self.group("world", &self.everyone())?;
-        everyone.barrier()?;
-        let elapsed_us = micros(Clock::now().duration_since(started));
-        self.tell(&RankMessage::Joined { elapsed_us });
+impl Worker<'_> {
+    fn verify(&mut self, started: Instant) -> Result<(), CommError> {
+        let everyone = self.join(started)?;
         let mut current: Option<Current> = None;
         for number in self.catalogue.of_rank(self.world.rank().0) {
             let case = self.catalogue.cases[number];
@@ -215,7 +211,7 @@ impl Work<'_> {
         let comm = self.group(name, members)?;
         match &self.npu {
             Some(npu) => npu.subject(&comm),
-            None if self.job.forced.region => Ok(Subject::Region(OnRegion::new(comm))),
+            None if self.forced.region => Ok(Subject::Region(OnRegion::new(comm))),
             None => Ok(comm.into()),
         }
     }
@@ -275,7 +271,7 @@ impl Work<'_> {
 
     /// Whether a call went another way than it was made to go: then nothing was proved of that one.
     fn astray(&self, comm: &Subject, question: &Question, went: Option<&str>) -> Option<Wrong> {
-        let wanted = self.job.forced.algo.as_deref()?;
+        let wanted = self.forced.algo.as_deref()?;
         let Question::Collective { collective, .. } = question else {
             return None;
         };
@@ -286,7 +282,7 @@ impl Work<'_> {
         }
         let is_direct =
             find_choice(*collective, wanted).is_ok_and(|one| one.links == Links::Direct);
-        let straight = is_direct && self.job.forced.region && went == Some("straight");
+        let straight = is_direct && self.forced.region && went == Some("straight");
         let spans_hosts = is_direct && !comm.host().shares_memory();
         (went != Some(wanted) && !straight && !spans_hosts).then(|| Wrong {
             text: format!(
@@ -431,11 +427,18 @@ impl Work<'_> {
             .encode()
             .map_err(|error| error.to_string())
             .and_then(|bytes| (self.report)(&bytes));
-        self.reports_lost = self.reports_lost.take().or_else(|| sent.err());
+        if let Err(why) = sent {
+            self.lose(why);
+        }
+    }
+
+    /// A report cannot be sent, and why.
+    fn lose(&mut self, why: String) {
+        self.reports_lost.get_or_insert(why);
     }
 }
 
-impl lifecycle::Maker for Work<'_> {
+impl lifecycle::Maker for Worker<'_> {
     fn make(&self, name: &str, members: &[Rank]) -> Result<Subject, CommError> {
         self.subject(name, members)
     }
@@ -446,8 +449,8 @@ impl lifecycle::Maker for Work<'_> {
 }
 
 /// Rules that force the calls of a job to go one way, in front of those that it has anyway.
-fn table(job: &Job) -> Result<Option<Table>, Failure> {
-    let Some(mut rules) = job.forced.rules() else {
+fn table(forced: &Forced, job: &Job) -> Result<Option<Table>, Failure> {
+    let Some(mut rules) = forced.rules() else {
         return Ok(None);
     };
     rules.push_str(job.rules.as_deref().unwrap_or_default());
@@ -472,9 +475,9 @@ fn algorithm(comm: &Subject, question: &Question) -> Option<&'static str> {
 struct Instructions(Kernels);
 
 impl Instructions {
-    fn of(job: &Job) -> Result<Self, Failure> {
+    fn of(forced: &Forced) -> Result<Self, Failure> {
         let before = Self(Kernels::current());
-        if let Some(name) = &job.forced.isa {
+        if let Some(name) = &forced.isa {
             let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name);
             let kernels = isa.and_then(|isa| Kernels::new(isa).ok());
             let missing = || Failure::usage(format!("this processor has no {name} instructions"));

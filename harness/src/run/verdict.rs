@@ -11,7 +11,7 @@ use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::out;
-use crate::report::model::{Cause, listed};
+use crate::report::cause::{Cause, listed};
 
 /// Ranks whose own words are kept as evidence.
 const WITNESSES_MAX: usize = 8;

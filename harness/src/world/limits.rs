@@ -4,6 +4,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::fail::Failure;
 
+/// Most ranks that one host is asked to start. A process a rank: more than this exhausts process
+/// and descriptor limits long before it proves anything that fewer ranks do not.
+pub const WORLD_SIZE_MAX: u32 = 1024;
+
 /// Descriptors of the launcher for each rank: its pidfd, its output, its control connection, and
 /// the three that exist while it is being started.
 const DESCRIPTORS_PER_RANK: u64 = 4;

@@ -2,17 +2,19 @@
 
 use muster_comm::algo::find_choice;
 use muster_comm::algo::select::SEGMENT_BYTES;
-use muster_comm::config::{Environment, PIN};
+use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
 use muster_comm::layout::{GroupKind, Layout, Matrix};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
-use super::BenchArgs;
-use crate::bench::model::Record;
+use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, carries_objects, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::check::job::{Forced, Job, MatrixSpec, Transport, WORLD_SIZE_MAX};
+use crate::cmd::values::pin;
 use crate::fail::Failure;
+use crate::run::job::{Job, MatrixSpec, Transport};
+use crate::run::work::Work;
+use crate::world::limits::WORLD_SIZE_MAX;
 
 /// What one word of the command line stands for.
 #[derive(Clone, Debug)]
@@ -113,22 +115,6 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number of percent is 0 to 50".to_owned())
 }
 
-/// A record of a job as a whole, without figures.
-pub(super) fn bare_record(job: &Job) -> Record {
-    Record {
-        collective: String::new(),
-        algo: "auto".to_owned(),
-        taken: None,
-        segment: None,
-        ranks: job.matrix.world_size,
-        memory: Memory::Private.name().to_owned(),
-        group: WORLD_KIND.to_owned(),
-        groups: 1,
-        world_size: job.matrix.world_size,
-        ..Record::default()
-    }
-}
-
 impl BenchArgs {
     /// One job a number of ranks, each with its layout.
     pub(super) fn jobs(
@@ -136,31 +122,23 @@ impl BenchArgs {
         environment: &Environment,
         identity: Option<&Identity>,
     ) -> Result<Vec<(Job, Layout)>, Failure> {
-        let (deadline, seed) = self.settings(environment)?;
+        let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let plan = self.plan()?;
-        let variable = environment.read(&PIN);
-        let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
-        let pin = self.pin || variable.unwrap_or(false);
-        let rules = self.rules.of(environment)?.text;
+        let pin = pin(self.pin, environment)?;
+        let rules = self.common.rules.of(environment)?.text;
         self.worlds(identity)?
             .into_iter()
             .map(|(name, layout)| {
                 let cells = plan.cells(&layout);
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
+                let matrix = MatrixSpec::of(name, &layout);
                 let job = Job {
-                    hccl: None,
-                    matrix: MatrixSpec::of(name, &layout),
-                    dtypes: Vec::new(),
-                    counts: Vec::new(),
-                    deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-                    transport: self.transport,
+                    transport: self.common.transport,
                     inject: self.inject.clone(),
                     seed,
                     pin,
                     rules: rules.clone(),
-                    forced: Forced::default(),
-                    bench: Some(plan.clone()),
-                    moe: None,
+                    ..Job::new(matrix, Work::Bench(plan.clone()), deadline)
                 };
                 Ok((job, layout))
             })
@@ -198,7 +176,7 @@ impl BenchArgs {
             rounds: self.rounds,
             round: None,
             checks: self.check,
-            direct: self.transport != Transport::Tcp,
+            direct: self.common.transport != Transport::Tcp,
         })
     }
 

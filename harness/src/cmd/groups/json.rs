@@ -79,7 +79,7 @@ pub(super) fn write(args: &GroupsArgs, views: &[View], out: &mut dyn Write) -> i
     };
     let document = Document {
         schema_version: SCHEMA_VERSION,
-        tool: crate::report::model::TOOL,
+        tool: crate::TOOL,
         body,
     };
     serde_json::to_writer(&mut *out, &document)?;

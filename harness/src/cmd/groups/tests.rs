@@ -29,7 +29,7 @@ fn json_holds_every_kind_by_its_short_name_and_nothing_else() {
     let document = json_of("--world-size 8 --tp 2 --ep 4");
     let keys: Vec<_> = document.as_object().unwrap().keys().cloned().collect();
     assert_eq!(keys, ["schema_version", "tool", "world_size", "groups"]);
-    assert_eq!(document["tool"], crate::report::model::TOOL);
+    assert_eq!(document["tool"], crate::TOOL);
     assert_eq!(document["world_size"], 8);
     let groups = document["groups"].as_object().unwrap();
     let names: Vec<_> = GroupKind::ALL.map(GroupKind::name).to_vec();

@@ -163,7 +163,7 @@ fn json(rows: &[Row], n_max: u32, passed: bool) -> String {
         .collect();
     document(&json!({
         "schema_version": SCHEMA_VERSION,
-        "tool": crate::report::model::TOOL,
+        "tool": crate::TOOL,
         "n_max": n_max,
         "passed": passed,
         "algorithms": algorithms,

@@ -203,7 +203,7 @@ fn json(args: &CostArgs, cells: &[Cell]) -> String {
         .collect();
     document(&json!({
         "schema_version": SCHEMA_VERSION,
-        "tool": crate::report::model::TOOL,
+        "tool": crate::TOOL,
         "collective": args.collective,
         "n": args.n,
         "ranks_per_host": args.ranks_per_host,

@@ -281,7 +281,7 @@ impl Shown {
         let cost = Cost::of(&self.plans);
         json!({
             "schema_version": SCHEMA_VERSION,
-            "tool": crate::report::model::TOOL,
+            "tool": crate::TOOL,
             "collective": self.problem.collective(),
             "algo": self.algorithm.name,
             "links": self.algorithm.links,

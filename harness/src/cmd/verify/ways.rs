@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 use muster_comm::kernel::{Isa, Kernels};
 use muster_comm::types::closest;
 
-use crate::check::job::{Forced, Transport};
 use crate::fail::Failure;
+use crate::run::job::{Forced, Transport};
 
 /// Options that force paths, each of which is proved by itself.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use super::{AFTER_DEADLINE, CIRCLE, Drill, WAITS, blames, mismatch, plan, verdic
 use crate::drill::plan::{Blamed, DEADLINE_SHORT, Outcome, Plan, Setting, Transport};
 use crate::drill::script::{CallKind, CallSpec, Kind, ObjectSpec, Place, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

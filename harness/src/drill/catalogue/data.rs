@@ -8,7 +8,7 @@ use crate::drill::plan::{Blamed, Deed, Expect, Launch, Outcome, Plan, Setting};
 use crate::drill::script::Step;
 use crate::drill::wire::WireFault;
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

@@ -4,7 +4,7 @@ use super::{AFTER_DEADLINE, CIRCLE, Drill, blames, plan, verdict};
 use crate::drill::plan::{Blamed, DEADLINE_SHORT, Plan, Setting};
 use crate::drill::script::{CallKind, CallSpec, Kind, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

@@ -6,7 +6,7 @@ use super::{DEATH, Drill, FROZEN, blames, nobody, plan};
 use crate::drill::plan::{Deed, Expect, Outcome, Plan, Setting};
 use crate::drill::script::{CallSpec, Kind, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new("A1", "killed", "SIGKILL to a rank at work", killed).first(),

@@ -9,7 +9,7 @@ use crate::drill::plan::{Blamed, DEADLINE_SHORT, Deed, Expect, Launch, NetFault,
 use crate::drill::script::Step;
 use crate::drill::wire::WireFault;
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

@@ -6,7 +6,7 @@ use super::{AFTER_DEADLINE, Drill, blames, part, plan, verdict};
 use crate::drill::plan::{Blamed, Deed, Expect, Launch, Plan, Setting};
 use crate::drill::script::{Part, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

@@ -4,7 +4,7 @@ use super::life::{CALLS, FOR_EVER, gone};
 use super::{Drill, plan};
 use crate::drill::plan::{Deed, Plan, Setting};
 use crate::drill::script::{PrintSpec, Step};
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

@@ -5,7 +5,7 @@ use super::{Drill, FROZEN, blames, plan};
 use crate::drill::plan::{Deed, Plan, Setting};
 use crate::drill::script::{CallSpec, Kind, Step};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 pub(super) const DRILLS: &[Drill] = &[
     Drill::new(

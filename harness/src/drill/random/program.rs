@@ -5,7 +5,7 @@
 //! library makes wait for what.
 
 use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec, Step};
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Most elements of a call, all ranks and blocks taken together: 256 KiB of `f32`.
 const ELEMENTS_MAX: usize = 1 << 16;

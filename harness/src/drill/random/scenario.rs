@@ -11,7 +11,7 @@ use super::program::{LARGE, Program, generate};
 use super::truth::Truth;
 use crate::drill::plan::{Deed, Expect, Launch, Outcome, Plan, Setting, Transport};
 use crate::drill::script::Part;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Most ranks in namespaces: each costs half a dozen calls of `ip`.
 const NET_MAX: u32 = 16;

@@ -14,7 +14,7 @@ use crate::drill::grade::End as Process;
 use crate::drill::plan::Blamed;
 use crate::drill::told::{Failed, Told, What};
 use crate::exit::Exit;
-use crate::moe::random::Draws;
+use crate::random::Draws;
 use crate::world::Ended;
 
 #[test]

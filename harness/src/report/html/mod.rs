@@ -8,10 +8,11 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::out::escaped;
+use crate::report::cause::{Cause, listed};
 use crate::report::document::{About, Document, Headline, Mood};
-use crate::report::model::{Cause, listed};
 
 pub mod figures;
+pub mod lines;
 pub mod parts;
 pub mod plot;
 

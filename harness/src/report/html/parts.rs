@@ -63,6 +63,30 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// A number of bytes in the largest unit that divides it: `64 KiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    UNITS
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit))
+        .map_or_else(
+            || format!("{bytes} B"),
+            |(unit, name)| format!("{} {name}", bytes / unit),
+        )
+}
+
+/// A figure with three digits that count, without an exponent.
+#[must_use]
+pub fn short(figure: f64) -> String {
+    match figure {
+        _ if figure >= 100.0 => format!("{figure:.0}"),
+        _ if figure >= 10.0 => format!("{figure:.1}"),
+        _ if figure >= 1.0 => format!("{figure:.2}"),
+        _ => format!("{figure:.3}"),
+    }
+}
+
 /// A cell of the row of facts.
 #[must_use]
 pub fn fact(name: &str, value: &str, more: &str) -> Markup {
@@ -125,6 +149,22 @@ mod tests {
             (200e6, "3 min 20 s"),
         ] {
             assert_eq!(micros(time), text);
+        }
+    }
+
+    #[test]
+    fn figures_and_sizes_are_short() {
+        assert_eq!(size(8), "8 B");
+        assert_eq!(size(65536), "64 KiB");
+        assert_eq!(size(3 << 20), "3 MiB");
+        assert_eq!(size(1025), "1025 B");
+        for (figure, text) in [
+            (0.1234, "0.123"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (1234.5, "1234"),
+        ] {
+            assert_eq!(short(figure), text);
         }
     }
 }

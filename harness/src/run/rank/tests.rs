@@ -6,8 +6,9 @@ use muster_comm::layout::Matrix;
 
 use super::*;
 use crate::check::collect::Collector;
-use crate::check::job::{Forced, MatrixSpec, Transport};
-use crate::report::model;
+use crate::run::job::{MatrixSpec, Transport};
+use crate::run::work::{Checks, Work};
+use crate::verify::model;
 
 fn job(matrix: &str, inject: &[&str]) -> Job {
     Job {
@@ -19,8 +20,7 @@ fn job(matrix: &str, inject: &[&str]) -> Job {
                 .layout()
                 .expect(matrix),
         ),
-        dtypes: Vec::new(),
-        counts: Vec::new(),
+        work: Work::Verify(Checks::default()),
         deadline_ms: 20_000,
         transport: Transport::Auto,
         inject: inject
@@ -31,9 +31,6 @@ fn job(matrix: &str, inject: &[&str]) -> Job {
         hccl: None,
         pin: false,
         rules: None,
-        forced: Forced::default(),
-        bench: None,
-        moe: None,
     }
 }
 
@@ -41,7 +38,7 @@ fn job(matrix: &str, inject: &[&str]) -> Job {
 fn cases(job: &Job) -> (Vec<model::Case>, Vec<Result<bool, Failure>>) {
     let layout = job.matrix.layout().expect("a legal layout");
     let world_size = job.matrix.world_size;
-    let collector = Mutex::new(Collector::new(catalogue(job, &layout), world_size));
+    let collector = Mutex::new(Collector::new(job.work.catalogue(&layout), world_size));
     let outcomes = World::threads(world_size as usize, |world| {
         let rank = world.rank().0;
         run(&world, job, &layout, Clock::now(), &mut |bytes| {
@@ -82,7 +79,10 @@ fn every_kind_of_fault_is_found_and_put_on_the_rank_that_has_it() {
         ] {
             let fault = format!("{kind}:rank=1,collective={collective}");
             let mut job = job("tp3", &[&fault]);
-            job.counts = vec![100];
+            job.work = Work::Verify(Checks {
+                counts: vec![100],
+                ..Checks::default()
+            });
             let (cases, outcomes) = cases(&job);
             let failed: Vec<&model::Case> = cases
                 .iter()

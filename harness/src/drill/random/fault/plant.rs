@@ -10,7 +10,7 @@ use crate::drill::random::machine::{is_rooted, reduces};
 use crate::drill::random::program::Program;
 use crate::drill::random::scenario::Scenario;
 use crate::drill::script::{CallKind, CallSpec, Kind, ObjectSpec, Step};
-use crate::moe::random::Draws;
+use crate::random::Draws;
 
 /// Signals by their numbers.
 const KILL: i32 = 9;

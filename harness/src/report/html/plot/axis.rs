@@ -1,7 +1,6 @@
 //! Axes: what one counts, how its values read, and where on a logarithmic one a value lies.
 
-use crate::bench::table::size;
-use crate::report::html::parts::{digits, micros};
+use crate::report::html::parts::{digits, micros, size};
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

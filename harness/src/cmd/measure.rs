@@ -1,0 +1,185 @@
+//! A command that measures, under way: lines as they come, the report at the end.
+
+use std::time::Instant;
+
+use muster_comm::config::Environment;
+use muster_comm::launch::Identity;
+use muster_comm::layout::Layout;
+use muster_comm::sync::Clock;
+
+use super::saving::{Saving, Shown, publish};
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::progress::Progress as Line;
+use crate::report::measured::{MeasuredReport, Measures};
+use crate::run::job::Job;
+use crate::run::session::{self, Session};
+use crate::run::work::Measured;
+use crate::run::{self, Finished, Progress};
+
+/// What merges what the ranks of a job tell.
+pub(super) trait Gather: Sized {
+    /// What only this command has in its report.
+    type Settings: Measures;
+
+    /// For a job; none where it is of another kind. `one_host` says that all ranks share a host, and with it a
+    /// clock.
+    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self>;
+    /// Takes in what a rank tells; gives back the record that is complete with it.
+    fn take(
+        &mut self,
+        rank: u32,
+        measured: Measured,
+    ) -> Option<<Self::Settings as Measures>::Record>;
+    /// A world of ranks has ended, the `world`th; gives back the record that is complete with it.
+    fn end(
+        &mut self,
+        _world: usize,
+        _finished: &Finished,
+    ) -> Option<<Self::Settings as Measures>::Record> {
+        None
+    }
+    /// There will be no more: records of cells that have a part of their rounds, and looks at the machine.
+    fn close(self, report: &mut Report<Self>) -> Vec<<Self::Settings as Measures>::Record>;
+}
+
+/// The report of a command.
+pub(super) type Report<G> =
+    MeasuredReport<<G as Gather>::Settings, <<G as Gather>::Settings as Measures>::Record>;
+
+/// Runs jobs of one kind, and reports; `report` has no records yet.
+///
+/// # Errors
+/// If the host cannot carry the ranks, or the result cannot be written.
+pub(super) fn run<G>(
+    mut report: Report<G>,
+    (shown, saving): (Shown, &Saving),
+    jobs: &[(Job, Layout)],
+    environment: &Environment,
+    identity: Option<&Identity>,
+) -> Result<Exit, Failure>
+where
+    G: Gather,
+    Report<G>: crate::report::document::Document,
+{
+    let lines = |(job, layout): &(Job, Layout)| job.work.lines(layout) as u64;
+    report.cells_planned = jobs.iter().map(lines).sum();
+    let work = |(job, layout): &(Job, Layout)| {
+        let worlds = job.work.worlds(layout);
+        let cells = worlds.iter().map(|world| world.cells(layout));
+        cells.sum::<usize>() * job.matrix.world_size as usize + worlds.len()
+    };
+    let mut measuring = Measuring::<G> {
+        report,
+        shown,
+        saving,
+        jobs,
+        one_host: identity.is_none_or(Identity::is_on_one_host),
+        gather: None,
+        heading: None,
+        progress: Line::new(),
+        done: 0,
+        whole: jobs.iter().map(work).sum(),
+        started: Clock::now(),
+    };
+    session::run(&mut measuring, jobs, environment, identity)
+}
+
+/// A run under way.
+struct Measuring<'a, G: Gather> {
+    report: Report<G>,
+    shown: Shown,
+    saving: &'a Saving,
+    jobs: &'a [(Job, Layout)],
+    one_host: bool,
+    /// Of the job under way.
+    gather: Option<G>,
+    /// The last heading that was printed.
+    heading: Option<String>,
+    progress: Line,
+    /// What of the whole run is done: measurements of one rank, and worlds.
+    done: usize,
+    whole: usize,
+    started: Instant,
+}
+
+type RecordOf<G> = <<G as Gather>::Settings as Measures>::Record;
+
+impl<G: Gather> Measuring<'_, G> {
+    /// Shows a line and keeps it.
+    fn add(&mut self, record: RecordOf<G>) -> Result<(), Failure> {
+        if self.shown == Shown::Table {
+            let heading = G::Settings::heading(&record);
+            let mut text = String::new();
+            if self.heading.as_ref() != Some(&heading) {
+                text.push_str(if self.heading.is_some() { "\n" } else { "" });
+                text.push_str(&heading);
+                self.heading = Some(heading);
+            }
+            text.push_str(&G::Settings::line(&record));
+            self.progress.suspended(|| out::result(&text))?;
+        }
+        self.report.records.push(record);
+        Ok(())
+    }
+}
+
+impl<G: Gather> Session for Measuring<'_, G>
+where
+    Report<G>: crate::report::document::Document,
+{
+    fn begin(&mut self, job: usize) -> Result<(), Failure> {
+        let (job, layout) = &self.jobs[job];
+        if self.gather.is_none() && self.heading.is_none() && self.shown == Shown::Table {
+            out::result(&G::Settings::opening(&self.report))?;
+        }
+        let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
+        self.progress.begin(format!("{name}, {ranks} ranks"));
+        self.gather = G::of(job, layout, self.one_host);
+        Ok(())
+    }
+
+    fn take(&mut self, _: usize, so_far: Progress) -> Result<(), Failure> {
+        self.done += so_far.measured.len();
+        self.progress.set(self.done, self.whole);
+        for (rank, measured) in so_far.measured {
+            let record = self
+                .gather
+                .as_mut()
+                .and_then(|all| all.take(rank, measured));
+            record.map_or(Ok(()), |record| self.add(record))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: usize, world: usize, finished: Finished) -> Result<bool, Failure> {
+        self.done += 1;
+        self.progress.set(self.done, self.whole);
+        let lines = finished.output.iter();
+        self.progress
+            .suspended(|| lines.for_each(|line| out::note(line)));
+        let record = self
+            .gather
+            .as_mut()
+            .and_then(|all| all.end(world, &finished));
+        record.map_or(Ok(()), |record| self.add(record))?;
+        self.report.verdict = self.report.verdict.take().or(finished.verdict);
+        Ok(self.report.verdict.is_some())
+    }
+
+    /// What has some of its rounds is worth showing when there will be no more.
+    fn close(&mut self, _: usize) -> Result<(), Failure> {
+        let rest = self.gather.take().map(|all| all.close(&mut self.report));
+        rest.into_iter()
+            .flatten()
+            .try_for_each(|record| self.add(record))
+    }
+
+    fn publish(&mut self) -> Result<Exit, Failure> {
+        self.progress.clear();
+        self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
+        self.report.close();
+        publish(&self.report, self.saving, self.shown)
+    }
+}
