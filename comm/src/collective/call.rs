@@ -7,9 +7,9 @@ use crate::backend::vigil::Vigil;
 use crate::backend::{Counts, Failure, Request};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
+use crate::error::verdict::Verdict;
 use crate::types::{Collective, DType};
 use crate::watch::report::CallCode;
-use crate::watch::verdict::Verdict;
 use crate::watch::wire::Cause;
 
 /// What of a call goes into the context of its errors.

@@ -11,6 +11,7 @@ use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
 use crate::backend::verdict_wait::VerdictWait;
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::peers::Peers;
 use crate::watch::process::Sight;
@@ -18,7 +19,6 @@ use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
     Wait,
 };
-use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::Cause;
 use crate::world::Status;
 

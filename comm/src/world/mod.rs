@@ -47,6 +47,7 @@ use crate::algo;
 use crate::backend::links::Plane;
 use crate::backend::vigil::Vigil;
 use crate::collective::Communicator;
+use crate::error::verdict::CallId;
 use crate::error::{CommError, ErrorKind};
 use crate::group::Identity;
 use crate::rendezvous::Coordinator;
@@ -60,7 +61,6 @@ use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::peers::Peers;
 use crate::watch::probe::System;
-use crate::watch::verdict::CallId;
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{CallSites, Watch};
 

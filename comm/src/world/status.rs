@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::testimony::{Court, Testimony};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::DownReason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
 use crate::watch::arbiter::{ECHO_MS, covers};
-use crate::watch::verdict::{CallId, Verdict};
 
 /// How a rank went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,7 +306,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::verdict::tests::example;
+    use crate::error::verdict::tests::example;
 
     #[test]
     fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {

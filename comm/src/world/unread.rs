@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::WorldInner;
 use crate::error::ErrorKind;
+use crate::error::verdict::CallId;
 use crate::sync::{Clock, Deadline};
 use crate::types::Rank;
-use crate::watch::verdict::CallId;
 use crate::watch::wire::Cause;
 
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear

@@ -3,12 +3,12 @@
 use super::open::{attach_ring, region_of};
 use super::{Links, Plane, RingBlock, describe, field_of};
 use crate::backend::message::Direction;
+use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
 use crate::group::Identity;
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::transport::{CallTag, Stream};
 use crate::types::{DType, Rank};
-use crate::watch::verdict::CallId;
 use crate::world::{Unread, WorldInner};
 
 impl Links {

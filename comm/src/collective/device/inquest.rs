@@ -7,6 +7,7 @@ use super::run::Open;
 use super::{Inner, lock};
 use crate::backend::vigil::Vigil;
 use crate::collective::Call;
+use crate::error::verdict::{CallId, Verdict};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::Rest;
@@ -14,7 +15,6 @@ use crate::types::Rank;
 use crate::watch::judge::device::{Case, Words};
 use crate::watch::peers::Peers;
 use crate::watch::probe::{Probe as _, System};
-use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::world::Notice;
 

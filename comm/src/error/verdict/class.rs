@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorKind;
+use crate::error::kind::ErrorKind;
 use crate::types::Rank;
 use crate::vendor::{self, Fault};
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 pub use self::class::Class;
-use crate::error::ErrorKind;
+use super::kind::ErrorKind;
 
 /// How sure the judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ fn time_of_day(unix_ms: u64) -> String {
 }
 
 /// A duration in seconds.
-pub(super) fn seconds(ms: u64) -> String {
+pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1000 {
         format!("0.{ms:03} s")
     } else {
@@ -219,7 +219,7 @@ pub(super) fn seconds(ms: u64) -> String {
 }
 
 /// `rank 2` or `ranks 0,1,3`, with runs of neighbours as `0-3`.
-pub(super) fn ranks(ranks: &[u32]) -> String {
+pub(crate) fn ranks(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
