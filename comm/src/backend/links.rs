@@ -29,6 +29,7 @@ use crate::watch::{Mark, Slip};
 mod open;
 mod patience;
 mod point;
+mod remote;
 mod unread;
 
 use open::Awaited;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::exchange::Exchange;
 use super::vigil::Vigil;
 use super::{Request, matching};
+use crate::context::{Island, Status};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
@@ -24,7 +25,6 @@ use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Room, Slot
 use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Trail};
-use crate::world::{Island, WorldInner};
 
 /// This rank's side of a group in shared memory, and what it has found of the others'.
 #[derive(Debug)]
@@ -456,7 +456,7 @@ impl Local {
     }
 
     /// Whether no member can still read what this rank published for call `seq` (SLOT-3).
-    pub(crate) fn is_done_with(&self, world: &WorldInner, key: u64, seq: u64) -> bool {
+    pub(crate) fn is_done_with(&self, status: &Status, key: u64, seq: u64) -> bool {
         let goal = slot::progress(seq, slot::DONE);
         self.peers
             .iter()
@@ -467,7 +467,7 @@ impl Local {
                 slot.is_none_or(|slot| {
                     PeerSlot::find(&self.arena, *local, key) != Ok(Some(slot))
                         || slot.reached(&self.arena) >= goal
-                        || world.status.gone(*rank).is_some()
+                        || status.gone(*rank).is_some()
                 })
             })
     }

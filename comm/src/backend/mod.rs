@@ -20,6 +20,7 @@ pub(crate) mod onset;
 pub(crate) mod outlook;
 mod problem;
 mod reach;
+mod retire;
 mod segment;
 pub(crate) mod verdict_wait;
 pub(crate) mod vigil;

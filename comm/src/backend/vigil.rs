@@ -9,16 +9,15 @@ use super::onset::Onset;
 use super::outlook::Outlook;
 use super::verdict_wait::{Inquest, Step, VerdictWait};
 use crate::algo::Table;
+use crate::context::{Context, Identity};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
-use crate::group::Identity;
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
-use crate::world::WorldInner;
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
@@ -40,7 +39,7 @@ pub(crate) enum Limit<'a> {
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil<'a> {
-    pub(crate) world: &'a WorldInner,
+    pub(crate) world: &'a Context,
     pub(crate) group: &'a Identity,
     pub(crate) limit: Limit<'a>,
     /// Number of the call. A member that gave the group up in a later call has done its part of

@@ -1,8 +1,8 @@
 //! Ending the calls of a communicator from outside of them.
 
 use super::Communicator;
+use crate::context::Notice;
 use crate::error::ErrorKind;
-use crate::world::Notice;
 
 impl Communicator {
     /// Ends the call that is under way on this communicator, and every later one, with an error.

@@ -54,15 +54,14 @@ use crate::backend::host::Host;
 use crate::backend::onset::Onset;
 use crate::backend::vigil::{Limit, Vigil};
 use crate::backend::{Failure, Request};
+use crate::context::{Context, GROUP_NAME_MAX, HasUnread, Identity, Notice};
 use crate::error::verdict::Verdict;
 use crate::error::{CommError, ErrorKind, OpContext};
-use crate::group::Identity;
 use crate::sync::{AtomicU64, Deadline, Ordering};
 use crate::types::{Collective, Rank};
 use crate::watch::report::CallCode;
 use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
-use crate::world::{GROUP_NAME_MAX, HasUnread, Notice, WorldInner};
 
 /// How long a call whose time is up waits for an earlier one that has ended to say how.
 const ENDING_MAX: Duration = Duration::from_millis(200);
@@ -78,7 +77,7 @@ pub struct Communicator {
 
 #[derive(Debug)]
 struct Inner {
-    world: Arc<WorldInner>,
+    world: Arc<Context>,
     group: Identity,
     /// Its place on the board.
     place: Place,
@@ -93,7 +92,7 @@ struct Inner {
 
 impl Communicator {
     pub(crate) fn new(
-        world: Arc<WorldInner>,
+        world: Arc<Context>,
         name: &str,
         members: &[Rank],
         generation: impl FnOnce() -> u64,
@@ -132,11 +131,11 @@ impl Communicator {
             worker: work::Worker::default(),
         };
         let inner = Arc::new(inner);
-        inner.world.unread.add(&inner);
+        inner.world.life.unread.add(&inner);
         Ok(Self { inner })
     }
 
-    pub(crate) fn world(&self) -> &WorldInner {
+    pub(crate) fn world(&self) -> &Context {
         &self.inner.world
     }
 
@@ -431,7 +430,7 @@ impl Drop for Inner {
         if !std::thread::panicking()
             && let Some(unread) = self.unread()
         {
-            self.world.unread.note(unread);
+            self.world.life.unread.note(unread);
         }
         if let Some(net) = &self.world.net {
             net.listener.forget(self.group.key);
@@ -440,12 +439,12 @@ impl Drop for Inner {
         if let Some(retired) = host.retire(self.group.key)
             && let Some(island) = &self.world.island
         {
-            island.retire(&self.world, retired);
+            island.retire(&self.world.status, Box::new(retired));
         }
     }
 }
 
-fn check_members(world: &WorldInner, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {
+fn check_members(world: &Context, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {
     let refuse = |what: &str, got: String, want: String| ErrorKind::InvalidArgument {
         what: what.to_owned(),
         got,

@@ -1,7 +1,7 @@
 //! What a communicator that is not used again has never received.
 
 use super::Inner;
-use crate::world::{HasUnread, Unread};
+use crate::context::{HasUnread, Unread};
 
 impl HasUnread for Inner {
     fn unread(&self) -> Option<Unread> {

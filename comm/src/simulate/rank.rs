@@ -10,6 +10,7 @@ use super::view::{facts, pid};
 use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
 use crate::backend::verdict_wait::VerdictWait;
+use crate::context::Status;
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
@@ -20,7 +21,6 @@ use crate::watch::report::{
     Wait,
 };
 use crate::watch::wire::Cause;
-use crate::world::Status;
 
 /// Calls that its reports tell.
 const CALLS_TOLD: usize = 8;

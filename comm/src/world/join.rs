@@ -10,25 +10,23 @@ use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::bring_up::BringUpError;
-use super::control::Control;
 use super::island;
 use super::meet::BringUp;
-use super::status::{CutOff, Gone, Notice, Status};
-use super::testimony::Testimony;
-use super::{DEADLINE_DEFAULT, SharedMemory, Spare, World, WorldInner};
+use super::{DEADLINE_DEFAULT, SharedMemory, World};
 use crate::algo::Table;
+use crate::context::{Context, Control, CutOff, Gone, Life, Notice, Status, Testimony};
 use crate::kernel::Kernels;
 use crate::rendezvous::{
     Card, DownReason, Endpoint, Hello, Secret, Session, SessionEvent, build_id,
 };
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{AtomicBool, Deadline};
+use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::transport::shm::peer_memory::Beacon;
 use crate::transport::shm::placement;
@@ -240,7 +238,7 @@ impl World {
             let locals = island.locals.clone();
             status.set_island(Arc::clone(&island.arena), island.local, locals);
         }
-        let inner = WorldInner {
+        let inner = Context {
             watch: watch(&options, &session, &status),
             rank: session.rank(),
             size: session.roster().len(),
@@ -256,11 +254,7 @@ impl World {
             table: options.algo_table.clone(),
             checksum: options.checksum,
             call_sites: options.sites(),
-            spare: Spare::default(),
-            unread: super::unread::Groups::default(),
-            made: Mutex::default(),
-            coordinator: OnceLock::new(),
-            has_left: AtomicBool::new(false),
+            life: Life::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),

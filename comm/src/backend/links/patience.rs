@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::super::message::Direction;
 use super::super::vigil::{NEWS_TIMEOUT, Vigil};
+use crate::context::Island;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
 use crate::transport::Stream;
 use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{Interest, wait_until_ready};
-use crate::world::Island;
 
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);

@@ -33,7 +33,7 @@ fn calls_over_region_memory_stage_nothing() {
 }
 
 /// Bytes of the island's memory in use.
-fn committed(world: &crate::world::WorldInner) -> u64 {
+fn committed(world: &crate::context::Context) -> u64 {
     let island = world.island.as_ref().unwrap();
     let stat = rustix::fs::fstat(island.arena.file()).unwrap();
     u64::try_from(stat.st_blocks).unwrap() * 512

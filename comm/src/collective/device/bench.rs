@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::ledger::Ledger;
+use crate::context::{Context, Testimony, Witness};
 use crate::device::Event;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::watch::judge::device::Words;
-use crate::world::{Testimony, Witness, WorldInner};
 
 /// Beyond the vendor's time limit, until its error must have come out.
 const SLACK: Duration = Duration::from_millis(1500);
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One communicator's ledger, and the voice of this rank about it.
 pub(super) struct Bench {
-    world: Arc<WorldInner>,
+    world: Arc<Context>,
     case: u64,
     ledger: Mutex<Ledger>,
     changed: Condvar,
@@ -43,11 +43,7 @@ impl std::fmt::Debug for Bench {
 }
 
 impl Bench {
-    pub(super) fn new(
-        world: Arc<WorldInner>,
-        case: u64,
-        exec_timeout: Option<Duration>,
-    ) -> Arc<Self> {
+    pub(super) fn new(world: Arc<Context>, case: u64, exec_timeout: Option<Duration>) -> Arc<Self> {
         Arc::new(Self {
             world,
             case,

@@ -7,6 +7,7 @@ use super::run::Open;
 use super::{Inner, lock};
 use crate::backend::vigil::Vigil;
 use crate::collective::Call;
+use crate::context::Notice;
 use crate::error::verdict::{CallId, Verdict};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Clock, Deadline};
@@ -16,7 +17,6 @@ use crate::watch::judge::device::{Case, Words};
 use crate::watch::peers::Peers;
 use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{Cause, FromRank};
-use crate::world::Notice;
 
 /// How long a rank that has judged waits for the arbiter to tell its verdict, or an earlier one.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);

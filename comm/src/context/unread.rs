@@ -6,20 +6,10 @@
 //! fails has a better reason not to have received something.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
-use super::WorldInner;
 use crate::error::ErrorKind;
 use crate::error::verdict::CallId;
-use crate::sync::{Clock, Deadline};
 use crate::types::Rank;
-use crate::watch::wire::Cause;
-
-/// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
-/// that it has left before they take it for one that has destroyed the group.
-const VERDICT_WAIT: Duration = Duration::from_millis(400);
-/// How often it looks.
-const VERDICT_STEP: Duration = Duration::from_millis(1);
 
 /// A message that nobody has received.
 #[derive(Clone, Debug)]
@@ -73,7 +63,7 @@ impl Groups {
         self.lock().first.get_or_insert(unread);
     }
 
-    fn first(&self) -> Option<Unread> {
+    pub(super) fn first(&self) -> Option<Unread> {
         let (first, live) = {
             let mut known = self.lock();
             (known.first.clone(), std::mem::take(&mut known.live))
@@ -84,36 +74,5 @@ impl Groups {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WorldInner {
-    /// Tells the arbiter of a message that was never received, where nothing else has gone wrong, and waits a
-    /// moment for its verdict.
-    pub(super) fn tell_unread(&self) {
-        if !self.status.is_untroubled() {
-            return;
-        }
-        let sent = || self.island.as_ref()?.sent_in_vain(self);
-        let Some(unread) = self.unread.first().or_else(sent) else {
-            return;
-        };
-        let Unread {
-            call,
-            culprit,
-            kind,
-        } = unread;
-        let cause = Cause::Failed {
-            kind,
-            usable: false,
-            culprit,
-        };
-        if !self.watch.is_on() || !self.complain_with_board(call, cause) {
-            return;
-        }
-        let patience = Deadline::after(VERDICT_WAIT);
-        while self.status.is_untroubled() && !patience.passed() {
-            Clock::pause(VERDICT_STEP);
-        }
     }
 }

@@ -1,35 +1,16 @@
-//! The control plane as a communicator sees it, and its in-process form.
-//!
-//! Two implementations: `rendezvous::Session` for ranks that are processes (in `join`), and the
-//! [`Hub`] here for ranks that are threads of one process.
+//! The control plane of ranks that are threads of one process.
 
 use std::collections::VecDeque;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::status::{Gone, Notice, Status};
-use super::testimony::Testimony;
+use crate::context::{Control, Gone, Notice, Status, Testimony};
 use crate::rendezvous::{Act, Arbiter, Card};
 use crate::sync::Clock;
 use crate::types::Rank;
 use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{self, FromRank};
 use crate::watch::{Mode, Watch, arbiter, process};
-
-/// What a communicator asks of the control plane. None of these calls waits for another rank.
-pub(crate) trait Control: Debug + Send + Sync {
-    /// Tells every other rank that a group was given up.
-    fn give_up(&self, notice: &Notice);
-    /// Says something to the arbiter. What it finds comes to `Status`; `false` where there is none.
-    fn complain(&self, complaint: &FromRank) -> bool;
-    /// Tells every other rank what this one has to say about a call that did not end.
-    fn testify(&self, testimony: &Testimony);
-    /// Hands bytes to whoever runs the job.
-    fn report(&self, bytes: &[u8]) -> Result<(), String>;
-    /// Says goodbye.
-    fn leave(&self);
-}
 
 /// The control plane of ranks that are threads of one process: direct calls.
 #[derive(Debug)]
