@@ -86,7 +86,7 @@ impl Host {
             alone(request);
             return Ok(());
         }
-        let Some(island) = vigil.world.island_of(vigil.group) else {
+        let Some(island) = vigil.context.island_of(vigil.group) else {
             vigil.enter();
             let hosts = self.hosts(vigil);
             let algorithm = choose(vigil, request, algo::Links::Message, hosts)?.algorithm;
@@ -104,7 +104,7 @@ impl Host {
         let local = match &mut self.local {
             Some(local) => local,
             none => {
-                island.reclaim(&vigil.world.status);
+                island.reclaim(&vigil.context.status);
                 none.insert(Local::establish(vigil, island)?)
             }
         };
@@ -134,11 +134,11 @@ impl Host {
 
     /// The first message of a peer that no call of this rank has taken. To be asked where the group is not used
     /// again, since a message is consumed by it.
-    pub(crate) fn unread(&mut self, world: &Context, group: &Identity) -> Option<Unread> {
+    pub(crate) fn unread(&mut self, context: &Context, group: &Identity) -> Option<Unread> {
         if self.broken {
             return None;
         }
-        self.links.unread(world, group, self.seq)
+        self.links.unread(context, group, self.seq)
     }
 
     /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.

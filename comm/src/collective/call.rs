@@ -69,7 +69,7 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
     let cause = match &failure.kind {
         ErrorKind::InvalidArgument { .. } => return (failure, None),
         // This rank has cancelled the call itself.
-        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.world.rank => {
+        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.context.rank => {
             return (failure, None);
         }
         ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),

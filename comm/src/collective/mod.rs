@@ -77,7 +77,7 @@ pub struct Communicator {
 
 #[derive(Debug)]
 struct Inner {
-    world: Arc<Context>,
+    context: Arc<Context>,
     group: Identity,
     /// Its place on the board.
     place: Place,
@@ -92,35 +92,35 @@ struct Inner {
 
 impl Communicator {
     pub(crate) fn new(
-        world: Arc<Context>,
+        context: Arc<Context>,
         name: &str,
         members: &[Rank],
         generation: impl FnOnce() -> u64,
         table: Option<algo::Table>,
     ) -> Result<Self, CommError> {
-        let me = check_members(&world, name, members).map_err(|kind| {
+        let me = check_members(&context, name, members).map_err(|kind| {
             let at = OpContext {
                 group: name.into(),
-                rank: world.rank,
+                rank: context.rank,
                 collective: Collective::Barrier,
                 seq: 0,
                 dtype: None,
                 count: None,
                 round: None,
                 elapsed: Duration::ZERO,
-                deadline: world.deadline,
+                deadline: context.deadline,
             };
             CommError::new(kind, at, true)
         })?;
         // Counted only now: a list that was refused must not put this rank out of step.
         let group = Identity {
             table,
-            ..Identity::new(world.job, name, members.to_vec(), me, generation())
+            ..Identity::new(context.job, name, members.to_vec(), me, generation())
         };
-        let deadline_ns = AtomicU64::new(nanos(world.deadline));
-        let place = world.watch.place(group.key, &group.name, &group.members);
+        let deadline_ns = AtomicU64::new(nanos(context.deadline));
+        let place = context.watch.place(group.key, &group.name, &group.members);
         let inner = Inner {
-            world,
+            context,
             group,
             place,
             host: Mutex::default(),
@@ -131,12 +131,12 @@ impl Communicator {
             worker: work::Worker::default(),
         };
         let inner = Arc::new(inner);
-        inner.world.life.unread.add(&inner);
+        inner.context.life.unread.add(&inner);
         Ok(Self { inner })
     }
 
-    pub(crate) fn world(&self) -> &Context {
-        &self.inner.world
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
     }
 
     /// The name that the group was given.
@@ -232,13 +232,13 @@ impl Communicator {
         let before = host.seq();
         let onset = Onset::new(&inner.place, code, before + 1, call.site, budget, waited);
         let vigil = Vigil {
-            world: &inner.world,
+            context: &inner.context,
             group: &inner.group,
             limit: Limit::Call(&onset),
             seq: before + 1,
-            mark: Mark::of(blamed(call.site), inner.world.call_sites),
+            mark: Mark::of(blamed(call.site), inner.context.call_sites),
             place: &inner.place,
-            lost: inner.world.watch.lost(),
+            lost: inner.context.watch.lost(),
         };
         // A rank that comes after the others gave up must not take what they left for a result.
         let result = match vigil.given_up() {
@@ -283,13 +283,13 @@ impl Communicator {
             return self.error(call, kind, 0, None, deadline, true);
         };
         let vigil = Vigil {
-            world: &inner.world,
+            context: &inner.context,
             group: &inner.group,
             limit: Limit::At(deadline),
             seq: under_way.seq,
-            mark: Mark::of(blamed(call.site), inner.world.call_sites),
+            mark: Mark::of(blamed(call.site), inner.context.call_sites),
             place: &inner.place,
-            lost: inner.world.watch.lost(),
+            lost: inner.context.watch.lost(),
         };
         let verdict = vigil.ask(Cause::InVain);
         let better = verdict.as_ref().and_then(|verdict| vigil.kind_of(verdict));
@@ -317,7 +317,7 @@ impl Communicator {
         let notice = Notice {
             key: inner.group.key,
             seq,
-            origin: inner.world.rank.0,
+            origin: inner.context.rank.0,
             kind: kind.clone(),
         };
         let error = self
@@ -328,7 +328,7 @@ impl Communicator {
             // Where it is set, the first cause stays.
             let _ = inner.failed.set(error.clone());
             if !matches!(notice.kind, ErrorKind::PeerAborted { .. }) {
-                inner.world.control.give_up(&notice);
+                inner.context.control.give_up(&notice);
             }
         }
         error
@@ -345,7 +345,7 @@ impl Communicator {
     ) -> CommError {
         let at = OpContext {
             group: Arc::clone(&self.inner.group.name),
-            rank: self.inner.world.rank,
+            rank: self.inner.context.rank,
             collective: call.collective,
             seq,
             dtype: call.dtype,
@@ -430,21 +430,21 @@ impl Drop for Inner {
         if !std::thread::panicking()
             && let Some(unread) = self.unread()
         {
-            self.world.life.unread.note(unread);
+            self.context.life.unread.note(unread);
         }
-        if let Some(net) = &self.world.net {
+        if let Some(net) = &self.context.net {
             net.listener.forget(self.group.key);
         }
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(retired) = host.retire(self.group.key)
-            && let Some(island) = &self.world.island
+            && let Some(island) = &self.context.island
         {
-            island.retire(&self.world.status, Box::new(retired));
+            island.retire(&self.context.status, Box::new(retired));
         }
     }
 }
 
-fn check_members(world: &Context, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {
+fn check_members(context: &Context, name: &str, members: &[Rank]) -> Result<usize, ErrorKind> {
     let refuse = |what: &str, got: String, want: String| ErrorKind::InvalidArgument {
         what: what.to_owned(),
         got,
@@ -458,11 +458,11 @@ fn check_members(world: &Context, name: &str, members: &[Rank]) -> Result<usize,
             want,
         ));
     }
-    let mut seen = vec![false; world.size];
+    let mut seen = vec![false; context.size];
     for member in members {
         let want = format!(
             "each rank of the world, 0 to {}, at most once",
-            world.size - 1
+            context.size - 1
         );
         match seen.get_mut(member.index()) {
             Some(seen) if !*seen => *seen = true,
@@ -472,9 +472,9 @@ fn check_members(world: &Context, name: &str, members: &[Rank]) -> Result<usize,
     }
     members
         .iter()
-        .position(|member| *member == world.rank)
+        .position(|member| *member == context.rank)
         .ok_or_else(|| {
-            let want = format!("a list with this rank, {}", world.rank);
+            let want = format!("a list with this rank, {}", context.rank);
             refuse("the member list", format!("{members:?}"), want)
         })
 }

@@ -213,7 +213,7 @@ impl Communicator {
         let (ours, comm) = (Arc::clone(&state), self.clone());
         let start = self
             .inner
-            .world
+            .context
             .watch
             .start(Location::caller(), Clock::now());
         self.inner.worker.submit(Box::new(move || {

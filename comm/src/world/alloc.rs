@@ -89,7 +89,7 @@ impl Communicator {
     /// # Errors
     /// As [`World::alloc`].
     pub fn alloc<T: Element>(&self, count: usize) -> Result<RegionBuffer<T>, AllocError> {
-        self.world().alloc(count)
+        self.context().alloc(count)
     }
 }
 

@@ -108,7 +108,7 @@ impl Links {
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match region_of(vigil.world, vigil.group, peer) {
+        match region_of(vigil.context, vigil.group, peer) {
             Some((island, _)) => self.create_ring(vigil, island, plane, peer),
             None => remote::open(vigil, plane, peer),
         }
@@ -164,11 +164,11 @@ impl Links {
 
 /// The island and the index of a member's region on it, if the member shares memory with this rank.
 pub(super) fn region_of<'a>(
-    world: &'a Context,
+    context: &'a Context,
     group: &Identity,
     peer: usize,
 ) -> Option<(&'a Island, usize)> {
-    let island = world.island.as_ref()?;
+    let island = context.island.as_ref()?;
     let local = island.locals[group.members[peer].index()]?;
     Some((island, local))
 }
@@ -202,9 +202,9 @@ impl Awaited {
     ) -> Result<(), ErrorKind> {
         let mut at = 0;
         while let Some(peer) = self.peers.get(at).copied() {
-            let stream = match region_of(vigil.world, vigil.group, peer) {
+            let stream = match region_of(vigil.context, vigil.group, peer) {
                 Some((island, local)) => attach_ring(vigil.group, island, self.plane, peer, local)?,
-                None => remote::take(vigil.world, vigil.group, self.plane, peer)?,
+                None => remote::take(vigil.context, vigil.group, self.plane, peer)?,
             };
             if stream.is_some() {
                 streams[peer] = stream;

@@ -52,8 +52,8 @@ pub(super) fn linger(
         return false;
     };
     let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
-    let has_left = vigil.world.status.gone(*peer).is_some();
-    if !has_left || vigil.world.island.as_ref().is_some_and(shares_memory) {
+    let has_left = vigil.context.status.gone(*peer).is_some();
+    if !has_left || vigil.context.island.as_ref().is_some_and(shares_memory) {
         return false;
     }
     let moment = NEWS_TIMEOUT.min(vigil.left());

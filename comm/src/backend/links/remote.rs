@@ -15,7 +15,7 @@ pub(super) fn open(
     peer: usize,
 ) -> Result<Box<dyn Stream>, ErrorKind> {
     let group = vigil.group;
-    let net = net(vigil.world, group, peer)?;
+    let net = net(vigil.context, group, peer)?;
     let (mine, theirs) = (group.members[group.me], group.members[peer]);
     let Some(address) = net.addresses[theirs.index()] else {
         let what = "it does not listen for links".to_owned();

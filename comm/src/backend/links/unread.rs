@@ -14,7 +14,12 @@ use crate::types::{DType, Rank};
 impl Links {
     /// The first message that a peer has sent and no call has taken. `seq` is the number of this rank's last
     /// collective. The streams are not used again.
-    pub(crate) fn unread(&mut self, world: &Context, group: &Identity, seq: u64) -> Option<Unread> {
+    pub(crate) fn unread(
+        &mut self,
+        context: &Context,
+        group: &Identity,
+        seq: u64,
+    ) -> Option<Unread> {
         let peers = (0..group.len()).filter(|peer| *peer != group.me);
         let planes = [Plane::Collective, Plane::PointToPoint];
         let found = peers
@@ -23,7 +28,7 @@ impl Links {
                 let held = self.plane(plane).get_mut(peer);
                 let frame = match held.and_then(Option::as_mut) {
                     Some(stream) => next_frame(stream.as_mut()),
-                    None => next_frame(never_taken(world, group, plane, peer)?.as_mut()),
+                    None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
                 };
                 let frame = frame.filter(|frame| frame.group == group.key)?;
                 let FrameKind::Data { .. } = frame.kind else {
@@ -36,7 +41,7 @@ impl Links {
             });
         found.or_else(|| {
             let mut rings = self.rings.iter();
-            rings.find_map(|ring| sent_in_vain(ring, group.key, &world.status, world.rank))
+            rings.find_map(|ring| sent_in_vain(ring, group.key, &context.status, context.rank))
         })
     }
 
@@ -128,7 +133,7 @@ fn contents(tag: &CallTag) -> String {
 
 /// A stream that a peer has made and that no call of this rank has asked for.
 fn never_taken(
-    world: &Context,
+    context: &Context,
     group: &Identity,
     plane: Plane,
     peer: usize,
@@ -136,11 +141,11 @@ fn never_taken(
     if peer > group.me {
         return None;
     }
-    match region_of(world, group, peer) {
+    match region_of(context, group, peer) {
         // Ranks that share memory compare their calls before a collective goes over messages.
         Some(_) if plane == Plane::Collective => None,
         Some((island, local)) => attach_ring(group, island, plane, peer, local).ok()?,
-        None => remote::take(world, group, plane, peer).ok()?,
+        None => remote::take(context, group, plane, peer).ok()?,
     }
 }
 

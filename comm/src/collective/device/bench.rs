@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One communicator's ledger, and the voice of this rank about it.
 pub(super) struct Bench {
-    world: Arc<Context>,
+    context: Arc<Context>,
     case: u64,
     ledger: Mutex<Ledger>,
     changed: Condvar,
@@ -43,9 +43,13 @@ impl std::fmt::Debug for Bench {
 }
 
 impl Bench {
-    pub(super) fn new(world: Arc<Context>, case: u64, exec_timeout: Option<Duration>) -> Arc<Self> {
+    pub(super) fn new(
+        context: Arc<Context>,
+        case: u64,
+        exec_timeout: Option<Duration>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            world,
+            context,
             case,
             ledger: Mutex::new(Ledger::new()),
             changed: Condvar::new(),
@@ -59,14 +63,14 @@ impl Bench {
     /// From now on peers can ask.
     pub(super) fn open(self: &Arc<Self>) {
         let witness = Arc::downgrade(self);
-        self.world.status.court.call(self.case, witness);
-        if !self.world.status.court.said(self.case).is_empty() {
+        self.context.status.court.call(self.case, witness);
+        if !self.context.status.court.said(self.case).is_empty() {
             Arc::clone(self).summon();
         }
     }
 
     pub(super) fn close(&self) {
-        self.world.status.court.close(self.case);
+        self.context.status.court.close(self.case);
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -106,7 +110,7 @@ impl Bench {
 
     /// What every member that has spoken says, by index.
     pub(super) fn said(&self, members: &[crate::types::Rank]) -> Vec<Option<Words>> {
-        let all = self.world.status.court.said(self.case);
+        let all = self.context.status.court.said(self.case);
         members
             .iter()
             .map(|rank| {
@@ -119,7 +123,7 @@ impl Bench {
 
     /// Indices of members that have not spoken.
     pub(super) fn missing(&self, members: &[crate::types::Rank]) -> Vec<usize> {
-        let all = self.world.status.court.said(self.case);
+        let all = self.context.status.court.said(self.case);
         let is_silent =
             |rank: &crate::types::Rank| all.iter().all(|testimony| testimony.rank != rank.0);
         (0..members.len())
@@ -130,7 +134,7 @@ impl Bench {
     /// Whether some member has spoken: a call of the group did not end.
     pub(super) fn is_in_session(&self) -> bool {
         // The epoch is zero as long as nothing ever happened.
-        self.world.status.epoch() > 0 && !self.world.status.court.said(self.case).is_empty()
+        self.context.status.epoch() > 0 && !self.context.status.court.said(self.case).is_empty()
     }
 
     /// Speaks now, once.
@@ -143,11 +147,11 @@ impl Bench {
         let words = postcard::to_allocvec(&self.ledger().words()).unwrap_or_default();
         let testimony = Testimony {
             case: self.case,
-            rank: self.world.rank.0,
+            rank: self.context.rank.0,
             words,
         };
-        self.world.status.set_testimony(testimony.clone());
-        self.world.control.testify(&testimony);
+        self.context.status.set_testimony(testimony.clone());
+        self.context.control.testify(&testimony);
     }
 
     /// Speaks as soon as there is no more to be learnt from the device.

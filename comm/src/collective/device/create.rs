@@ -135,13 +135,13 @@ fn create(
     );
     agree(&host, call, joined, deadline)?;
     let stream = Stream::new(device).map_err(vendor)?;
-    let world = Arc::clone(&host.inner.world);
-    let bench = Bench::new(world, host.inner.group.key, exec_timeout);
+    let context = Arc::clone(&host.inner.context);
+    let bench = Bench::new(context, host.inner.group.key, exec_timeout);
     bench.open();
     let identity = on_device(&host, group.name());
     let place = host
         .inner
-        .world
+        .context
         .watch
         .place(identity.key, &identity.name, &identity.members);
     let inner = Inner {
@@ -197,7 +197,7 @@ fn on_device(desk: &Communicator, name: &str) -> Identity {
 
 /// Hosts and processes of the ranks.
 fn scene(desk: &Communicator, cards: &[Card]) -> Scene {
-    let mut members = vec![Member::default(); desk.inner.world.size];
+    let mut members = vec![Member::default(); desk.inner.context.size];
     for (rank, card) in desk.members().iter().zip(cards) {
         let member = &mut members[rank.index()];
         (member.host, member.pid) = (card.host.clone(), card.process);
@@ -208,10 +208,16 @@ fn scene(desk: &Communicator, cards: &[Card]) -> Scene {
 /// The group over which a device communicator's ranks speak: the same ranks, apart from the user's
 /// own calls on `group`.
 fn host_side(group: &Communicator) -> Result<Communicator, CommError> {
-    let world = &group.inner.world;
+    let context = &group.inner.context;
     let name = format!("{}/npu", group.name());
-    let generation = || world.generation(&name, group.members());
-    let host = Communicator::new(Arc::clone(world), &name, group.members(), generation, None)?;
+    let generation = || context.generation(&name, group.members());
+    let host = Communicator::new(
+        Arc::clone(context),
+        &name,
+        group.members(),
+        generation,
+        None,
+    )?;
     host.set_deadline(group.deadline());
     Ok(host)
 }
@@ -324,13 +330,13 @@ fn await_ticket<R>(
     ticket: &Ticket<Result<R, DeviceError>>,
     deadline: Deadline,
 ) -> Result<R, ErrorKind> {
-    let world = &host.inner.world;
+    let context = &host.inner.context;
     loop {
         if let Some(answer) = ticket.wait(LOOK.min(deadline.left())) {
             return answer.map_err(ErrorKind::from);
         }
         let gone = host.members().iter().find_map(|rank| {
-            let gone = world.status.gone(*rank).filter(|gone| !gone.orderly)?;
+            let gone = context.status.gone(*rank).filter(|gone| !gone.orderly)?;
             Some(ErrorKind::PeerClosed {
                 peer: *rank,
                 how: gone.how,

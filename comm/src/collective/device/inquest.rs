@@ -103,7 +103,7 @@ impl Inner {
 
     /// What was told of this call already, or of the last seconds that it is a consequence of.
     fn known(&self, call: CallId) -> Option<Arc<Verdict>> {
-        let status = &self.desk.inner.world.status;
+        let status = &self.desk.inner.context.status;
         let is_cut_off = status.cut_off().is_some();
         let known = status.verdict(call);
         known.or_else(|| status.cause_of(call, is_cut_off, System.now_ms()))
@@ -112,28 +112,28 @@ impl Inner {
     /// Has a verdict told to all ranks by the arbiter, which knows whether there is an earlier one that this follows from;
     /// where it does not answer, tells it here. Gives back what was told.
     fn tell(&self, own: Verdict) -> Arc<Verdict> {
-        let world = &self.desk.inner.world;
+        let context = &self.desk.inner.context;
         let Some(call) = own.about else {
             return Arc::new(own);
         };
         let told = || self.known(call);
-        let is_judged = world.watch.is_on()
-            && world.peers.as_ref().is_none_or(Peers::has_arbiter)
-            && world.status.cut_off().is_none();
+        let is_judged = context.watch.is_on()
+            && context.peers.as_ref().is_none_or(Peers::has_arbiter)
+            && context.status.cut_off().is_none();
         if told().is_none() && is_judged {
             // The board tells who belongs to the group.
-            world.complain_with_board(call, Cause::GivenUp);
+            context.complain_with_board(call, Cause::GivenUp);
             let judged = FromRank::Judged(Box::new(own.clone()));
-            let is_heard = world.control.complain(&judged);
+            let is_heard = context.control.complain(&judged);
             let patience = Deadline::after(TELL_TIMEOUT);
             while is_heard && told().is_none() && !patience.passed() {
                 Clock::pause(TELL_STEP);
             }
         }
         told().unwrap_or_else(|| {
-            let status = &world.status;
+            let status = &context.status;
             let now_ms = System.now_ms();
-            world.watch.take(own.clone(), |verdict, say| {
+            context.watch.take(own.clone(), |verdict, say| {
                 status.set_verdict(verdict, now_ms, say);
             });
             status.verdict(call).unwrap_or_else(|| Arc::new(own))
@@ -174,8 +174,8 @@ impl Inner {
     /// words.
     fn as_met_here(&self, kind: ErrorKind) -> ErrorKind {
         let (origin, cause) = kind.first_cause();
-        let is_own =
-            matches!(cause, ErrorKind::Vendor { .. }) && origin == Some(self.desk.inner.world.rank);
+        let is_own = matches!(cause, ErrorKind::Vendor { .. })
+            && origin == Some(self.desk.inner.context.rank);
         if is_own || matches!(cause, ErrorKind::DeviceStalled { .. }) {
             return cause.clone();
         }
@@ -195,13 +195,13 @@ impl Inner {
 
     /// Ends the communicator on this rank and tells the others.
     pub(super) fn fail(&self, call: Call, seq: u64, deadline: Deadline, lost: Lost) -> CommError {
-        let world = &self.desk.inner.world;
+        let context = &self.desk.inner.context;
         self.conclude(u64::MAX, false);
         let (origin, cause) = lost.kind.first_cause();
         let notice = Notice {
             key: self.desk.inner.group.key,
             seq,
-            origin: origin.unwrap_or(world.rank).0,
+            origin: origin.unwrap_or(context.rank).0,
             kind: cause.clone(),
         };
         let error = self
@@ -219,7 +219,7 @@ impl Inner {
             if let Some(last) = lock(&self.last).take() {
                 last.abort();
             }
-            world.control.give_up(&notice);
+            context.control.give_up(&notice);
         }
         error
     }

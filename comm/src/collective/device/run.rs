@@ -210,7 +210,7 @@ impl Inner {
         if let Some(kind) = vigil.given_up() {
             return Err(self.shared(open.seq, kind));
         }
-        if self.desk.inner.world.status.epoch() > 0 {
+        if self.desk.inner.context.status.epoch() > 0 {
             let everyone: Vec<usize> = (0..self.desk.size()).collect();
             match vigil.look(&everyone) {
                 // Who left in good order had done its part; its device may be ahead of ours.
@@ -296,13 +296,13 @@ impl Inner {
 
     pub(super) fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
         Vigil {
-            world: &self.desk.inner.world,
+            context: &self.desk.inner.context,
             group: &self.desk.inner.group,
             limit: Limit::At(deadline),
             seq,
             mark: Mark::default(),
             place: &self.desk.inner.place,
-            lost: self.desk.inner.world.watch.lost(),
+            lost: self.desk.inner.context.watch.lost(),
         }
     }
 
