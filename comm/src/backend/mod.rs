@@ -10,7 +10,6 @@
 pub(crate) mod call_wait;
 pub(crate) mod direct;
 mod exchange;
-pub(crate) mod hccl;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;

@@ -14,17 +14,17 @@ use crate::watch::wire::Cause;
 
 /// What of a call goes into the context of its errors.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) collective: Collective,
-    pub(super) dtype: Option<DType>,
-    pub(super) count: Option<usize>,
+pub(crate) struct Call {
+    pub(crate) collective: Collective,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) count: Option<usize>,
     /// Where the program makes it.
-    pub(super) site: &'static Location<'static>,
+    pub(crate) site: &'static Location<'static>,
 }
 
 impl Call {
     #[track_caller]
-    pub(super) fn new<T: Element>(collective: Collective, count: usize) -> Self {
+    pub(crate) fn new<T: Element>(collective: Collective, count: usize) -> Self {
         Self {
             collective,
             dtype: Some(T::DTYPE),
@@ -34,7 +34,7 @@ impl Call {
     }
 
     #[track_caller]
-    pub(super) fn bare(collective: Collective) -> Self {
+    pub(crate) fn bare(collective: Collective) -> Self {
         Self {
             collective,
             dtype: None,

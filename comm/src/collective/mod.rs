@@ -20,7 +20,6 @@ mod broadcast;
 mod buffers;
 mod call;
 mod cancel;
-mod device;
 mod gather;
 mod object;
 mod point_to_point;
@@ -39,12 +38,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::buffers::Buffers;
-use self::call::{Call, judged};
-pub use self::device::{
-    Determinism, DeviceCommunicator, DeviceMessage, DeviceOptions, DeviceWork, Expansion, OnStream,
-};
+pub(crate) use self::call::Call;
+use self::call::judged;
 pub use self::object::OBJECT_BYTES_MAX_DEFAULT;
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
+pub(crate) use self::rooted::Sides;
 pub use self::tamper::{Tamper, TamperKind};
 pub use self::view::{ViewCall, ViewCounts};
 pub use self::work::Work;
@@ -135,8 +133,17 @@ impl Communicator {
         Ok(Self { inner })
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.inner.group
+    }
+
+    /// Its place on the board.
+    pub(crate) fn place(&self) -> &Place {
+        &self.inner.place
     }
 
     /// The name that the group was given.
@@ -334,7 +341,7 @@ impl Communicator {
         error
     }
 
-    fn error(
+    pub(crate) fn error(
         &self,
         call: Call,
         kind: ErrorKind,
@@ -358,7 +365,7 @@ impl Communicator {
     }
 
     /// The error of a call whose arguments cannot be served.
-    fn refuse(&self, call: Call, what: &str, got: String, want: String) -> CommError {
+    pub(crate) fn refuse(&self, call: Call, what: &str, got: String, want: String) -> CommError {
         let kind = ErrorKind::InvalidArgument {
             what: what.to_owned(),
             got,
@@ -368,7 +375,13 @@ impl Communicator {
         self.error(call, kind, 0, None, none, true)
     }
 
-    fn check_len(&self, call: Call, what: &str, got: usize, want: usize) -> Result<(), CommError> {
+    pub(crate) fn check_len(
+        &self,
+        call: Call,
+        what: &str,
+        got: usize,
+        want: usize,
+    ) -> Result<(), CommError> {
         if got == want {
             return Ok(());
         }
@@ -380,7 +393,12 @@ impl Communicator {
         ))
     }
 
-    fn check_index(&self, call: Call, what: &str, index: usize) -> Result<(), CommError> {
+    pub(crate) fn check_index(
+        &self,
+        call: Call,
+        what: &str,
+        index: usize,
+    ) -> Result<(), CommError> {
         let n = self.size();
         if index < n {
             return Ok(());
@@ -390,7 +408,12 @@ impl Communicator {
     }
 
     /// One count for each member, whose sum must not overflow; returns the sum.
-    fn check_counts(&self, call: Call, what: &str, counts: &[usize]) -> Result<usize, CommError> {
+    pub(crate) fn check_counts(
+        &self,
+        call: Call,
+        what: &str,
+        counts: &[usize],
+    ) -> Result<usize, CommError> {
         let n = self.size();
         if counts.len() != n {
             let want = format!("one count for each of the {n} members");
@@ -406,7 +429,12 @@ impl Communicator {
     }
 
     /// `buffer` must hold one block for each member; returns the length of a block.
-    fn check_blocks(&self, call: Call, what: &str, len: usize) -> Result<usize, CommError> {
+    pub(crate) fn check_blocks(
+        &self,
+        call: Call,
+        what: &str,
+        len: usize,
+    ) -> Result<usize, CommError> {
         let n = self.size();
         if len.is_multiple_of(n) {
             return Ok(len / n);
@@ -416,7 +444,7 @@ impl Communicator {
     }
 
     /// A block for each member, of `count` elements: the product must fit.
-    fn blocks_len(&self, call: Call, count: usize) -> Result<usize, CommError> {
+    pub(crate) fn blocks_len(&self, call: Call, count: usize) -> Result<usize, CommError> {
         count.checked_mul(self.size()).ok_or_else(|| {
             let want = format!("at most {} elements", usize::MAX / self.size());
             self.refuse(call, "sendbuf", format!("{count} elements"), want)

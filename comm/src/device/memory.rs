@@ -13,10 +13,10 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::acl::{Handle, Way};
 use super::error::DeviceError;
+use super::hccl::Device;
 use super::leaks;
-use super::npu::Device;
+use super::step::{Handle, Way};
 use super::stream::{Stream, Transfer};
 use crate::buffer::Element;
 
@@ -347,7 +347,7 @@ impl<T: Element> DeviceSlice<T> {
         self.count * T::DTYPE.size()
     }
 
-    fn acl(&self) -> &super::acl::Acl {
+    fn acl(&self) -> &super::hccl::acl::Acl {
         self.storage.device.acl()
     }
 

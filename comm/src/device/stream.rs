@@ -10,11 +10,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::acl::{Acl, Handle};
 use super::error::DeviceError;
+use super::hccl::Device;
+use super::hccl::acl::Acl;
 use super::leaks;
 use super::memory::Storage;
-use super::npu::Device;
+use super::step::Handle;
 use crate::buffer::Element;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 

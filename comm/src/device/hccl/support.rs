@@ -6,7 +6,7 @@
 
 use hccl_sys::types::{HcclDataType, HcclReduceOp};
 
-use crate::device::{Product, Soc};
+use super::soc::{Product, Soc};
 use crate::error::ErrorKind;
 use crate::types::{Collective, DType, ReduceOp};
 

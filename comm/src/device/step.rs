@@ -1,7 +1,17 @@
 //! The calls of the vendor as data, and the memory that each of them touches.
 
-use crate::device::acl::Handle;
 use crate::types::{DType, ReduceOp, index};
+
+/// A handle or a device address of the vendor.
+pub(crate) type Handle = usize;
+
+/// Where the bytes of a copy come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    DeviceToDevice,
+    DeviceToHost,
+    HostToDevice,
+}
 
 /// One call of the vendor. Counts are elements.
 #[derive(Clone, Debug, PartialEq, Eq)]

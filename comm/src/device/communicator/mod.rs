@@ -16,7 +16,7 @@
 //! devices and what became of it. From the answers all ranks come to one verdict: who did not
 //! enqueue the call, who enqueued another one, or whose device neither completed nor complained.
 //! Then the communicator is given up: streams are aborted, memory that a device may still use is
-//! left to it ([`crate::device::Leaks`]), nothing waits for the vendor without a bound.
+//! left to it ([`super::Leaks`]), nothing waits for the vendor without a bound.
 //!
 //! # Objects
 //!
@@ -47,15 +47,15 @@ use std::time::Duration;
 pub use self::messages::DeviceMessage;
 pub use self::on_stream::OnStream;
 pub use self::work::DeviceWork;
-pub use crate::backend::hccl::options::{Determinism, DeviceOptions, Expansion};
 
 use self::bench::Bench;
-use super::Communicator;
-use crate::backend::hccl::Engine;
-use crate::backend::hccl::lane::Ticket;
-use crate::backend::hccl::support;
+
+use crate::collective::{Call, Communicator};
 use crate::context::Identity;
-use crate::device::{Device, DeviceError, Stream};
+use crate::device::error::DeviceError;
+use crate::device::hccl::{Device, Engine, support};
+use crate::device::lane::Ticket;
+use crate::device::stream::Stream;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, DType, Rank, ReduceOp};
@@ -204,7 +204,7 @@ impl DeviceCommunicator {
     #[must_use]
     pub fn error_of(&self, collective: Collective, kind: ErrorKind) -> CommError {
         let deadline = Deadline::after(self.deadline());
-        let call = super::Call::bare(collective);
+        let call = Call::bare(collective);
         self.inner.error(call, kind, 0, deadline, true)
     }
 

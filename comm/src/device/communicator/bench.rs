@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use crate::context::{Context, Testimony, Witness};
-use crate::device::Event;
+use crate::device::stream::Event;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::watch::judge::device::Words;
 

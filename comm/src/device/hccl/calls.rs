@@ -9,8 +9,9 @@ use std::ptr::null_mut;
 use hccl_sys::symbols::Api;
 use hccl_sys::types::{HcclCommConfig, HcclResult, HcclRootInfo};
 
-use crate::device::DeviceError;
-use crate::device::acl::{Acl, Handle, pointer};
+use super::acl::{Acl, pointer};
+use crate::device::error::DeviceError;
+use crate::device::step::Handle;
 
 /// Longest path of a rank table, in bytes; the vendor's own limit.
 const PATH_BYTES_MAX: usize = 4096;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::run::Open;
-use crate::device::{Event, Stream};
+use crate::device::stream::{Event, Stream};
 use crate::error::CommError;
 
 /// A call that was given to a stream.

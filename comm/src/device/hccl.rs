@@ -15,11 +15,12 @@
     reason = "calls of the vendor's library with addresses of device memory"
 )]
 
+pub(crate) mod acl;
 mod calls;
-pub(crate) mod lane;
 pub(crate) mod lower;
-pub(crate) mod options;
-pub(crate) mod step;
+mod npu;
+mod runtime;
+mod soc;
 mod steps;
 pub(crate) mod support;
 
@@ -28,14 +29,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::calls::Calls;
-use self::lane::{Lane, Ticket};
-use self::options::Config;
-use self::step::Step;
+pub use self::npu::{Device, MemoryInfo};
+pub use self::runtime::{Runtime, count};
+pub use self::soc::{Product, Soc};
+use super::error::DeviceError;
+use super::lane::{Lane, Ticket};
+use super::leaks;
+use super::memory::Storage;
+use super::options::Config;
+use super::step::{Handle, Step};
+use super::stream::{Event, Keep, Stream};
 use crate::buffer::Element;
-use crate::device::acl::Handle;
-use crate::device::memory::Storage;
-use crate::device::stream::Keep;
-use crate::device::{Device, DeviceError, Event, Stream, leaks};
 use crate::kernel;
 
 /// Time that destroying a communicator takes on a good day, with room.

@@ -103,7 +103,7 @@ impl Inner {
 
     /// What was told of this call already, or of the last seconds that it is a consequence of.
     fn known(&self, call: CallId) -> Option<Arc<Verdict>> {
-        let status = &self.desk.inner.context.status;
+        let status = &self.desk.context().status;
         let is_cut_off = status.cut_off().is_some();
         let known = status.verdict(call);
         known.or_else(|| status.cause_of(call, is_cut_off, System.now_ms()))
@@ -112,7 +112,7 @@ impl Inner {
     /// Has a verdict told to all ranks by the arbiter, which knows whether there is an earlier one that this follows from;
     /// where it does not answer, tells it here. Gives back what was told.
     fn tell(&self, own: Verdict) -> Arc<Verdict> {
-        let context = &self.desk.inner.context;
+        let context = self.desk.context();
         let Some(call) = own.about else {
             return Arc::new(own);
         };
@@ -174,8 +174,8 @@ impl Inner {
     /// words.
     fn as_met_here(&self, kind: ErrorKind) -> ErrorKind {
         let (origin, cause) = kind.first_cause();
-        let is_own = matches!(cause, ErrorKind::Vendor { .. })
-            && origin == Some(self.desk.inner.context.rank);
+        let is_own =
+            matches!(cause, ErrorKind::Vendor { .. }) && origin == Some(self.desk.context().rank);
         if is_own || matches!(cause, ErrorKind::DeviceStalled { .. }) {
             return cause.clone();
         }
@@ -195,11 +195,11 @@ impl Inner {
 
     /// Ends the communicator on this rank and tells the others.
     pub(super) fn fail(&self, call: Call, seq: u64, deadline: Deadline, lost: Lost) -> CommError {
-        let context = &self.desk.inner.context;
+        let context = self.desk.context();
         self.conclude(u64::MAX, false);
         let (origin, cause) = lost.kind.first_cause();
         let notice = Notice {
-            key: self.desk.inner.group.key,
+            key: self.desk.identity().key,
             seq,
             origin: origin.unwrap_or(context.rank).0,
             kind: cause.clone(),

@@ -9,11 +9,11 @@ use std::ffi::c_void;
 
 use hccl_sys::types::{HcclResult, HcclSendRecvItem, HcclSendRecvType};
 
+use super::acl::pointer;
 use super::calls::Calls;
-use super::step::{Item, Step};
 use super::support::{data_type, reduce_op};
-use crate::device::DeviceError;
-use crate::device::acl::{Handle, Way, pointer};
+use crate::device::error::DeviceError;
+use crate::device::step::{Handle, Item, Step, Way};
 
 impl Calls<'_> {
     /// Enqueues one step.

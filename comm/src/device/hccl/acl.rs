@@ -16,10 +16,8 @@ use hccl_sys::types::{
     AclrtMemcpyKind, AclrtStreamStatus,
 };
 
-use super::error::DeviceError;
-
-/// A handle or a device address of the vendor.
-pub(crate) type Handle = usize;
+use crate::device::error::DeviceError;
+use crate::device::step::{Handle, Way};
 
 /// Longest text of the vendor that is kept, in bytes: errors travel between ranks.
 const DETAIL_BYTES_MAX: usize = 2000;
@@ -27,14 +25,6 @@ const DETAIL_BYTES_MAX: usize = 2000;
 const REPEAT_INITIALIZE: i32 = 100_002;
 /// A stream did not end in the given time.
 const STREAM_SYNC_TIMEOUT: i32 = 507_046;
-
-/// Where the bytes of a copy come from and go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    DeviceToDevice,
-    DeviceToHost,
-    HostToDevice,
-}
 
 impl Way {
     fn kind(self) -> AclrtMemcpyKind {

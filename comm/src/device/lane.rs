@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use crate::device::{Device, DeviceError};
+use super::error::DeviceError;
+use super::hccl::Device;
 
 type Job = Box<dyn FnOnce() + Send>;
 

@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::Bench;
 use super::{DeviceCommunicator, Inner};
-use crate::backend::hccl::lane::Ticket;
-use crate::backend::hccl::options::DeviceOptions;
-use crate::backend::hccl::{Engine, Origin};
 use crate::collective::{Call, Communicator};
 use crate::context::Identity;
-use crate::device::{Device, DeviceError, Stream};
+use crate::device::error::DeviceError;
+use crate::device::hccl::{Device, Engine, Origin};
+use crate::device::lane::Ticket;
+use crate::device::options::DeviceOptions;
+use crate::device::stream::Stream;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::Collective;
@@ -135,13 +136,12 @@ fn create(
     );
     agree(&host, call, joined, deadline)?;
     let stream = Stream::new(device).map_err(vendor)?;
-    let context = Arc::clone(&host.inner.context);
-    let bench = Bench::new(context, host.inner.group.key, exec_timeout);
+    let context = Arc::clone(host.context());
+    let bench = Bench::new(context, host.identity().key, exec_timeout);
     bench.open();
     let identity = on_device(&host, group.name());
     let place = host
-        .inner
-        .context
+        .context()
         .watch
         .place(identity.key, &identity.name, &identity.members);
     let inner = Inner {
@@ -184,7 +184,7 @@ fn takes_config(device: &Device) -> bool {
 
 /// What calls on the device are to watching, beside the group over which its ranks speak.
 fn on_device(desk: &Communicator, name: &str) -> Identity {
-    let at = &desk.inner.group;
+    let at = desk.identity();
     Identity {
         name: format!("{name} on npu").into(),
         members: at.members.clone(),
@@ -197,7 +197,7 @@ fn on_device(desk: &Communicator, name: &str) -> Identity {
 
 /// Hosts and processes of the ranks.
 fn scene(desk: &Communicator, cards: &[Card]) -> Scene {
-    let mut members = vec![Member::default(); desk.inner.context.size];
+    let mut members = vec![Member::default(); desk.context().size];
     for (rank, card) in desk.members().iter().zip(cards) {
         let member = &mut members[rank.index()];
         (member.host, member.pid) = (card.host.clone(), card.process);
@@ -208,7 +208,7 @@ fn scene(desk: &Communicator, cards: &[Card]) -> Scene {
 /// The group over which a device communicator's ranks speak: the same ranks, apart from the user's
 /// own calls on `group`.
 fn host_side(group: &Communicator) -> Result<Communicator, CommError> {
-    let context = &group.inner.context;
+    let context = group.context();
     let name = format!("{}/npu", group.name());
     let generation = || context.generation(&name, group.members());
     let host = Communicator::new(
@@ -302,7 +302,7 @@ fn origin(
                 ranks,
                 // Any number that all members have and no other group has; not the vendor's mark
                 // for a rank that takes no part.
-                id: host.inner.group.key & 0x7fff_ffff,
+                id: host.identity().key & 0x7fff_ffff,
             })
         }
         _ => {
@@ -330,7 +330,7 @@ fn await_ticket<R>(
     ticket: &Ticket<Result<R, DeviceError>>,
     deadline: Deadline,
 ) -> Result<R, ErrorKind> {
-    let context = &host.inner.context;
+    let context = host.context();
     loop {
         if let Some(answer) = ticket.wait(LOOK.min(deadline.left())) {
             return answer.map_err(ErrorKind::from);

@@ -47,7 +47,7 @@ pub struct DeviceOptions {
     /// Whether reductions repeat bit for bit.
     pub deterministic: Option<Determinism>,
     /// How long a device waits for its peers before the vendor reports an error; whole seconds,
-    /// rounded up. Needs CANN 8.5; see [`crate::collective::DeviceCommunicator::exec_timeout`].
+    /// rounded up. Needs CANN 8.5; see [`crate::device::DeviceCommunicator::exec_timeout`].
     pub exec_timeout: Option<Duration>,
     /// What `HCCL_EXEC_TIMEOUT` says in this process, for the case that the library takes no limit
     /// for one communicator: it sets nothing, it only tells when a device must have complained.

@@ -6,9 +6,9 @@ use hccl_sys::search::Places;
 use hccl_sys::symbols::Api;
 
 use super::acl::Acl;
-use super::error::DeviceError;
 use super::npu::Device;
 use super::soc::Soc;
+use crate::device::error::DeviceError;
 
 /// Number of devices that a process with these libraries sees, without initialising anything.
 ///

@@ -8,11 +8,10 @@
 //! - `LOWER-1`: nothing outside the buffers of the call and the scratch memory is named.
 //! - `LOWER-2`: the vendor never gets the same address as send and receive buffer of an exchange.
 
-use super::step::Step;
+use super::soc::Product;
 use super::support;
 use crate::backend::Counts;
-use crate::device::Product;
-use crate::device::acl::Handle;
+use crate::device::step::{Handle, Step};
 use crate::types::{Collective, DType, ReduceOp};
 
 /// A checked call: `send` and `recv` as the collective layer defines them. In place they are the

@@ -5,14 +5,13 @@ use std::panic::Location;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::DeviceCommunicator;
 use super::run::Prepared;
-use super::{DeviceCommunicator, support};
-use crate::backend::hccl::step::{Item, Step};
 use crate::buffer::Element;
 use crate::collective::{BATCH_MAX, Call};
-use crate::device::DeviceSlice;
-use crate::device::acl::Handle;
-use crate::device::memory::Storage;
+use crate::device::hccl::support;
+use crate::device::memory::{DeviceSlice, Storage};
+use crate::device::step::{Handle, Item, Step};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, DType};

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use super::acl::Acl;
-use super::error::DeviceError;
 use super::runtime::Runtime;
 use super::soc::Soc;
+use crate::device::error::DeviceError;
 
 /// A device that this process drives. Cheap to clone; usable from any thread.
 #[derive(Clone, Debug)]

@@ -7,9 +7,10 @@
 
 use super::run::Prepared;
 use super::{DeviceCommunicator, DeviceMessage};
-use crate::backend::hccl;
 use crate::buffer::Element;
-use crate::device::{DeviceError, DeviceSlice};
+use crate::device::error::DeviceError;
+use crate::device::hccl;
+use crate::device::memory::DeviceSlice;
 use crate::error::CommError;
 use crate::sync::Deadline;
 use crate::types::{Collective, ReduceOp};

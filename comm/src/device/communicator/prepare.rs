@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use super::DeviceCommunicator;
 use super::run::Prepared;
-use super::{DeviceCommunicator, support};
 use crate::backend::Counts;
-use crate::backend::hccl::lower::DeviceCall;
 use crate::buffer::Element;
-use crate::collective::Call;
-use crate::collective::rooted::Sides;
-use crate::device::DeviceSlice;
+use crate::collective::{Call, Sides};
+use crate::device::hccl::lower::DeviceCall;
+use crate::device::hccl::support;
+use crate::device::memory::DeviceSlice;
+use crate::device::step::Step;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, ReduceOp};
@@ -131,7 +132,7 @@ impl DeviceCommunicator {
                 op: None,
                 root: None,
             },
-            steps: vec![crate::backend::hccl::step::Step::Barrier],
+            steps: vec![Step::Barrier],
             storages: Vec::new(),
             messages: Vec::new(),
         }

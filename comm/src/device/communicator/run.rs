@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::inquest::Lost;
 use super::{DeviceCommunicator, Inner, lock};
-use crate::backend::hccl::step::Step;
 use crate::backend::vigil::{Limit, Vigil};
 use crate::collective::Call;
+use crate::device::error::DeviceError;
 use crate::device::memory::Storage;
-use crate::device::{DeviceError, Event, Stream};
+use crate::device::step::Step;
+use crate::device::stream::{Event, Stream};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::vendor::{self, Fault};
@@ -210,7 +211,7 @@ impl Inner {
         if let Some(kind) = vigil.given_up() {
             return Err(self.shared(open.seq, kind));
         }
-        if self.desk.inner.context.status.epoch() > 0 {
+        if self.desk.context().status.epoch() > 0 {
             let everyone: Vec<usize> = (0..self.desk.size()).collect();
             match vigil.look(&everyone) {
                 // Who left in good order had done its part; its device may be ahead of ours.
@@ -296,13 +297,13 @@ impl Inner {
 
     pub(super) fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
         Vigil {
-            context: &self.desk.inner.context,
-            group: &self.desk.inner.group,
+            context: self.desk.context(),
+            group: self.desk.identity(),
             limit: Limit::At(deadline),
             seq,
             mark: Mark::default(),
-            place: &self.desk.inner.place,
-            lost: self.desk.inner.context.watch.lost(),
+            place: self.desk.place(),
+            lost: self.desk.context().watch.lost(),
         }
     }
 
