@@ -1,9 +1,11 @@
-//! HCCL: one rank's part of a device communicator.
+//! HCCL and the Ascend runtime: devices, and one rank's part of a device communicator.
 //!
-//! `options` says how one is made, `support` what a product takes, `lower` which vendor calls carry
-//! a collective out, `calls` and `steps` make them on the communicator's own thread, the `lane`.
-//! Nothing here knows groups, names or deadlines of calls: who waits, and what a missing answer
-//! means, is the business of [`crate::collective`].
+//! `acl`, `runtime` and `npu` drive the devices. `config` says how a communicator is made, `support`
+//! what a product takes, `lower` which vendor calls carry a collective out; `calls` and `steps` make
+//! them on the communicator's own thread, the lane. Nothing here knows groups, names or deadlines of
+//! calls: who waits, and what a missing answer means, is the business of `communicator`.
+//!
+//! The libraries of another vendor would be a folder beside this one with the same items.
 //!
 //! - `ENGINE-3`: the handle is used on the lane only, so by one thread at a time and with its device
 //!   current.
@@ -15,8 +17,9 @@
     reason = "calls of the vendor's library with addresses of device memory"
 )]
 
-pub(crate) mod acl;
+mod acl;
 mod calls;
+mod config;
 pub(crate) mod lower;
 mod npu;
 mod runtime;
@@ -28,7 +31,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) use self::acl::Acl as RuntimeCalls;
 use self::calls::Calls;
+use self::config::Config;
 pub use self::npu::{Device, MemoryInfo};
 pub use self::runtime::{Runtime, count};
 pub use self::soc::{Product, Soc};
@@ -36,10 +41,11 @@ use super::error::DeviceError;
 use super::lane::{Lane, Ticket};
 use super::leaks;
 use super::memory::Storage;
-use super::options::Config;
+use super::options::DeviceOptions;
 use super::step::{Handle, Step};
 use super::stream::{Event, Keep, Stream};
 use crate::buffer::Element;
+use crate::error::ErrorKind;
 use crate::kernel;
 
 /// Time that destroying a communicator takes on a good day, with room.
@@ -121,9 +127,14 @@ impl Engine {
         Arc::clone(&self.handles)
     }
 
-    /// How many settings of a communicator the library knows.
-    pub(crate) fn capability(&self) -> u32 {
-        Calls::new(self.device.acl()).capability()
+    /// What the library makes of these options, or which of them it does not take.
+    pub(crate) fn config(&self, options: &DeviceOptions) -> Result<Config, ErrorKind> {
+        let capability = Calls::new(self.device.calls()).capability();
+        let mut config = options.config(capability)?;
+        // Older versions have only the form without settings.
+        let hccl = self.device.runtime().api().hccl();
+        config.is_plain |= hccl.HcclCommInitRootInfoConfig().is_err();
+        Ok(config)
     }
 
     /// Whether sub-communicators can be made from others.
@@ -140,7 +151,7 @@ impl Engine {
     pub(crate) fn root_info(&self) -> Ticket<Result<Vec<u8>, DeviceError>> {
         let device = self.device.clone();
         self.lane
-            .submit(move || Calls::new(device.acl()).root_info())
+            .submit(move || Calls::new(device.calls()).root_info())
     }
 
     /// Joins the communicator as rank `rank`.
@@ -149,14 +160,12 @@ impl Engine {
         rank: u32,
         origin: Origin,
         config: Config,
-        is_plain: bool,
     ) -> Ticket<Result<(), DeviceError>> {
         let n = u32::try_from(self.n).unwrap_or(u32::MAX);
         let (device, handles) = (self.device.clone(), Arc::clone(&self.handles));
         self.lane.submit(move || {
-            let calls = Calls::new(device.acl());
-            // Older versions have only the form without settings.
-            let vendor = (!is_plain).then_some(&config.vendor);
+            let calls = Calls::new(device.calls());
+            let vendor = (!config.is_plain).then_some(&config.vendor);
             let comm = match origin {
                 Origin::Root(info) => calls.init(n, &info, rank, vendor),
                 Origin::Table(path) => calls.init_table(&path, rank, vendor),
@@ -197,7 +206,7 @@ impl Engine {
         let (device, handles) = (self.device.clone(), Arc::clone(&self.handles));
         let stream = stream.clone();
         Ok(self.lane.submit(move || {
-            let calls = Calls::new(device.acl());
+            let calls = Calls::new(device.calls());
             let run = |step: &Step| {
                 let comm = handles.get()?;
                 // SAFETY: the communicator is alive, since it is destroyed on this thread only
@@ -246,7 +255,7 @@ impl Engine {
         self.lane.submit(move || {
             let comm = handles.get()?;
             // SAFETY: alive, as in `enqueue`.
-            unsafe { Calls::new(device.acl()).async_error(comm) }
+            unsafe { Calls::new(device.calls()).async_error(comm) }
         })
     }
 
@@ -273,7 +282,7 @@ impl Drop for Engine {
                 return Ok(());
             };
             // SAFETY: the handle was taken away, so nobody can use it any more.
-            unsafe { Calls::new(device.acl()).destroy(comm) }
+            unsafe { Calls::new(device.calls()).destroy(comm) }
         });
         let time = if is_broken {
             DESTROY_BROKEN_MAX

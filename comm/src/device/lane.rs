@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::error::DeviceError;
-use super::hccl::Device;
+use super::library::Device;
 
 type Job = Box<dyn FnOnce() + Send>;
 

@@ -57,3 +57,6 @@ pub use memory::{DeviceBuffer, DeviceSlice};
 pub use options::{Determinism, DeviceOptions, Expansion};
 pub use select::{DeviceMap, Selection, SelectionError, select};
 pub use stream::{Event, Stream, Transfer};
+
+/// The vendor's libraries. Everything here but their own folder knows them by this name only.
+use hccl as library;

@@ -9,7 +9,7 @@ use super::run::Prepared;
 use super::{DeviceCommunicator, DeviceMessage};
 use crate::buffer::Element;
 use crate::device::error::DeviceError;
-use crate::device::hccl;
+use crate::device::library;
 use crate::device::memory::DeviceSlice;
 use crate::error::CommError;
 use crate::sync::Deadline;
@@ -38,7 +38,7 @@ impl DeviceCommunicator {
 
     fn divide<T: Element>(&self, result: &DeviceSlice<T>) -> Result<(), DeviceError> {
         let mut values = result.to_vec()?;
-        hccl::average(&mut values, self.size());
+        library::average(&mut values, self.size());
         result.copy_from(&values)
     }
 

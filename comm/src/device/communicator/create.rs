@@ -15,8 +15,8 @@ use super::{DeviceCommunicator, Inner};
 use crate::collective::{Call, Communicator};
 use crate::context::Identity;
 use crate::device::error::DeviceError;
-use crate::device::hccl::{Device, Engine, Origin};
 use crate::device::lane::Ticket;
+use crate::device::library::{Device, Engine, Origin};
 use crate::device::options::DeviceOptions;
 use crate::device::stream::Stream;
 use crate::error::{CommError, ErrorKind};
@@ -116,10 +116,8 @@ fn create(
         Parent::Of(_) | Parent::None => None,
     };
     let engine = Engine::start(device, group.size(), lane).map_err(vendor)?;
-    let config = options.config(engine.capability()).map_err(error)?;
+    let config = engine.config(options).map_err(error)?;
     let exec_timeout = exec_timeout(options, config.exec_timeout_s);
-    let needs_config = options.needs_config() || config.exec_timeout_s.is_some();
-    let is_plain = !(needs_config && takes_config(device));
     let origin = origin(
         &host,
         &engine,
@@ -129,11 +127,7 @@ fn create(
         deadline,
     )?;
     let rank = u32::try_from(group.rank()).unwrap_or(u32::MAX);
-    let joined = await_ticket(
-        &host,
-        &engine.join(rank, origin, config, is_plain),
-        deadline,
-    );
+    let joined = await_ticket(&host, &engine.join(rank, origin, config), deadline);
     agree(&host, call, joined, deadline)?;
     let stream = Stream::new(device).map_err(vendor)?;
     let context = Arc::clone(host.context());
@@ -174,12 +168,6 @@ fn exec_timeout(options: &DeviceOptions, set_s: Option<i32>) -> Option<Duration>
     let seconds = set_s.and_then(|seconds| u64::try_from(seconds).ok());
     let own = seconds.map(Duration::from_secs);
     own.or(options.exec_timeout_of_environment)
-}
-
-/// Whether the library makes communicators with settings.
-fn takes_config(device: &Device) -> bool {
-    let hccl = device.runtime().api().hccl();
-    hccl.HcclCommInitRootInfoConfig().is_ok()
 }
 
 /// What calls on the device are to watching, beside the group over which its ranks speak.

@@ -9,7 +9,7 @@ use super::DeviceCommunicator;
 use super::run::Prepared;
 use crate::buffer::Element;
 use crate::collective::{BATCH_MAX, Call};
-use crate::device::hccl::support;
+use crate::device::library::support;
 use crate::device::memory::{DeviceSlice, Storage};
 use crate::device::step::{Handle, Item, Step};
 use crate::error::{CommError, ErrorKind};

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::time::Duration;
 
-use hccl_sys::symbols::Api;
+use hccl_sys::symbols::{Api, MissingSymbol};
 use hccl_sys::types::{
     AclError, AclrtEventRecordedStatus, AclrtEventStatus, AclrtMemAttr, AclrtMemMallocPolicy,
     AclrtMemcpyKind, AclrtStreamStatus,
@@ -32,6 +32,15 @@ impl Way {
             Self::DeviceToDevice => AclrtMemcpyKind::ACL_MEMCPY_DEVICE_TO_DEVICE,
             Self::DeviceToHost => AclrtMemcpyKind::ACL_MEMCPY_DEVICE_TO_HOST,
             Self::HostToDevice => AclrtMemcpyKind::ACL_MEMCPY_HOST_TO_DEVICE,
+        }
+    }
+}
+
+impl From<MissingSymbol> for DeviceError {
+    fn from(missing: MissingSymbol) -> Self {
+        Self::Missing {
+            what: missing.name.to_owned(),
+            why: missing.to_string(),
         }
     }
 }

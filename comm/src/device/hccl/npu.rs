@@ -106,13 +106,13 @@ impl Device {
     /// As the vendor says.
     pub fn memory(&self) -> Result<MemoryInfo, DeviceError> {
         let _here = self.enter()?;
-        let (free, total) = self.acl().memory()?;
+        let (free, total) = self.calls().memory()?;
         Ok(MemoryInfo { free, total })
     }
 
     /// Makes the device current in this thread until the guard is dropped.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
-        let acl = self.acl();
+        let acl = self.calls();
         let former = acl.current_device()?;
         if former == Some(self.inner.logical) {
             return Ok(Entered { acl, former: None });
@@ -121,7 +121,7 @@ impl Device {
         Ok(Entered { acl, former })
     }
 
-    pub(crate) fn acl(&self) -> &Acl {
+    pub(crate) fn calls(&self) -> &Acl {
         self.inner.runtime.acl()
     }
 }
