@@ -64,9 +64,6 @@ pub(crate) struct Offer {
     pub(crate) way: u8,
 }
 
-/// Where the user's choice of an algorithm lies in the word of the call.
-pub(super) const WAY_SHIFT: u32 = 24;
-
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
     request.row().len() * size_of::<u64>()
@@ -236,7 +233,7 @@ impl Local {
         }
         let has_far = offer.staging | offer.send_at | offer.recv_at != 0;
         let entry = Entry {
-            call: request.call_word() | u64::from(offer.way) << WAY_SHIFT,
+            call: request.call_word() | u64::from(offer.way) << matching::WAY_SHIFT,
             count: request.common_count(),
             splits,
             payload_len: (row_len + data_len) as u64,

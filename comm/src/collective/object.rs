@@ -19,10 +19,6 @@ use crate::error::{CommError, ErrorKind, Field};
 use crate::sync::{Deadline, Ordering};
 use crate::types::{Collective, DType, Rank};
 
-/// Largest encoded object unless set otherwise: training stacks gather configurations and
-/// statistics, not tensors, this way.
-pub const OBJECT_BYTES_MAX_DEFAULT: usize = 64 << 20;
-
 impl Communicator {
     /// Sets the largest encoded object, in bytes; must be the same on all ranks.
     pub fn set_object_bytes_max(&self, bytes: usize) {

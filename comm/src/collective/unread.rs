@@ -1,6 +1,6 @@
 //! What a communicator that is not used again has never received.
 
-use super::Inner;
+use super::communicator::Inner;
 use crate::context::{HasUnread, Unread};
 
 impl HasUnread for Inner {

@@ -1,6 +1,7 @@
 //! Which way the calls of a group go.
 
-use super::{Communicator, lock};
+use super::Communicator;
+use crate::sync::lock;
 
 impl Communicator {
     /// Whether all members share memory: they are on one host, and may use it.

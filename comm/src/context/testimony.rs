@@ -9,9 +9,11 @@
 //! - `TESTIMONY-2`: nothing here waits, and a witness is called without any lock held.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use serde::{Deserialize, Serialize};
+
+use crate::sync::lock;
 
 /// What one rank says about one case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,10 +92,6 @@ impl Court {
         lock(&self.witnesses).remove(&case);
         lock(&self.said).remove(&case);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

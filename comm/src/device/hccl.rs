@@ -28,7 +28,7 @@ mod steps;
 pub(crate) mod support;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) use self::acl::Acl as RuntimeCalls;
@@ -47,6 +47,7 @@ use super::stream::{Event, Keep, Stream};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
 use crate::kernel;
+use crate::sync::lock;
 
 /// Time that destroying a communicator takes on a good day, with room.
 const DESTROY_MAX: Duration = Duration::from_secs(5);
@@ -306,8 +307,4 @@ pub(crate) fn average<T: Element>(values: &mut [T], ranks: usize) {
     let divisor = u32::try_from(ranks).unwrap_or(u32::MAX);
     // SAFETY: the slice holds its elements, and nobody else has it.
     unsafe { kernel::finish_avg(T::DTYPE, values.as_mut_ptr().cast(), values.len(), divisor) };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

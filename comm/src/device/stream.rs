@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::error::DeviceError;
@@ -17,7 +17,7 @@ use super::library::RuntimeCalls;
 use super::memory::Storage;
 use super::step::Handle;
 use crate::buffer::Element;
-use crate::sync::{AtomicBool, Deadline, Ordering};
+use crate::sync::{AtomicBool, Deadline, Ordering, lock};
 
 /// Time that the end of a stream gives the work on it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -437,8 +437,4 @@ impl<T: Element> Transfer<T> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut *memory))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Inner;
 use super::run::Open;
-use super::{Inner, lock};
 use crate::backend::vigil::Vigil;
 use crate::collective::Call;
 use crate::context::Notice;
 use crate::error::verdict::{CallId, Verdict};
 use crate::error::{CommError, ErrorKind};
-use crate::sync::{Clock, Deadline};
+use crate::sync::{Clock, Deadline, lock};
 use crate::transport::shm::wait::Rest;
 use crate::types::Rank;
 use crate::watch::judge::device::{Case, Words};

@@ -41,7 +41,7 @@ mod run;
 mod work;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use self::messages::DeviceMessage;
@@ -57,7 +57,7 @@ use crate::device::lane::Ticket;
 use crate::device::library::{Device, Engine, support};
 use crate::device::stream::Stream;
 use crate::error::{CommError, ErrorKind};
-use crate::sync::Deadline;
+use crate::sync::{Deadline, lock};
 use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::judge::Scene;
 use crate::watch::{Place, Standing};
@@ -227,8 +227,4 @@ impl DeviceCommunicator {
     pub fn on<'a>(&'a self, stream: &'a Stream) -> OnStream<'a> {
         OnStream::new(self, stream)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

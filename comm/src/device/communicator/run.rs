@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inquest::Lost;
-use super::{DeviceCommunicator, Inner, lock};
+use super::{DeviceCommunicator, Inner};
 use crate::backend::vigil::{Limit, Vigil};
 use crate::collective::Call;
 use crate::device::error::DeviceError;
@@ -13,7 +13,7 @@ use crate::device::memory::Storage;
 use crate::device::step::Step;
 use crate::device::stream::{Event, Stream};
 use crate::error::{CommError, ErrorKind};
-use crate::sync::Deadline;
+use crate::sync::{Deadline, lock};
 use crate::vendor::{self, Fault};
 use crate::watch::judge::device::{Ask, Stage, is_message, mismatch};
 use crate::watch::{Announced, Mark};
