@@ -12,9 +12,9 @@ use muster_comm::config::Environment;
 use muster_comm::device::{
     Device, DeviceBuffer, DeviceCommunicator, DeviceMessage, DeviceOptions, Leaks, Runtime, Stream,
 };
+use muster_comm::error::verdict::Class;
 use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 use muster_tests::{binary, start};
 

@@ -1,9 +1,10 @@
-//! Ascend NPUs: the loaded runtime, devices, device memory, streams and events.
+//! Ascend NPUs: the loaded runtime, devices, device memory, streams and events, and collectives on them.
 //!
 //! What the vendor's headers leave to the caller is a type here: memory is owned and typed, work
 //! holds what it uses, every wait has a limit, and the thread's current device is set where a call
-//! needs it. Nothing here knows ranks or groups; collectives over device memory are
-//! [`crate::device::DeviceCommunicator`].
+//! needs it. Only `communicator` knows ranks and groups: it makes a [`DeviceCommunicator`] of the
+//! members of a [`Communicator`](crate::collective::Communicator). Only `hccl` knows the vendor's
+//! libraries.
 //!
 //! ```no_run
 //! use std::time::Duration;

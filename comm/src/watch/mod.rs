@@ -51,7 +51,6 @@ pub use self::trail::{CallSites, Slip, Step};
 pub(crate) use self::trail::{Mark, Trail};
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, ToRank};
-pub use crate::error::verdict;
 use crate::error::verdict::Verdict;
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
