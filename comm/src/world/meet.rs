@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::SharedMemory;
 use super::bring_up::BringUpError;
 use super::island::{self, IslandKey};
-use super::join::{JoinOptions, PeerReads};
+use super::options::{JoinOptions, PeerReads};
 use crate::config::TCP_STREAMS_MAX;
 use crate::context::{Island, Net};
 use crate::rendezvous::{Card, Endpoint, RendezvousError, Session};

@@ -11,6 +11,7 @@ mod hub;
 mod island;
 mod join;
 mod meet;
+mod options;
 mod selection;
 mod threads;
 
@@ -20,10 +21,10 @@ use std::time::Duration;
 pub use alloc::{AllocError, RegionBuffer};
 pub use bring_up::BringUpError;
 pub use env::FromEnvError;
-pub use join::{
+pub(crate) use join::{Word, note};
+pub use options::{
     BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
 };
-pub(crate) use join::{Word, note};
 pub use selection::{Selection, SelectionError};
 pub use threads::ThreadOptions;
 

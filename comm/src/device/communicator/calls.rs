@@ -58,7 +58,7 @@ impl DeviceCommunicator {
     ///
     /// **Shape**: `sendbuf` and `recvbuf`: count. **In place**:
     /// [`DeviceCommunicator::all_reduce_in_place`]. **Zero counts**: nothing happens.
-    /// **Order and determinism**: the vendor's, see [`super::DeviceOptions::deterministic`].
+    /// **Order and determinism**: the vendor's, see [`crate::device::DeviceOptions::deterministic`].
     /// `Avg` is a sum that the host divides. **Source**: `HcclAllReduce`.
     ///
     /// # Errors
