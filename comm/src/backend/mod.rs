@@ -1,4 +1,4 @@
-//! What carries a call out: the host engine, and HCCL for device memory.
+//! What carries a call on host memory out.
 //!
 //! `host` chooses the way of a call; `local` is the way of groups whose ranks all share memory
 //! (entry exchange, small payloads in the entry); `direct` runs plans whose steps read peers'
