@@ -75,7 +75,7 @@
 //! |---|---|
 //! | [`world`] | bring-up, all ranks of a job as one rank sees it, the making of groups |
 //! | [`collective`] | the communicator, one file a collective, asynchronous calls, the naive reference |
-//! | [`types`], [`buffer`], [`error`] | ranks, element types, reductions; erased views; the one error |
+//! | [`types`], [`buffer`], [`error`] | ranks, element types, reductions; erased views; the one error, with the verdict on it |
 //! | [`layout`] | which ranks form which group: arithmetic only |
 //! | [`launch`] | who this process is, by the launcher's environment |
 //! | [`rendezvous`] | how ranks find each other, and hear of each other's end |
@@ -83,7 +83,7 @@
 //! | [`algo`] | algorithms as plans: made, proved, priced, drawn, selected |
 //! | [`transport`] | bytes between ranks: shared memory, TCP, the simulated network |
 //! | [`kernel`] | reductions and conversions over raw memory |
-//! | [`device`] | Ascend NPUs: devices, device memory, streams, events |
+//! | [`device`] | Ascend NPUs: devices, device memory, streams, events, collectives on them |
 //! | [`vendor`] | what the numbers and codes of the vendor's libraries mean |
 //! | [`config`], [`sync`] | the one reader of the environment; the one door to atomics and time |
 //! | [`watch`] | what every rank is doing, and one verdict where they wait in vain |
@@ -97,9 +97,9 @@ pub mod backend;
 pub mod buffer;
 pub mod collective;
 pub mod config;
+mod context;
 pub mod device;
 pub mod error;
-mod group;
 pub mod kernel;
 pub mod launch;
 pub mod layout;

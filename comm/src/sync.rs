@@ -8,6 +8,7 @@
 //! Time is read here and nowhere else; the simulator has a clock of its own and never calls this.
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -34,6 +35,11 @@ pub mod futex {
         // An error leaves the sleepers to their time-out.
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }
+}
+
+/// Takes a lock, also where a thread has panicked with it: what it guards is whole between any two statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The monotonic clock.

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use muster_comm::watch::verdict::Class;
+use muster_comm::error::verdict::Class;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

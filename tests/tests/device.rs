@@ -7,12 +7,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use muster_comm::collective::{Communicator, DeviceCommunicator, DeviceMessage, DeviceOptions};
+use muster_comm::collective::Communicator;
 use muster_comm::config::Environment;
-use muster_comm::device::{Device, DeviceBuffer, Leaks, Runtime, Stream};
+use muster_comm::device::{
+    Device, DeviceBuffer, DeviceCommunicator, DeviceMessage, DeviceOptions, Leaks, Runtime, Stream,
+};
+use muster_comm::error::verdict::Class;
 use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 use muster_tests::{binary, start};
 

@@ -3,6 +3,7 @@
 //! Each rule says in its message what to do. A rule that stands in the way of something better is
 //! changed here, in a commit that says why.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,102 +26,270 @@ const UNSAFE: &[&str] = &[
     "models/src/arena.rs",
 ];
 
-/// Which rooms of `comm` a room may use, beside itself. What is not listed may use everything.
-const IMPORTS: &[(&str, &[&str])] = &[
-    ("algo", &["types"]),
-    ("buffer.rs", &["types"]),
-    (
-        "device",
-        &[
-            "buffer", "config", "error", "launch", "sync", "types", "vendor",
-        ],
-    ),
-    ("error.rs", &["types", "vendor", "watch"]),
-    ("kernel", &["sync", "types"]),
-    ("layout", &["types"]),
-    ("sync.rs", &[]),
-    ("transport", &["memfd", "strangers", "sync", "types"]),
-    ("types", &[]),
-    ("vendor.rs", &[]),
-    ("rendezvous", &["strangers", "sync", "types"]),
-    (
-        "watch",
-        &[
-            "error",
-            "memfd",
-            "rendezvous",
-            "sabotage",
-            "sync",
-            "types",
-            "vendor",
-        ],
-    ),
-    ("config", &["kernel", "rendezvous", "types"]),
-    ("launch", &["config", "rendezvous", "sync", "types"]),
-    (
-        "backend",
-        &[
-            "algo",
-            "buffer",
-            "device",
-            "error",
-            "group",
-            "kernel",
-            "sabotage",
-            "sync",
-            "transport",
-            "types",
-            "watch",
-            "world",
-        ],
-    ),
-];
+/// A crate of the workspace: its folder, its name in paths, and its floors from the bottom up. A floor is
+/// a room (a module at the top of the crate, or the root file) with all that it uses beside itself.
+type House = (&'static str, &'static str, &'static [Floor]);
+type Floor = (&'static str, &'static [&'static str]);
 
-/// The rooms of `harness`, from the bottom up, each with the rooms that it uses. A room may use rooms that are listed
-/// before it: so there is no circle, and no import upward.
-const HARNESS: &[(&str, &[&str])] = &[
-    ("random", &[]),
-    ("stats", &[]),
-    ("progress", &[]),
-    ("doctor", &[]),
-    ("exit", &[]),
-    ("fail", &["exit"]),
-    ("out", &["exit", "fail"]),
-    ("world", &["exit", "fail", "out"]),
-    ("report", &["doctor", "exit", "fail", "out", "stats"]),
-    ("verify", &["exit", "fail", "out", "report"]),
-    ("check", &["report", "verify", "world"]),
-    ("bench", &["check", "out", "report", "stats"]),
+/// Who uses whom. A room may use rooms that are listed before it, and crates that are listed before its own: so
+/// there is no circle, and no import upward.
+const HOUSES: &[House] = &[
     (
-        "moe",
-        &["bench", "check", "out", "random", "report", "stats"],
-    ),
-    (
-        "run",
+        "hccl-sys",
+        "hccl_sys",
         &[
-            "bench", "check", "exit", "fail", "moe", "out", "report", "verify", "world",
-        ],
-    ),
-    ("backend", &["fail", "run"]),
-    (
-        "drill",
-        &["exit", "fail", "out", "random", "report", "run", "world"],
-    ),
-    ("compare", &["exit", "fail", "out", "report", "stats"]),
-    (
-        "results",
-        &[
-            "bench", "compare", "drill", "fail", "moe", "report", "verify",
+            ("codes", &[]),
+            ("headers", &[]),
+            ("loaded", &[]),
+            ("search", &["loaded"]),
+            ("types", &["headers"]),
+            ("symbols", &["headers", "loaded", "search", "types"]),
+            ("version", &["symbols", "types"]),
+            ("lib", &[]),
         ],
     ),
     (
-        "cmd",
+        "comm",
+        "muster_comm",
         &[
-            "backend", "bench", "check", "compare", "doctor", "drill", "exit", "fail", "moe",
-            "out", "progress", "report", "results", "run", "verify", "world",
+            ("memfd", &[]),
+            ("sync", &[]),
+            ("types", &[]),
+            ("vendor", &["hccl_sys"]),
+            ("strangers", &["sync"]),
+            ("buffer", &["types"]),
+            ("layout", &["types"]),
+            ("algo", &["types"]),
+            ("kernel", &["sync", "types"]),
+            ("transport", &["memfd", "strangers", "sync", "types"]),
+            ("error", &["types", "vendor"]),
+            ("rendezvous", &["strangers", "sync", "types"]),
+            ("config", &["hccl_sys", "kernel", "rendezvous", "types"]),
+            ("sabotage", &["config"]),
+            ("launch", &["config", "rendezvous", "sync", "types"]),
+            (
+                "watch",
+                &[
+                    "error",
+                    "memfd",
+                    "rendezvous",
+                    "sabotage",
+                    "sync",
+                    "types",
+                    "vendor",
+                ],
+            ),
+            (
+                "context",
+                &[
+                    "algo",
+                    "error",
+                    "rendezvous",
+                    "sync",
+                    "transport",
+                    "types",
+                    "watch",
+                ],
+            ),
+            (
+                "backend",
+                &[
+                    "algo",
+                    "context",
+                    "error",
+                    "kernel",
+                    "sabotage",
+                    "sync",
+                    "transport",
+                    "types",
+                    "watch",
+                ],
+            ),
+            (
+                "collective",
+                &[
+                    "algo", "backend", "buffer", "context", "error", "sync", "types", "watch",
+                ],
+            ),
+            (
+                "device",
+                &[
+                    "backend",
+                    "buffer",
+                    "collective",
+                    "context",
+                    "error",
+                    "hccl_sys",
+                    "kernel",
+                    "launch",
+                    "sync",
+                    "transport",
+                    "types",
+                    "vendor",
+                    "watch",
+                ],
+            ),
+            (
+                "world",
+                &[
+                    "algo",
+                    "buffer",
+                    "collective",
+                    "config",
+                    "context",
+                    "error",
+                    "kernel",
+                    "launch",
+                    "rendezvous",
+                    "sabotage",
+                    "sync",
+                    "transport",
+                    "types",
+                    "watch",
+                ],
+            ),
+            (
+                "simulate",
+                &[
+                    "backend",
+                    "context",
+                    "error",
+                    "rendezvous",
+                    "transport",
+                    "types",
+                    "watch",
+                    "world",
+                ],
+            ),
+            ("lib", &[]),
         ],
     ),
-    ("cli", &["cmd", "exit", "out"]),
+    (
+        "hccl-emu",
+        "hccl_emu",
+        &[
+            ("fault", &["muster_comm"]),
+            ("options", &["hccl_sys", "muster_comm"]),
+            ("runtime", &["muster_comm", "options"]),
+            ("acl", &["muster_comm", "options", "runtime"]),
+            (
+                "hccl",
+                &["fault", "hccl_sys", "muster_comm", "options", "runtime"],
+            ),
+            ("unsupported", &["runtime"]),
+            ("lib", &[]),
+        ],
+    ),
+    (
+        "harness",
+        "muster",
+        &[
+            ("lib", &[]),
+            ("random", &[]),
+            ("stats", &[]),
+            ("progress", &[]),
+            ("doctor", &["hccl_sys", "muster_comm"]),
+            ("exit", &["muster_comm"]),
+            ("fail", &["exit"]),
+            ("out", &["exit", "fail"]),
+            ("world", &["exit", "fail", "muster_comm", "out"]),
+            (
+                "report",
+                &[
+                    "doctor",
+                    "exit",
+                    "fail",
+                    "lib",
+                    "muster_comm",
+                    "out",
+                    "stats",
+                ],
+            ),
+            (
+                "verify",
+                &["exit", "fail", "lib", "muster_comm", "out", "report"],
+            ),
+            ("check", &["muster_comm", "report", "verify", "world"]),
+            ("bench", &["check", "muster_comm", "out", "report", "stats"]),
+            (
+                "moe",
+                &[
+                    "bench",
+                    "check",
+                    "muster_comm",
+                    "out",
+                    "random",
+                    "report",
+                    "stats",
+                ],
+            ),
+            (
+                "run",
+                &[
+                    "bench",
+                    "check",
+                    "exit",
+                    "fail",
+                    "moe",
+                    "muster_comm",
+                    "out",
+                    "report",
+                    "verify",
+                    "world",
+                ],
+            ),
+            ("backend", &["fail", "hccl_sys", "muster_comm", "run"]),
+            (
+                "drill",
+                &[
+                    "exit",
+                    "fail",
+                    "muster_comm",
+                    "out",
+                    "random",
+                    "report",
+                    "run",
+                    "world",
+                ],
+            ),
+            (
+                "compare",
+                &["exit", "fail", "lib", "out", "report", "stats"],
+            ),
+            (
+                "results",
+                &[
+                    "bench", "compare", "drill", "fail", "moe", "report", "verify",
+                ],
+            ),
+            (
+                "cmd",
+                &[
+                    "backend",
+                    "bench",
+                    "check",
+                    "compare",
+                    "doctor",
+                    "drill",
+                    "exit",
+                    "fail",
+                    "hccl_sys",
+                    "lib",
+                    "moe",
+                    "muster_comm",
+                    "out",
+                    "progress",
+                    "report",
+                    "results",
+                    "run",
+                    "verify",
+                    "world",
+                ],
+            ),
+            ("cli", &["cmd", "exit", "out"]),
+            ("main", &[]),
+        ],
+    ),
 ];
 
 fn root() -> PathBuf {
@@ -308,101 +477,220 @@ fn the_environment_and_the_atomics_have_one_door_each() {
 }
 
 #[test]
-fn imports_go_down_the_house() {
-    let mut upward = Vec::new();
-    for (name, text) in sources() {
-        let Some(inside) = name.strip_prefix("comm/src/") else {
-            continue;
-        };
-        let room = inside.split('/').next().unwrap_or(inside);
-        let bare = room.trim_end_matches(".rs");
-        let Some((_, allowed)) = IMPORTS
-            .iter()
-            .find(|(listed, _)| *listed == room || *listed == bare)
-        else {
-            continue;
-        };
-        for (at, _) in words(&text).match_indices("crate::") {
-            let words = words(&text);
-            let used: String = words[at + "crate::".len()..]
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
-            if !used.is_empty() && used != bare && !allowed.contains(&used.as_str()) {
-                upward.push(format!(
-                    "{name}: crate::{used} (allowed: {})",
-                    allowed.join(", ")
-                ));
-            }
+fn a_room_uses_only_what_is_listed_before_it() {
+    let mut known: Vec<&str> = Vec::new();
+    let mut offences = Vec::new();
+    for (folder, name, floors) in HOUSES {
+        let mut before = known.clone();
+        for (room, uses) in *floors {
+            let upward = uses.iter().filter(|used| !before.contains(used));
+            offences.extend(upward.map(|used| format!("{folder}: {room} uses {used}")));
+            before.push(room);
         }
+        known.push(name);
     }
-    upward.dedup();
     complain(
-        "this import runs against the arrows of ARCHITECTURE.md",
-        &upward,
+        "a room uses only what is listed before it: move down what both need",
+        &offences,
     );
-}
-
-/// The rooms of the crate that code uses, in the order in which it names them.
-fn rooms_used(words: &str) -> Vec<&str> {
-    let after = words.split("crate::").skip(1);
-    let name = |rest: &'_ str| -> usize {
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-        end.unwrap_or(rest.len())
-    };
-    after
-        .map(|rest| &rest[..name(rest)])
-        .filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
-        .collect()
 }
 
 #[test]
-fn the_rooms_of_harness_stand_on_those_below() {
-    let mut offences = Vec::new();
-    for (place, (room, uses)) in HARNESS.iter().enumerate() {
-        let is_below = |used: &&str| HARNESS[..place].iter().any(|(below, _)| below == used);
-        let above = uses.iter().filter(|used| !is_below(used));
-        offences.extend(above.map(|used| format!("{used} does not stand before {room}")));
-    }
-    let (mut seen, mut used_by_room) = (Vec::new(), Vec::new());
-    for (name, text) in sources() {
-        let Some(inside) = name.strip_prefix("harness/src/") else {
+fn imports_go_down_the_house_and_the_table_is_what_they_are() {
+    let mut found: BTreeMap<(&str, String), BTreeMap<String, String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let Some((folder, inside)) = path.split_once("/src/") else {
             continue;
         };
-        let room = inside.split('/').next().unwrap_or(inside);
-        let room = room.trim_end_matches(".rs").to_owned();
-        if room == "lib" || room == "main" {
-            continue;
-        }
-        let Some((_, uses)) = HARNESS.iter().find(|(listed, _)| *listed == room) else {
-            offences.push(format!("{name}: {room} is not in the list"));
+        let house = HOUSES.iter().find(|(listed, ..)| *listed == folder);
+        let Some((folder, _, floors)) = house.filter(|_| !is_test(&path)) else {
             continue;
         };
-        let words = words(&text);
-        for used in rooms_used(&words) {
-            if used != room && !is_test(&name) && !uses.contains(&used) {
-                offences.push(format!("{name}: crate::{used}"));
+        let module = inside.trim_end_matches(".rs").trim_end_matches("/mod");
+        let room = module.split('/').next().unwrap_or(module).to_owned();
+        let depth = if ["lib", "main"].contains(&module) {
+            0
+        } else {
+            module.split('/').count()
+        };
+        let of_room = found.entry((folder, room.clone())).or_default();
+        for used in used_rooms(&words(&text), depth, floors) {
+            if used != room {
+                of_room.entry(used).or_insert_with(|| path.clone());
             }
-            used_by_room.push((room.clone(), used.to_owned()));
         }
-        seen.push(room);
     }
-    for (room, uses) in HARNESS {
-        if !seen.iter().any(|seen| seen == room) {
-            offences.push(format!("{room} is no room"));
+    let mut offences = Vec::new();
+    for (folder, _, floors) in HOUSES {
+        for (room, _) in *floors {
+            if !found.contains_key(&(*folder, (*room).to_owned())) {
+                offences.push(format!("{folder}: there is no room {room}"));
+            }
         }
-        let is_used = |used: &&&str| {
-            let all = &mut used_by_room.iter();
-            all.any(|(by, of)| by == room && of == **used)
+    }
+    for ((folder, room), used) in &found {
+        let floors = HOUSES.iter().find(|(listed, ..)| listed == folder);
+        let floor =
+            floors.and_then(|(.., floors)| floors.iter().find(|(listed, _)| listed == room));
+        let Some((_, listed)) = floor else {
+            offences.push(format!("{folder}: the room {room} is not listed"));
+            continue;
         };
-        let unused = uses.iter().filter(|used| !is_used(used));
-        offences.extend(unused.map(|used| format!("{room} does not use {used}")));
+        let unlisted = used
+            .iter()
+            .filter(|(used, _)| !listed.contains(&used.as_str()));
+        offences.extend(
+            unlisted.map(|(used, path)| format!("{path}: {used} is not listed for {room}")),
+        );
+        let unused = listed.iter().filter(|one| !used.contains_key(**one));
+        offences.extend(unused.map(|one| format!("{folder}: {room} does not use {one}")));
     }
-    offences.dedup();
     complain(
-        "an arrow between rooms of harness that is not in the list, or not in the code",
+        "the arrows of ARCHITECTURE.md: a room uses what HOUSES lists for it, all of it and nothing else",
         &offences,
     );
+}
+
+#[test]
+fn the_vendors_libraries_are_named_in_one_folder_of_the_device_floor() {
+    let mut outside = Vec::new();
+    for (name, text) in sources() {
+        let Some(inside) = name.strip_prefix("comm/src/device/") else {
+            continue;
+        };
+        if inside == "mod.rs" || inside == "hccl.rs" || inside.starts_with("hccl/") {
+            continue;
+        }
+        let words = words(&text);
+        let vendor = ["hccl_sys::", "hccl::", "hccl;"];
+        let found = vendor.iter().filter(|word| words.contains(**word));
+        outside.extend(found.map(|word| format!("{name}: {word}")));
+    }
+    complain(
+        "take it from `device::library`, so that another vendor's libraries are a folder beside this one",
+        &outside,
+    );
+}
+
+/// The rooms of its crate, and the crates of the workspace, that a file names in imports and in paths. `depth` is
+/// how many modules it lies in. What the root file itself defines counts as its room.
+fn used_rooms(words: &str, depth: usize, floors: &[Floor]) -> BTreeSet<String> {
+    let tokens = tokens(words);
+    let is_room = |name: &str| floors.iter().any(|(room, _)| *room == name);
+    let is_path = |at: usize| tokens.get(at + 1) == Some(&"::");
+    let mut used = BTreeSet::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let begins = at == 0 || tokens[at - 1] != "::";
+        if !begins || !is_path(at) {
+            continue;
+        }
+        let mut heads = Vec::new();
+        match *token {
+            "crate" => names_at(&tokens, at + 2, 0, &mut heads),
+            "super" => names_at(&tokens, at, depth, &mut heads),
+            name if HOUSES.iter().any(|(_, listed, _)| *listed == name) => {
+                used.insert(name.to_owned());
+            }
+            // Modules are in reach of the root file by their names alone.
+            name if depth == 0 && is_room(name) => {
+                used.insert(name.to_owned());
+            }
+            _ => {}
+        }
+        let by_super = *token == "super";
+        for name in heads {
+            if is_room(name) {
+                used.insert(name.to_owned());
+            } else if !by_super {
+                used.insert("lib".to_owned());
+            }
+        }
+    }
+    used
+}
+
+/// The names at this place of a path that is `up` modules below the root: one, or those of a group in braces.
+fn names_at<'a>(tokens: &[&'a str], at: usize, up: usize, names: &mut Vec<&'a str>) {
+    match tokens.get(at) {
+        Some(&"super") if up > 0 && tokens.get(at + 1) == Some(&"::") => {
+            names_at(tokens, at + 2, up - 1, names);
+        }
+        Some(&"{") => {
+            let (mut open, mut next) = (0_usize, at);
+            while let Some(token) = tokens.get(next) {
+                match *token {
+                    "{" => open += 1,
+                    "}" => open -= 1,
+                    _ => {}
+                }
+                if open == 0 {
+                    break;
+                }
+                if open == 1 && ["{", ","].contains(token) {
+                    names_at(tokens, next + 1, up, names);
+                }
+                next += 1;
+            }
+        }
+        Some(name) if up == 0 && name.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+            names.push(name);
+        }
+        Some(_) | None => {}
+    }
+}
+
+/// Names, `::`, and single signs.
+fn tokens(words: &str) -> Vec<&str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut tokens = Vec::new();
+    let mut rest = words.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let end = if is_name(first) {
+            rest.find(|c| !is_name(c)).unwrap_or(rest.len())
+        } else if rest.starts_with("::") {
+            2
+        } else {
+            first.len_utf8()
+        };
+        let (token, after) = rest.split_at(end);
+        tokens.push(token);
+        rest = after.trim_start();
+    }
+    tokens
+}
+
+#[test]
+fn a_path_is_found_however_it_is_written() {
+    let floors: &[Floor] = &[("error", &[]), ("types", &[]), ("watch", &[])];
+    let used = |text: &str, depth| {
+        let used = used_rooms(text, depth, floors);
+        used.into_iter().collect::<Vec<_>>().join(" ")
+    };
+    for (text, depth, rooms) in [
+        ("use crate::types::Rank;", 1, "types"),
+        (
+            "use crate::{error::{Kind, Field}, watch};",
+            2,
+            "error watch",
+        ),
+        ("fn f() { crate::watch::look(); }", 3, "watch"),
+        ("use super::types::Rank;", 1, "types"),
+        ("use super::super::{types, error::Kind};", 2, "error types"),
+        ("use super::{own, super::types};", 2, "types"),
+        ("use super::types::Rank;", 2, ""),
+        (
+            "macro_rules! m { () => { $crate::types::Rank } }",
+            1,
+            "types",
+        ),
+        ("pub use types::Rank;", 0, "types"),
+        ("pub use types::Rank;", 1, ""),
+        ("use crate::OfTheRoot;", 1, "lib"),
+        ("use hccl_sys::types::AclError;", 1, "hccl_sys"),
+        ("use other::error::Kind;", 1, ""),
+    ] {
+        assert_eq!(used(text, depth), rooms, "{text}");
+    }
 }
 
 /// Rooms of `harness` that a check of the doctor must not know: it judges what it is shown.

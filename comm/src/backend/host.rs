@@ -16,15 +16,15 @@ use super::direct::{Run, Staging};
 use super::links::{Links, Message};
 use super::local::{Local, Offer, Ride};
 use super::reach::{self, Reach};
+use super::retire::Retired;
 use super::vigil::Vigil;
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Choice, ENTRY, Spread};
+use crate::context::{Context, Identity, Island, Unread};
 use crate::error::{ErrorKind, Field};
-use crate::group::Identity;
 use crate::kernel;
 use crate::transport::shm::slot::{CLOSING, DONE, PAYLOAD_MAX};
 use crate::types::Collective;
-use crate::world::{Island, Retired, Unread, WorldInner};
 
 /// What a call may copy, some tens of microseconds, before it stands on the board.
 const QUIET_BYTES: usize = 256 << 10;
@@ -86,7 +86,7 @@ impl Host {
             alone(request);
             return Ok(());
         }
-        let Some(island) = vigil.world.island_of(vigil.group) else {
+        let Some(island) = vigil.context.island_of(vigil.group) else {
             vigil.enter();
             let hosts = self.hosts(vigil);
             let algorithm = choose(vigil, request, algo::Links::Message, hosts)?.algorithm;
@@ -104,7 +104,7 @@ impl Host {
         let local = match &mut self.local {
             Some(local) => local,
             none => {
-                island.reclaim(vigil.world);
+                island.reclaim(&vigil.context.status);
                 none.insert(Local::establish(vigil, island)?)
             }
         };
@@ -134,11 +134,11 @@ impl Host {
 
     /// The first message of a peer that no call of this rank has taken. To be asked where the group is not used
     /// again, since a message is consumed by it.
-    pub(crate) fn unread(&mut self, world: &WorldInner, group: &Identity) -> Option<Unread> {
+    pub(crate) fn unread(&mut self, context: &Context, group: &Identity) -> Option<Unread> {
         if self.broken {
             return None;
         }
-        self.links.unread(world, group, self.seq)
+        self.links.unread(context, group, self.seq)
     }
 
     /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.

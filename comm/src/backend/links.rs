@@ -29,6 +29,7 @@ use crate::watch::{Mark, Slip};
 mod open;
 mod patience;
 mod point;
+mod remote;
 mod unread;
 
 use open::Awaited;
@@ -98,7 +99,7 @@ impl Links {
             mark: vigil.mark.with(request.collective as u8).0,
             dtype: request.dtype,
             op: request.collective.reduces().then_some(request.op),
-            checksum: vigil.world.checksum,
+            checksum: vigil.context.checksum,
         };
         let buffers = Buffers {
             send: request.send,
@@ -133,7 +134,7 @@ impl Links {
 
     /// The hosts of the members: equal numbers for those that share memory.
     pub(crate) fn hosts(&mut self, vigil: &Vigil<'_>) -> Arc<[u32]> {
-        let host = |rank: &Rank| vigil.world.hosts[rank.index()];
+        let host = |rank: &Rank| vigil.context.hosts[rank.index()];
         let hosts = self
             .hosts
             .get_or_insert_with(|| vigil.group.members.iter().map(host).collect());

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::exchange::Exchange;
 use super::vigil::Vigil;
 use super::{Request, matching};
+use crate::context::{Island, Status};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
@@ -24,7 +25,6 @@ use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PeerSlot, Room, Slot
 use crate::transport::shm::wait::Rest;
 use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Trail};
-use crate::world::{Island, WorldInner};
 
 /// This rank's side of a group in shared memory, and what it has found of the others'.
 #[derive(Debug)]
@@ -63,9 +63,6 @@ pub(crate) struct Offer {
     /// The user's rule that decided, as ranks compare it; see `algo::Choice::mark`.
     pub(crate) way: u8,
 }
-
-/// Where the user's choice of an algorithm lies in the word of the call.
-pub(super) const WAY_SHIFT: u32 = 24;
 
 /// Bytes of the row of counts in front of a payload.
 fn row_bytes(request: &Request<'_>) -> usize {
@@ -236,7 +233,7 @@ impl Local {
         }
         let has_far = offer.staging | offer.send_at | offer.recv_at != 0;
         let entry = Entry {
-            call: request.call_word() | u64::from(offer.way) << WAY_SHIFT,
+            call: request.call_word() | u64::from(offer.way) << matching::WAY_SHIFT,
             count: request.common_count(),
             splits,
             payload_len: (row_len + data_len) as u64,
@@ -456,7 +453,7 @@ impl Local {
     }
 
     /// Whether no member can still read what this rank published for call `seq` (SLOT-3).
-    pub(crate) fn is_done_with(&self, world: &WorldInner, key: u64, seq: u64) -> bool {
+    pub(crate) fn is_done_with(&self, status: &Status, key: u64, seq: u64) -> bool {
         let goal = slot::progress(seq, slot::DONE);
         self.peers
             .iter()
@@ -467,7 +464,7 @@ impl Local {
                 slot.is_none_or(|slot| {
                     PeerSlot::find(&self.arena, *local, key) != Ok(Some(slot))
                         || slot.reached(&self.arena) >= goal
-                        || world.status.gone(*rank).is_some()
+                        || status.gone(*rank).is_some()
                 })
             })
     }

@@ -4,12 +4,14 @@
 
 use super::Request;
 use super::exchange::Exchange;
-use super::local::WAY_SHIFT;
 use crate::algo::select::marked;
 use crate::error::{ErrorKind, Field};
 use crate::transport::shm::slot::Entry;
 use crate::types::{Collective, DType, Rank, ReduceOp};
 use crate::watch::{Slip, fault_of};
+
+/// Where the user's choice of an algorithm lies in the word of the call.
+pub(super) const WAY_SHIFT: u32 = 24;
 
 /// Names the ranks that made different calls. The call of the majority stands as right (the
 /// lowest rank's where there is none), so that all ranks say the same.

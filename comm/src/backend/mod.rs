@@ -1,4 +1,4 @@
-//! What carries a call out: the host engine, and HCCL for device memory.
+//! What carries a call on host memory out.
 //!
 //! `host` chooses the way of a call; `local` is the way of groups whose ranks all share memory
 //! (entry exchange, small payloads in the entry); `direct` runs plans whose steps read peers'
@@ -10,7 +10,6 @@
 pub(crate) mod call_wait;
 pub(crate) mod direct;
 mod exchange;
-pub(crate) mod hccl;
 pub(crate) mod host;
 pub(crate) mod links;
 pub(crate) mod local;
@@ -20,6 +19,7 @@ pub(crate) mod onset;
 pub(crate) mod outlook;
 mod problem;
 mod reach;
+mod retire;
 mod segment;
 pub(crate) mod verdict_wait;
 pub(crate) mod vigil;

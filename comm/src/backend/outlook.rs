@@ -1,10 +1,10 @@
 //! What the fate of peers and of groups means to a call. Nothing here waits.
 
+use crate::context::{CutOff, Status};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::arbiter::ends;
-use crate::watch::verdict::{CallId, Verdict};
-use crate::world::{CutOff, Status};
 
 /// One call, and what its rank knows of the others.
 #[derive(Clone, Copy, Debug)]

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::context::Status;
+use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::NEXT_LOOK;
 use crate::watch::judge::Fate;
 use crate::watch::peers::{self, ArbiterState, Peers};
 use crate::watch::probe::Probe;
-use crate::watch::verdict::{CallId, Verdict};
-use crate::world::Status;
 
 /// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
 /// where it knows all ranks; it waits for news of ranks whose state it does not know, and on a busy machine it may be late.
@@ -226,10 +226,10 @@ impl VerdictWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Gone;
+    use crate::error::verdict::tests::example;
     use crate::rendezvous::DownReason;
     use crate::watch::probe::System;
-    use crate::watch::verdict::tests::example;
-    use crate::world::Gone;
 
     const CALL: CallId = CallId { key: 7, seq: 4 };
 

@@ -9,16 +9,15 @@ use super::onset::Onset;
 use super::outlook::Outlook;
 use super::verdict_wait::{Inquest, Step, VerdictWait};
 use crate::algo::Table;
+use crate::context::{Context, Identity};
 use crate::error::ErrorKind;
-use crate::group::Identity;
+use crate::error::verdict::{CallId, Verdict};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Interrupted, Rest};
 use crate::types::Rank;
 use crate::watch::probe::{Probe as _, System};
-use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
-use crate::world::WorldInner;
 
 /// How long the end of a link, or of a peer's side of the group, may wait for the control plane to
 /// say why: the news of a death and the end itself travel by different ways.
@@ -40,7 +39,7 @@ pub(crate) enum Limit<'a> {
 /// One call's way of waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vigil<'a> {
-    pub(crate) world: &'a WorldInner,
+    pub(crate) context: &'a Context,
     pub(crate) group: &'a Identity,
     pub(crate) limit: Limit<'a>,
     /// Number of the call. A member that gave the group up in a later call has done its part of
@@ -60,7 +59,7 @@ const VERDICT_STEP: Duration = Duration::from_micros(500);
 impl<'a> Vigil<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
     pub(crate) fn table(&self) -> Option<&'a Table> {
-        self.group.table.as_ref().or(self.world.table.as_ref())
+        self.group.table.as_ref().or(self.context.table.as_ref())
     }
 }
 
@@ -87,14 +86,14 @@ impl Vigil<'_> {
         mut ready: impl FnMut() -> bool,
         missing: impl Fn() -> Vec<usize>,
     ) -> Result<(), ErrorKind> {
-        if wait::soon(self.world.pace, rest, &mut ready) {
+        if wait::soon(self.context.pace, rest, &mut ready) {
             return Ok(());
         }
         self.enter();
-        if wait::turn_in_crowd(self.world.pace, rest, &mut ready) {
+        if wait::turn_in_crowd(self.context.pace, rest, &mut ready) {
             return Ok(());
         }
-        let status = &self.world.status;
+        let status = &self.context.status;
         // As long as nothing ever happened nobody needs to look; after that each wait looks once,
         // since the peers it waits for may have gone before it began.
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
@@ -110,7 +109,7 @@ impl Vigil<'_> {
                     let now = call.elapsed();
                     let waited_ns = Clock::coarse_ns().saturating_sub(begun_ns);
                     if let Some(lost) = slices.overrun(now, Duration::from_nanos(waited_ns)) {
-                        self.world.watch.lose(lost);
+                        self.context.watch.lose(lost);
                     }
                     match slices.turn(now, call.budget() + self.lost()) {
                         Turn::Complain(number) => self.complain(&missing(), number),
@@ -131,7 +130,7 @@ impl Vigil<'_> {
 
     /// Time in which this process did not run while the call lasted.
     fn lost(&self) -> Duration {
-        self.world.watch.lost().saturating_sub(self.lost)
+        self.context.watch.lost().saturating_sub(self.lost)
     }
 
     /// Time left, without that in which this process did not run.
@@ -141,7 +140,7 @@ impl Vigil<'_> {
 
     /// Puts the wait onto the board, and complains to the arbiter for the n-th time.
     fn complain(&self, missing: &[usize], number: u32) {
-        if !self.world.watch.is_on() {
+        if !self.context.watch.is_on() {
             return;
         }
         let waited = if number == 0 { FIRST_LOOK } else { NEXT_LOOK };
@@ -154,7 +153,7 @@ impl Vigil<'_> {
             report: None,
         };
         // A control plane that is gone is noticed by the status.
-        let _ = self.world.control.complain(&complaint);
+        let _ = self.context.control.complain(&complaint);
         if let Some(verdict) = self.inquest().judge_early(NEXT_LOOK * number) {
             self.tell(verdict);
         }
@@ -163,23 +162,23 @@ impl Vigil<'_> {
     /// Makes a verdict that this rank has come to known to all its calls, and to the arbiter for when it runs again.
     fn tell(&self, verdict: Verdict) {
         let judged = FromRank::Judged(Box::new(verdict.clone()));
-        let status = &self.world.status;
+        let status = &self.context.status;
         let now_ms = System.now_ms();
-        self.world.watch.take(verdict, |verdict, say| {
+        self.context.watch.take(verdict, |verdict, say| {
             status.set_verdict(verdict, now_ms, say);
         });
         // Where the control plane is gone nobody needs it.
-        let _ = self.world.control.complain(&judged);
+        let _ = self.context.control.complain(&judged);
     }
 
     /// The call, and what this rank can learn of the others.
     fn inquest(&self) -> Inquest<'_> {
         Inquest {
-            status: &self.world.status,
-            peers: self.world.peers.as_ref(),
+            status: &self.context.status,
+            peers: self.context.peers.as_ref(),
             probe: &System,
             call: self.call(),
-            quiet: Duration::from_millis(self.world.watch.quiet_ms()),
+            quiet: Duration::from_millis(self.context.watch.quiet_ms()),
         }
     }
 
@@ -194,9 +193,9 @@ impl Vigil<'_> {
     /// What others' fate means to this call.
     pub(crate) fn outlook(&self) -> Outlook<'_> {
         Outlook {
-            status: &self.world.status,
+            status: &self.context.status,
             members: &self.group.members,
-            me: self.world.rank,
+            me: self.context.rank,
             call: self.call(),
         }
     }
@@ -217,8 +216,8 @@ impl Vigil<'_> {
         ended: &ErrorKind,
         cause: Option<Cause>,
     ) -> Option<Arc<Verdict>> {
-        let known = self.world.status.verdict(self.call());
-        if known.is_some() || !self.world.watch.is_on() {
+        let known = self.context.status.verdict(self.call());
+        if known.is_some() || !self.context.watch.is_on() {
             return known;
         }
         let index = |rank: &Rank| self.group.members.iter().position(|member| member == rank);
@@ -245,11 +244,11 @@ impl Vigil<'_> {
     /// Comes to the verdict on this call; without a cause it is what another rank has asked for.
     fn hear_verdict(&self, mut cause: Option<Cause>) -> Option<Arc<Verdict>> {
         let ended = Deadline::after(Duration::ZERO);
-        let mut wait = VerdictWait::new(cause.is_some(), self.world.peers.as_ref());
+        let mut wait = VerdictWait::new(cause.is_some(), self.context.peers.as_ref());
         loop {
             let now = ended.elapsed();
             if let Some(lost) = wait.overrun(now) {
-                self.world.watch.lose(lost);
+                self.context.watch.lose(lost);
             }
             match wait.step(now, self.lost(), &self.inquest()) {
                 Step::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
@@ -264,8 +263,8 @@ impl Vigil<'_> {
     /// Tells the arbiter that this call has ended badly; `false` where there is none.
     fn tell_end(&self, cause: Option<Cause>) -> bool {
         match cause {
-            Some(cause) => self.world.complain_with_board(self.call(), cause),
-            None => self.world.control.complain(&FromRank::Complaint {
+            Some(cause) => self.context.complain_with_board(self.call(), cause),
+            None => self.context.control.complain(&FromRank::Complaint {
                 call: self.call(),
                 cause: Cause::GivenUp,
                 report: None,
@@ -303,7 +302,7 @@ impl Vigil<'_> {
         rest: &Rest<'_>,
         mut over: impl FnMut() -> bool,
     ) -> bool {
-        let status = &self.world.status;
+        let status = &self.context.status;
         let rank = self.group.members[peer];
         let deadline = Deadline::after(SETTLE_TIMEOUT);
         loop {
@@ -312,7 +311,7 @@ impl Vigil<'_> {
                 return true;
             }
             let word = status.epoch_word();
-            match wait::until(self.world.pace, deadline, word, seen, rest, &mut over) {
+            match wait::until(self.context.pace, deadline, word, seen, rest, &mut over) {
                 Ok(()) => return true,
                 Err(Interrupted::Deadline) => return false,
                 Err(Interrupted::Epoch) => {}

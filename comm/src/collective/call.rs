@@ -7,24 +7,24 @@ use crate::backend::vigil::Vigil;
 use crate::backend::{Counts, Failure, Request};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
+use crate::error::verdict::Verdict;
 use crate::types::{Collective, DType};
 use crate::watch::report::CallCode;
-use crate::watch::verdict::Verdict;
 use crate::watch::wire::Cause;
 
 /// What of a call goes into the context of its errors.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) collective: Collective,
-    pub(super) dtype: Option<DType>,
-    pub(super) count: Option<usize>,
+pub(crate) struct Call {
+    pub(crate) collective: Collective,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) count: Option<usize>,
     /// Where the program makes it.
-    pub(super) site: &'static Location<'static>,
+    pub(crate) site: &'static Location<'static>,
 }
 
 impl Call {
     #[track_caller]
-    pub(super) fn new<T: Element>(collective: Collective, count: usize) -> Self {
+    pub(crate) fn new<T: Element>(collective: Collective, count: usize) -> Self {
         Self {
             collective,
             dtype: Some(T::DTYPE),
@@ -34,7 +34,7 @@ impl Call {
     }
 
     #[track_caller]
-    pub(super) fn bare(collective: Collective) -> Self {
+    pub(crate) fn bare(collective: Collective) -> Self {
         Self {
             collective,
             dtype: None,
@@ -69,7 +69,7 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
     let cause = match &failure.kind {
         ErrorKind::InvalidArgument { .. } => return (failure, None),
         // This rank has cancelled the call itself.
-        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.world.rank => {
+        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.context.rank => {
             return (failure, None);
         }
         ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),

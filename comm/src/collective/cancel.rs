@@ -1,8 +1,8 @@
 //! Ending the calls of a communicator from outside of them.
 
 use super::Communicator;
+use crate::context::Notice;
 use crate::error::ErrorKind;
-use crate::world::Notice;
 
 impl Communicator {
     /// Ends the call that is under way on this communicator, and every later one, with an error.
@@ -16,11 +16,11 @@ impl Communicator {
     pub fn cancel(&self, why: &str) {
         let inner = &*self.inner;
         inner.place.cancel(why);
-        inner.world.status.set_notice(Notice {
+        inner.context.status.set_notice(Notice {
             key: inner.group.key,
             // Before every call, so that it ends all of them.
             seq: 0,
-            origin: inner.world.rank.0,
+            origin: inner.context.rank.0,
             kind: ErrorKind::Orphaned {
                 why: why.to_owned(),
             },

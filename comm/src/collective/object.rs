@@ -19,10 +19,6 @@ use crate::error::{CommError, ErrorKind, Field};
 use crate::sync::{Deadline, Ordering};
 use crate::types::{Collective, DType, Rank};
 
-/// Largest encoded object unless set otherwise: training stacks gather configurations and
-/// statistics, not tensors, this way.
-pub const OBJECT_BYTES_MAX_DEFAULT: usize = 64 << 20;
-
 impl Communicator {
     /// Sets the largest encoded object, in bytes; must be the same on all ranks.
     pub fn set_object_bytes_max(&self, bytes: usize) {
@@ -193,7 +189,7 @@ impl Communicator {
             if objects.len() != n {
                 fault = Some(Fault::Objects(objects.len()));
             }
-            bytes = self.world().spare.take(HEADER_BYTES);
+            bytes = self.context().life.spare.take(HEADER_BYTES);
             for (object, len) in objects.iter().zip(&mut lens) {
                 let before = bytes.len();
                 let bad;
@@ -254,7 +250,7 @@ impl Communicator {
 
     /// The envelope of an object, or why there is none.
     fn encode<T: Serialize>(&self, object: &T) -> (Vec<u8>, Option<Fault>) {
-        self.append(self.world().spare.take(HEADER_BYTES), object)
+        self.append(self.context().life.spare.take(HEADER_BYTES), object)
     }
 
     /// These bytes and the envelope of an object behind them; no bytes where there is none.
@@ -338,14 +334,14 @@ impl Communicator {
     /// Leaves buffers to the next call.
     fn spare<const N: usize>(&self, buffers: [Vec<u8>; N]) {
         for buffer in buffers {
-            self.world().spare.give(buffer);
+            self.context().life.spare.give(buffer);
         }
     }
 
     /// A buffer for envelopes of these lengths.
     fn room(&self, call: Call, lens: &[usize]) -> Result<Vec<u8>, CommError> {
         let total: usize = lens.iter().sum();
-        let mut all = self.world().spare.take(total);
+        let mut all = self.context().life.spare.take(total);
         if all.try_reserve_exact(total).is_err() {
             let kind = ErrorKind::Resource {
                 what: "memory for the objects of all ranks".to_owned(),

@@ -6,18 +6,18 @@ use crate::backend::Counts;
 use crate::error::CommError;
 
 /// The two sides of a call with a root: a name and a length in elements each.
-pub(super) struct Sides<'a> {
+pub(crate) struct Sides<'a> {
     /// What every rank has.
-    pub(super) block: (&'static str, usize),
+    pub(crate) block: (&'static str, usize),
     /// What the root alone has: the blocks of all ranks.
-    pub(super) whole: (&'static str, usize),
+    pub(crate) whole: (&'static str, usize),
     /// The lengths of the blocks, where the call takes them.
-    pub(super) counts: Option<(&'static str, &'a [usize])>,
+    pub(crate) counts: Option<(&'static str, &'a [usize])>,
 }
 
 impl Communicator {
     /// The counts of a call, if the lengths fit them.
-    pub(super) fn check_sides<'a>(
+    pub(crate) fn check_sides<'a>(
         &self,
         call: Call,
         root: usize,
@@ -43,7 +43,7 @@ impl Communicator {
 
     /// The same for one buffer of `len` elements that serves as both sides: the length of a block, and
     /// where in the buffer the root's own one begins.
-    pub(super) fn check_sides_in_place(
+    pub(crate) fn check_sides_in_place(
         &self,
         call: Call,
         root: usize,

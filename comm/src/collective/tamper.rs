@@ -6,11 +6,10 @@
 
 use std::sync::Mutex;
 
-use super::{Communicator, lock};
 use crate::backend::host::Host;
 use crate::backend::vigil::Vigil;
 use crate::backend::{Failure, Request};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, lock};
 use crate::types::{Collective, DType};
 
 /// What to spoil in this rank's contributions.
@@ -51,17 +50,10 @@ impl Setting {
         *lock(&self.tamper)
     }
 
-    fn set(&self, tamper: Option<Tamper>) {
+    pub(super) fn set(&self, tamper: Option<Tamper>) {
         *lock(&self.tamper) = tamper;
         // Relaxed: see `get`.
         self.is_set.store(tamper.is_some(), Ordering::Relaxed);
-    }
-}
-
-impl Communicator {
-    /// Spoils this rank's contributions from now on, or stops doing so. For drills only.
-    pub fn set_tamper(&self, tamper: Option<Tamper>) {
-        self.inner.tamper.set(tamper);
     }
 }
 

@@ -1,16 +1,16 @@
 //! What a communicator that is not used again has never received.
 
-use super::Inner;
-use crate::world::{HasUnread, Unread};
+use super::communicator::Inner;
+use crate::context::{HasUnread, Unread};
 
 impl HasUnread for Inner {
     fn unread(&self) -> Option<Unread> {
-        let status = &self.world.status;
+        let status = &self.context.status;
         if self.failed.get().is_some() || status.notice(self.group.key).is_some() {
             return None;
         }
         // Where a call is under way it may still take what came.
         let mut host = self.host.try_lock().ok()?;
-        host.unread(&self.world, &self.group)
+        host.unread(&self.context, &self.group)
     }
 }

@@ -1,12 +1,13 @@
 //! Which way the calls of a group go.
 
-use super::{Communicator, lock};
+use super::Communicator;
+use crate::sync::lock;
 
 impl Communicator {
     /// Whether all members share memory: they are on one host, and may use it.
     #[must_use]
     pub fn shares_memory(&self) -> bool {
-        self.inner.world.island_of(&self.inner.group).is_some()
+        self.inner.context.island_of(&self.inner.group).is_some()
     }
 
     /// How the last collective of this communicator went: the name of an algorithm of the registry, `entry` where

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use hccl_sys::symbols::MissingSymbol;
-
 use crate::error::ErrorKind;
 use crate::vendor;
 
@@ -84,15 +82,6 @@ impl DeviceError {
             Self::Unavailable { .. } => {
                 "source the toolkit's set_env.sh, mount the driver, and see that devices are visible"
             }
-        }
-    }
-}
-
-impl From<MissingSymbol> for DeviceError {
-    fn from(missing: MissingSymbol) -> Self {
-        Self::Missing {
-            what: missing.name.to_owned(),
-            why: missing.to_string(),
         }
     }
 }

@@ -13,10 +13,10 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::acl::{Handle, Way};
 use super::error::DeviceError;
 use super::leaks;
-use super::npu::Device;
+use super::library::Device;
+use super::step::{Handle, Way};
 use super::stream::{Stream, Transfer};
 use crate::buffer::Element;
 
@@ -35,7 +35,7 @@ impl Storage {
     pub(crate) fn new(device: &Device, bytes: usize) -> Result<Arc<Self>, DeviceError> {
         let _here = device.enter()?;
         let bytes = bytes.max(BYTES_MIN);
-        let address = device.acl().malloc(bytes)?;
+        let address = device.calls().malloc(bytes)?;
         Ok(Arc::new(Self {
             device: device.clone(),
             address,
@@ -57,7 +57,7 @@ impl Drop for Storage {
         let freed = self.device.enter().and_then(|_here| {
             // SAFETY: the address is ours and is freed here only; work on the device holds the
             // storage, so there is none left (HELD-1).
-            unsafe { self.device.acl().free(self.address) }
+            unsafe { self.device.calls().free(self.address) }
         });
         if freed.is_err() {
             leaks::count_buffer(self.bytes);
@@ -213,7 +213,7 @@ impl<T: Element> DeviceSlice<T> {
         // SAFETY: both ranges hold `bytes` bytes and live through the call; they lie in different
         // memories.
         unsafe {
-            self.acl()
+            self.calls()
                 .copy(self.address(), from, self.bytes(), Way::HostToDevice)
         }
     }
@@ -232,7 +232,7 @@ impl<T: Element> DeviceSlice<T> {
         // SAFETY: both ranges hold `bytes` bytes and live through the call; any bytes are a value
         // of an element.
         unsafe {
-            self.acl()
+            self.calls()
                 .copy(to, self.address(), self.bytes(), Way::DeviceToHost)
         }
     }
@@ -259,11 +259,11 @@ impl<T: Element> DeviceSlice<T> {
         self.check_len("the source of a copy", source.len())?;
         self.check_stream(stream)?;
         let from = source.as_ptr().expose_provenance();
-        Transfer::enqueue(stream, source, self.storage(), |acl, stream| {
+        Transfer::enqueue(stream, source, self.storage(), |calls, stream| {
             // SAFETY: the transfer holds the host memory and the storage until the stream is past
             // the copy, or leaves both to the device.
             unsafe {
-                acl.copy_async(
+                calls.copy_async(
                     self.address(),
                     from,
                     self.bytes(),
@@ -282,10 +282,10 @@ impl<T: Element> DeviceSlice<T> {
         self.check_stream(stream)?;
         let mut target = vec![T::zeroed(); self.count];
         let to = target.as_mut_ptr().expose_provenance();
-        Transfer::enqueue(stream, target, self.storage(), |acl, stream| {
+        Transfer::enqueue(stream, target, self.storage(), |calls, stream| {
             // SAFETY: the transfer holds the host memory and the storage until the stream is past
             // the copy, or leaves both to the device; nobody reads the host memory before.
-            unsafe { acl.copy_async(to, self.address(), self.bytes(), Way::DeviceToHost, stream) }
+            unsafe { calls.copy_async(to, self.address(), self.bytes(), Way::DeviceToHost, stream) }
         })
     }
 
@@ -306,10 +306,10 @@ impl<T: Element> DeviceSlice<T> {
         if self.is_empty() {
             return Ok(());
         }
-        stream.enqueue(vec![self.storage(), source.storage()], |acl, stream| {
+        stream.enqueue(vec![self.storage(), source.storage()], |calls, stream| {
             // SAFETY: the stream holds both storages until it is past the copy.
             unsafe {
-                acl.copy_async(
+                calls.copy_async(
                     self.address(),
                     source.address(),
                     self.bytes(),
@@ -330,7 +330,7 @@ impl<T: Element> DeviceSlice<T> {
         }
         let _here = self.device().enter()?;
         // SAFETY: the range is ours.
-        unsafe { self.acl().fill(self.address(), value, self.bytes()) }
+        unsafe { self.calls().fill(self.address(), value, self.bytes()) }
     }
 
     /// Address of the first element on the device.
@@ -347,8 +347,8 @@ impl<T: Element> DeviceSlice<T> {
         self.count * T::DTYPE.size()
     }
 
-    fn acl(&self) -> &super::acl::Acl {
-        self.storage.device.acl()
+    fn calls(&self) -> &super::library::RuntimeCalls {
+        self.storage.device.calls()
     }
 
     fn check_len(&self, what: &str, got: usize) -> Result<(), DeviceError> {

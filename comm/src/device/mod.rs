@@ -1,9 +1,10 @@
-//! Ascend NPUs: the loaded runtime, devices, device memory, streams and events.
+//! Ascend NPUs: the loaded runtime, devices, device memory, streams and events, and collectives on them.
 //!
 //! What the vendor's headers leave to the caller is a type here: memory is owned and typed, work
 //! holds what it uses, every wait has a limit, and the thread's current device is set where a call
-//! needs it. Nothing here knows ranks or groups; collectives over device memory are
-//! [`crate::collective::DeviceCommunicator`].
+//! needs it. Only `communicator` knows ranks and groups: it makes a [`DeviceCommunicator`] of the
+//! members of a [`Communicator`](crate::collective::Communicator). Only `hccl` knows the vendor's
+//! libraries.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -36,23 +37,27 @@
     reason = "calls of the vendor's libraries with addresses of device memory"
 )]
 
-pub(crate) mod acl;
 mod backends;
+mod communicator;
 mod error;
-pub(crate) mod leaks;
-pub(crate) mod memory;
-mod npu;
-mod runtime;
+mod hccl;
+mod lane;
+mod leaks;
+mod memory;
+mod options;
 mod select;
-mod soc;
-pub(crate) mod stream;
+mod step;
+mod stream;
 
 pub use backends::{Backends, UnknownBackends};
+pub use communicator::{DeviceCommunicator, DeviceMessage, DeviceWork, OnStream};
 pub use error::DeviceError;
+pub use hccl::{Device, MemoryInfo, Product, Runtime, Soc, count};
 pub use leaks::Leaks;
 pub use memory::{DeviceBuffer, DeviceSlice};
-pub use npu::{Device, MemoryInfo};
-pub use runtime::{Runtime, count};
+pub use options::{Determinism, DeviceOptions, Expansion};
 pub use select::{DeviceMap, Selection, SelectionError, select};
-pub use soc::{Product, Soc};
 pub use stream::{Event, Stream, Transfer};
+
+/// The vendor's libraries. Everything here but their own folder knows them by this name only.
+use hccl as library;

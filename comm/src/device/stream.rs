@@ -7,16 +7,17 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::acl::{Acl, Handle};
 use super::error::DeviceError;
 use super::leaks;
+use super::library::Device;
+use super::library::RuntimeCalls;
 use super::memory::Storage;
-use super::npu::Device;
+use super::step::Handle;
 use crate::buffer::Element;
-use crate::sync::{AtomicBool, Deadline, Ordering};
+use crate::sync::{AtomicBool, Deadline, Ordering, lock};
 
 /// Time that the end of a stream gives the work on it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -95,7 +96,7 @@ impl Stream {
     /// As the vendor says: a device has a limited number of them (1024 to 2048).
     pub fn new(device: &Device) -> Result<Self, DeviceError> {
         let _here = device.enter()?;
-        let handle = device.acl().create_stream()?;
+        let handle = device.calls().create_stream()?;
         Ok(Self {
             inner: Arc::new(Inner {
                 device: device.clone(),
@@ -142,7 +143,7 @@ impl Stream {
         let _here = self.inner.device.enter()?;
         // SAFETY: both are alive; the stream holds the event below.
         unsafe {
-            self.acl()
+            self.calls()
                 .await_event_on(self.inner.handle, event.inner.handle)
         }?;
         self.hold(Keep {
@@ -159,7 +160,7 @@ impl Stream {
         // meanwhile has not.
         let held = lock(&self.inner.held).len();
         // SAFETY: the stream is alive as long as this handle to it.
-        match unsafe { self.acl().await_stream(self.inner.handle, time) } {
+        match unsafe { self.calls().await_stream(self.inner.handle, time) } {
             Ok(true) => {
                 let ended: Vec<Held> = {
                     let mut all = lock(&self.inner.held);
@@ -181,10 +182,10 @@ impl Stream {
     pub(crate) fn enqueue(
         &self,
         storages: Vec<Arc<Storage>>,
-        work: impl FnOnce(&Acl, Handle) -> Result<(), DeviceError>,
+        work: impl FnOnce(&RuntimeCalls, Handle) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let _here = self.inner.device.enter()?;
-        work(self.acl(), self.inner.handle)?;
+        work(self.calls(), self.inner.handle)?;
         self.hold(Keep::new(storages));
         Ok(())
     }
@@ -224,7 +225,7 @@ impl Stream {
         let event = Event::new(&self.inner.device)?;
         // SAFETY: both are alive and of this device.
         unsafe {
-            self.acl()
+            self.calls()
                 .record_event(event.inner.handle, self.inner.handle)
         }?;
         Ok(event)
@@ -236,7 +237,7 @@ impl Stream {
         self.set_broken();
         if let Ok(_here) = self.inner.device.enter() {
             // SAFETY: the stream is alive. If it cannot be aborted it stays as it is.
-            let _ = unsafe { self.acl().abort_stream(self.inner.handle) };
+            let _ = unsafe { self.calls().abort_stream(self.inner.handle) };
         }
     }
 
@@ -254,14 +255,14 @@ impl Stream {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    fn acl(&self) -> &Acl {
-        self.inner.device.acl()
+    fn calls(&self) -> &RuntimeCalls {
+        self.inner.device.calls()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let acl = self.device.acl();
+        let calls = self.device.calls();
         let Ok(_here) = self.device.enter() else {
             leaks::count_handle();
             leak_all(&self.held);
@@ -270,13 +271,16 @@ impl Drop for Inner {
         // SYNC: pairs with the Release in `set_broken`.
         let is_broken = self.is_broken.load(Ordering::Acquire);
         // SAFETY: this is the last handle to the stream.
-        let ended =
-            !is_broken && matches!(unsafe { acl.await_stream(self.handle, FAREWELL) }, Ok(true));
+        let ended = !is_broken
+            && matches!(
+                unsafe { calls.await_stream(self.handle, FAREWELL) },
+                Ok(true)
+            );
         if !ended {
             leak_all(&self.held);
         }
         // SAFETY: this is the last handle to the stream; by force where work may be left in it.
-        let destroyed = unsafe { acl.destroy_stream(self.handle, !ended) };
+        let destroyed = unsafe { calls.destroy_stream(self.handle, !ended) };
         if destroyed.is_err() {
             leaks::count_handle();
         }
@@ -308,7 +312,7 @@ impl fmt::Debug for Event {
 
 impl Event {
     fn new(device: &Device) -> Result<Self, DeviceError> {
-        let handle = device.acl().create_event()?;
+        let handle = device.calls().create_event()?;
         Ok(Self {
             inner: Arc::new(EventInner {
                 device: device.clone(),
@@ -324,7 +328,7 @@ impl Event {
     pub fn has_come(&self) -> Result<bool, DeviceError> {
         let _here = self.inner.device.enter()?;
         // SAFETY: the event is alive and was recorded when it was made.
-        unsafe { self.inner.device.acl().has_come(self.inner.handle) }
+        unsafe { self.inner.device.calls().has_come(self.inner.handle) }
     }
 
     /// Time on the device between an earlier event and this one.
@@ -340,9 +344,9 @@ impl Event {
             });
         }
         let _here = self.inner.device.enter()?;
-        let acl = self.inner.device.acl();
+        let calls = self.inner.device.calls();
         // SAFETY: both are alive and have come.
-        let millis = unsafe { acl.elapsed_ms(earlier.inner.handle, self.inner.handle) }?;
+        let millis = unsafe { calls.elapsed_ms(earlier.inner.handle, self.inner.handle) }?;
         Ok(Duration::from_secs_f32((millis / 1000.0).max(0.0)))
     }
 
@@ -356,7 +360,7 @@ impl Drop for EventInner {
     fn drop(&mut self) {
         let destroyed = self.device.enter().and_then(|_here| {
             // SAFETY: this is the last handle to the event; a stream that waits for it holds one.
-            unsafe { self.device.acl().destroy_event(self.handle) }
+            unsafe { self.device.calls().destroy_event(self.handle) }
         });
         if destroyed.is_err() {
             leaks::count_handle();
@@ -378,11 +382,11 @@ impl<T: Element> Transfer<T> {
         stream: &Stream,
         memory: Vec<T>,
         storage: Arc<Storage>,
-        work: impl FnOnce(&Acl, Handle) -> Result<(), DeviceError>,
+        work: impl FnOnce(&RuntimeCalls, Handle) -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let _here = stream.inner.device.enter()?;
         if !memory.is_empty() {
-            work(stream.acl(), stream.inner.handle)?;
+            work(stream.calls(), stream.inner.handle)?;
         }
         let memory = Arc::new(Mutex::new(memory));
         let keep = Keep {
@@ -433,8 +437,4 @@ impl<T: Element> Transfer<T> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut *memory))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::{Fault, Plan, Seat};
 use super::rank::{Life, Player};
 use super::stage::Stage;
-use crate::watch::verdict::{Class, Verdict};
+use crate::error::verdict::{Class, Verdict};
 
 pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
     if plan.fault.ends_bring_up() {

@@ -10,13 +10,14 @@ use super::rank::{Ending, Failed, Life};
 use super::stage::Stage;
 use crate::backend::outlook::Outlook;
 use crate::backend::verdict_wait::{Inquest, Step, VerdictWait};
+use crate::context::Notice;
 use crate::error::ErrorKind;
+use crate::error::verdict::Verdict;
 use crate::rendezvous::ToCoordinator;
 use crate::types::Rank;
 use crate::watch::report::Report;
-use crate::watch::verdict::Verdict;
 use crate::watch::wire::{self, Cause, FromRank};
-use crate::world::{Notice, Word};
+use crate::world::Word;
 
 impl Stage<'_> {
     /// A call has failed, as `collective::call::judged` has it.

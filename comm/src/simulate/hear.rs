@@ -3,11 +3,11 @@
 use super::plan::{Fault, Seat};
 use super::rank::{Life, circle};
 use super::stage::Stage;
+use crate::error::verdict::Verdict;
 use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};
 use crate::types::Rank;
 use crate::watch::peers::Peers;
 use crate::watch::probe;
-use crate::watch::verdict::Verdict;
 use crate::watch::wire::{self, FromRank, ToRank};
 use crate::world::{ServedBy, note};
 

@@ -1,7 +1,7 @@
 //! The control plane in virtual time: one seed is one run of a small world with a fault or without.
 //!
 //! What runs here is what is shipped: the coordinator's desk with job and rounds, the arbiter and the
-//! judge, what ranks know of each other (`world::Status`) and make of it (`backend::outlook`), when a call complains, gives up
+//! judge, what ranks know of each other (`context::Status`) and make of it (`backend::outlook`), when a call complains, gives up
 //! and comes to its verdict (`backend::{call_wait, verdict_wait}`), what ranks judge by themselves (`watch::peers`), the
 //! comparison of calls, and every message as it travels. What is played is the rest: connections that
 //! delay, processes that stop and die, what they see of each other, a launcher or a rank that serves, and programs that make

@@ -10,7 +10,9 @@ use super::view::{facts, pid};
 use crate::backend::call_wait::CallWait;
 use crate::backend::outlook::Outlook;
 use crate::backend::verdict_wait::VerdictWait;
+use crate::context::Status;
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::peers::Peers;
 use crate::watch::process::Sight;
@@ -18,9 +20,7 @@ use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, REPORT_VERSION, Report,
     Wait,
 };
-use crate::watch::verdict::{CallId, Verdict};
 use crate::watch::wire::Cause;
-use crate::world::Status;
 
 /// Calls that its reports tell.
 const CALLS_TOLD: usize = 8;

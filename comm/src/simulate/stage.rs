@@ -6,6 +6,7 @@ use super::net::{Event, Future, Pipe};
 use super::plan::{ARRIVAL_MS, Fault, Plan, Seat};
 use super::rank::{Life, Player, Pressed, narrow};
 use super::view::{pid, process};
+use crate::error::verdict::Verdict;
 use crate::rendezvous::{
     Body, Card, CoordinatorEvent, Desk, DownReason, Introduction, PROTOCOL, ProcessId, Rules, Task,
     ToCoordinator, encode_introduction,
@@ -13,7 +14,6 @@ use crate::rendezvous::{
 use crate::transport::sim::draw::{Draw, Trace};
 use crate::types::Rank;
 use crate::watch::arbiter::Arbiter;
-use crate::watch::verdict::Verdict;
 use crate::watch::wire::ToOwner;
 
 /// Virtual time in which every run must be over.

@@ -28,10 +28,10 @@ pub(crate) use self::told::{ECHO_MS, covers, ends};
 use super::judge::{Finding, Member, Question, Scene, judge};
 use super::process::{self, Inside};
 use super::report::Report;
-use super::verdict::{CallId, Class, Verdict};
 use super::wire::{Cause, FromRank, ToOwner, ToRank, decode, encode};
 use super::{bring_up, failure, mismatch, suspect};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{
     Act, Arbiter as Referee, Card, DownReason, Eyes, ProcessId, RendezvousError, Seen,
 };

@@ -1,8 +1,8 @@
 //! Verdicts about ranks that never found each other. Pure: what the coordinator told all of them becomes
 //! the same line on all of them.
 
-use super::verdict::{Class, Confidence, Verdict, ranks};
 use crate::error::ErrorKind;
+use crate::error::verdict::{Class, Confidence, Verdict, ranks};
 use crate::rendezvous::RendezvousError;
 
 /// The verdict on a bring-up that failed at this time.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::judge::{FROZEN_AFTER_MS, Finding, Member, Question, Scene, judge};
 use super::process::Sight;
 use super::report::{CallOutcome, CallRecord, GroupState, Report};
-use super::verdict::{CallId, Confidence, Verdict};
 use super::{failure, mismatch};
+use crate::error::verdict::{CallId, Confidence, Verdict};
 
 /// Name and version of our document.
 pub const SCHEMA: &str = "muster.dump/1";
@@ -242,8 +242,8 @@ fn before(mut report: Report) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::verdict::Class;
     use crate::watch::report::{CallCode, InFlight, Wait};
-    use crate::watch::verdict::Class;
 
     fn report(rank: u32, waits_for: Option<u32>) -> Report {
         let call = waits_for.map(|missing| InFlight {

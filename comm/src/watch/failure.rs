@@ -7,7 +7,7 @@ pub(super) use self::server::{server_gone, slept, unanswered};
 use super::judge::{Fate, Member, Scene, destroyed_by, last_act, who};
 use super::mismatch::{self, Comparison};
 use super::report::GroupState;
-use super::verdict::{CallId, Class, Confidence, Verdict, ranks};
+use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
 use crate::error::{ErrorKind, Field};
 use crate::rendezvous::DownReason;
 use crate::types::Rank;

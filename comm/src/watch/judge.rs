@@ -26,7 +26,7 @@ pub(super) use self::words::{fate, last_act, who};
 use super::cpu_time::HostLoad;
 use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
-use super::verdict::{self, CallId, Class, Confidence, Verdict};
+use crate::error::verdict::{self, CallId, Class, Confidence, Verdict};
 
 /// How long every look must find a process stopped before its rank counts as frozen.
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;

@@ -12,8 +12,8 @@ use signal_hook::consts::SIGUSR1;
 use signal_hook::low_level::pipe;
 
 use super::report::Report;
-use super::verdict::Verdict;
 use super::{Watch, dump};
+use crate::error::verdict::Verdict;
 
 /// Writes a rank's dump into `folder`, as `rank-N.json`, and with PyTorch's keys as
 /// `rank-N.pytorch.json`.

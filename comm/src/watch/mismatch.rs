@@ -5,7 +5,7 @@
 
 use super::judge::Scene;
 use super::report::{CallCode, CallRecord, GroupState, InFlight};
-use super::verdict::{CallId, ranks};
+use crate::error::verdict::{CallId, ranks};
 use crate::error::{ErrorKind, Field};
 use crate::types::{Collective, Rank};
 

@@ -3,7 +3,7 @@
 //! Each rank has a *board* (`board`): a line for every communicator with the call under way, and the
 //! last calls. When a wait lasts, the waiting thread says so over the control plane; the *arbiter*
 //! (`arbiter`), which sits with the coordinator, gathers the boards of all ranks and has them judged
-//! (`judge`, pure). Its *verdict* (`verdict`) goes to every rank, so all say the same.
+//! (`judge`, pure). Its *verdict* (`error::verdict`) goes to every rank, so all say the same.
 //!
 //! It must not know how data moves: it sees calls, waits and processes.
 
@@ -27,7 +27,6 @@ mod speak;
 mod stack;
 mod suspect;
 mod trail;
-pub mod verdict;
 pub(crate) mod wire;
 
 use std::cell::Cell;
@@ -50,9 +49,9 @@ use self::report::Report;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
 pub use self::trail::{CallSites, Slip, Step};
 pub(crate) use self::trail::{Mark, Trail};
-use self::verdict::Verdict;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, ToRank};
+use crate::error::verdict::Verdict;
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::Rank;
 

@@ -16,9 +16,9 @@ use super::failure;
 use super::judge::{FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
 use super::probe::{Probe, System};
 use super::process::{Inside, Sight, Stop};
-use super::verdict::{CallId, Class, Verdict};
 use super::wire;
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Card, DownReason, ProcessId};
 use crate::types::Rank;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::process::ProcessFacts;
-use super::verdict::CallId;
+use crate::error::verdict::CallId;
 use crate::types::{Collective, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.

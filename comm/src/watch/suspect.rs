@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::judge::{Scene, kept_waiting_by};
 use super::report::{GroupState, InFlight};
-use super::verdict::{CallId, ranks, seconds};
+use crate::error::verdict::{CallId, ranks, seconds};
 
 /// Shortest wait that is worth a line.
 const LEAST_MS: u64 = 1000;

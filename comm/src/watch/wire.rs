@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::process::Sight;
 use super::report::Report;
-use super::verdict::{CallId, Verdict};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::ProcessId;
 use crate::types::Rank;
 

@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::{World, WorldInner};
+use super::World;
 use crate::buffer::Element;
 use crate::collective::Communicator;
+use crate::context::Context;
 use crate::transport::shm::arena::{Arena, ArenaError};
 use crate::transport::shm::heap::{Heap, HeapFull};
 use crate::transport::shm::region::RegionBytes;
@@ -45,7 +46,7 @@ pub enum AllocError {
     },
 }
 
-impl WorldInner {
+impl Context {
     fn region_bytes(&self, bytes: usize) -> Result<RegionBytes, AllocError> {
         match &self.island {
             Some(island) => Ok(RegionBytes::take(&island.heap, bytes)?),
@@ -88,7 +89,7 @@ impl Communicator {
     /// # Errors
     /// As [`World::alloc`].
     pub fn alloc<T: Element>(&self, count: usize) -> Result<RegionBuffer<T>, AllocError> {
-        self.world().alloc(count)
+        self.context().alloc(count)
     }
 }
 

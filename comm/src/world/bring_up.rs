@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use crate::error::verdict::Verdict;
 use crate::rendezvous::RendezvousError;
 use crate::sync::Clock;
 use crate::transport::tcp::TcpError;
 use crate::types::Rank;
 use crate::watch::bring_up;
-use crate::watch::verdict::Verdict;
 
 /// Why a rank could not join its world.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::bring_up::BringUpError;
-use super::join::{
+use super::options::{
     BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
 };
 use super::selection::{Selection, SelectionError};

@@ -14,11 +14,12 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::SharedMemory;
 use super::bring_up::BringUpError;
 use super::island::{self, IslandKey};
-use super::join::{JoinOptions, PeerReads};
-use super::{Island, Net, SharedMemory};
+use super::options::{JoinOptions, PeerReads};
 use crate::config::TCP_STREAMS_MAX;
+use crate::context::{Island, Net};
 use crate::rendezvous::{Card, Endpoint, RendezvousError, Session};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::arena::Arena;

@@ -1,16 +1,15 @@
 //! Ranks as threads of one process: for tests, for embedding, and for examples.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::control::{Hub, Seat};
-use super::status::Gone;
-use super::{DEADLINE_DEFAULT, Island, SharedMemory, Spare, World, WorldInner};
+use super::hub::{Hub, Seat};
+use super::{DEADLINE_DEFAULT, SharedMemory, World};
 use crate::algo::Table;
+use crate::context::{Context, Gone, Island, Life};
 use crate::kernel::Kernels;
 use crate::rendezvous::DownReason;
-use crate::sync::AtomicBool;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::placement;
@@ -154,7 +153,7 @@ impl World {
                 locals: locals.clone(),
                 retired: Mutex::default(),
             };
-            let inner = WorldInner {
+            let inner = Context {
                 rank,
                 size: world_size,
                 job: 0,
@@ -177,11 +176,7 @@ impl World {
                 } else {
                     CallSites::Off
                 },
-                spare: Spare::default(),
-                unread: super::unread::Groups::default(),
-                made: Mutex::default(),
-                coordinator: OnceLock::new(),
-                has_left: AtomicBool::new(false),
+                life: Life::default(),
             };
             (
                 Self {

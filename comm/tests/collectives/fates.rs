@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_comm::collective::Communicator;
+use muster_comm::error::verdict::Class;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::{ThreadOptions, Transport, World};
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, Shared, bounded, cause, group, ranks};

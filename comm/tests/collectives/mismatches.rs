@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use muster_comm::collective::Communicator;
+use muster_comm::error::verdict::Class;
 use muster_comm::error::{CommError, ErrorKind, Field};
 use muster_comm::types::{Rank, ReduceOp};
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 
 use crate::support::{AT_ONCE, DEADLINE, Setup, group, ranks};

@@ -1,9 +1,9 @@
 //! Who has not come, and who only waits.
 
+use muster_comm::error::verdict::{CallId, Class};
 use muster_comm::watch::judge::{Finding, Question, judge};
 use muster_comm::watch::process::{Freezer, ProcessFacts, Sight};
 use muster_comm::watch::report::GroupState;
-use muster_comm::watch::verdict::{CallId, Class};
 
 use crate::plant::{Plant, verdict};
 

@@ -1,8 +1,8 @@
 //! Whatever the chains of waits are like, blame ends at a rank that waits for nobody.
 
+use muster_comm::error::verdict::{CallId, Class};
 use muster_comm::watch::judge::{Finding, Question, judge};
 use muster_comm::watch::process::{ProcessFacts, Sight};
-use muster_comm::watch::verdict::{CallId, Class};
 use proptest::prelude::*;
 
 use crate::plant::{Plant, verdict};

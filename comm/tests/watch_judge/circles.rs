@@ -1,7 +1,7 @@
 //! Waits that close a circle, and those that only look as if.
 
+use muster_comm::error::verdict::{CallId, Class};
 use muster_comm::watch::judge::{Finding, Question, judge};
-use muster_comm::watch::verdict::{CallId, Class};
 
 use crate::plant::{Plant, RECV, SEND, verdict};
 

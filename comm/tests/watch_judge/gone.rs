@@ -1,9 +1,9 @@
 //! Ranks that died, froze, left, or are out of reach.
 
+use muster_comm::error::verdict::{CallId, Class, Confidence};
 use muster_comm::watch::judge::{Finding, Question, Starvation, judge};
 use muster_comm::watch::process::{ProcessFacts, Sight};
 use muster_comm::watch::report::Destroyed;
-use muster_comm::watch::verdict::{CallId, Class, Confidence};
 
 use crate::plant::{Plant, RECV, verdict};
 

@@ -1,8 +1,8 @@
 //! Scenes to plant.
 
+use muster_comm::error::verdict::{CallId, Class, Confidence, Verdict};
 use muster_comm::watch::judge::{Fate, Finding, Member, Question, Scene, judge};
 use muster_comm::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
-use muster_comm::watch::verdict::{CallId, Class, Confidence, Verdict};
 
 const ALL_REDUCE: u64 = 4;
 pub(crate) const RECV: u64 = 13;

@@ -4,8 +4,8 @@
 //! once for each cell, and what lies in them is copied before and after what is timed.
 
 use muster_comm::buffer::Element;
-use muster_comm::collective::{Communicator, DeviceCommunicator, DeviceMessage};
-use muster_comm::device::{DeviceBuffer, DeviceError};
+use muster_comm::collective::Communicator;
+use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceMessage};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, ReduceOp};
 use muster_comm::vendor::{self, Fault};

@@ -10,8 +10,8 @@ pub mod region;
 use std::sync::Mutex;
 
 use muster_comm::buffer::Element;
-use muster_comm::collective::{Communicator, DeviceCommunicator, DeviceMessage, PointToPoint};
-use muster_comm::device::{DeviceBuffer, DeviceError};
+use muster_comm::collective::{Communicator, PointToPoint};
+use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceMessage};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 

@@ -1,8 +1,8 @@
 //! What ranks tell the drill: one line each, on their standard output, between whatever else is printed.
 
 use muster_comm::error::CommError;
+use muster_comm::error::verdict::Verdict;
 use muster_comm::sync::Clock;
-use muster_comm::watch::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

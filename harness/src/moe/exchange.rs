@@ -8,8 +8,7 @@
 //! step left there.
 
 use muster_comm::buffer::Element;
-use muster_comm::collective::DeviceCommunicator;
-use muster_comm::device::{DeviceBuffer, DeviceError, DeviceSlice};
+use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceSlice};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, ReduceOp};
 

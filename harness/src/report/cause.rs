@@ -29,7 +29,7 @@ pub struct Cause {
     /// The same in the grammar of `docs/verdicts.md`, where the ranks' arbiter found it: who, what,
     /// where, since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<Box<muster_comm::watch::verdict::Verdict>>,
+    pub found: Option<Box<muster_comm::error::verdict::Verdict>>,
 }
 
 impl Cause {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use muster_comm::collective::{Communicator, DeviceCommunicator, DeviceOptions};
+use muster_comm::collective::Communicator;
 use muster_comm::config::{DEVICE_MAP, Environment, HCCL_EXEC_TIMEOUT};
-use muster_comm::device::{Device, DeviceError, DeviceMap, Runtime, SelectionError, select};
+use muster_comm::device::{
+    Device, DeviceCommunicator, DeviceError, DeviceMap, DeviceOptions, Runtime, SelectionError,
+    select,
+};
 use muster_comm::error::CommError;
 
 use crate::check::subject::Subject;

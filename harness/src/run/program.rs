@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_comm::error::ErrorKind;
+use muster_comm::error::verdict::{Class, Confidence, Verdict};
 use muster_comm::rendezvous::{
     Coordinator, CoordinatorEvent, CoordinatorOptions, DownReason, Secret,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
 use muster_comm::watch::arbiter::arbiter;
-use muster_comm::watch::verdict::{Class, Confidence, Verdict};
 use muster_comm::watch::{keep, of_process};
 use rustix::process::Signal;
 

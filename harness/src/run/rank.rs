@@ -14,11 +14,11 @@ use muster_comm::algo::{ENTRY, Links, Table, choices_for, find_choice};
 use muster_comm::collective::Communicator;
 use muster_comm::config::Environment;
 use muster_comm::error::CommError;
+use muster_comm::error::verdict::Class;
 use muster_comm::kernel::{Isa, Kernels};
 use muster_comm::layout::Layout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank, ReduceOp};
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 
 use crate::check::cases::{Case, Catalogue, Question};

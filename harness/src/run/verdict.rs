@@ -4,8 +4,9 @@
 //! did are evidence, never culprits.
 
 use muster_comm::error::ErrorKind;
+use muster_comm::error::verdict as watch;
+use muster_comm::watch::ToOwner;
 use muster_comm::watch::judge::Fate;
-use muster_comm::watch::{ToOwner, verdict as watch};
 
 use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;

@@ -11,9 +11,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use muster_comm::collective::{DeviceCommunicator, DeviceOptions};
 use muster_comm::config::Environment;
-use muster_comm::device::{Device, DeviceBuffer, Runtime};
+use muster_comm::device::{Device, DeviceBuffer, DeviceCommunicator, DeviceOptions, Runtime};
 use muster_comm::error::CommError;
 use muster_comm::types::ReduceOp;
 use muster_comm::world::World;

@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use super::{Links, Plane};
+use super::{Links, Plane, remote};
 use crate::backend::vigil::Vigil;
+use crate::context::{Context, Identity, Island, Status};
 use crate::error::ErrorKind;
-use crate::group::Identity;
 use crate::transport::ring::{RingError, RingStream};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::directory;
 use crate::transport::shm::heap::Block;
 use crate::transport::{LinkError, LinkKind, Source, Stream, Target};
 use crate::types::Rank;
-use crate::world::{Island, WorldInner};
 
 /// Bytes that one direction of a ring holds. Small enough to stay in the cache of both sides,
 /// large enough that a writer is rarely stopped.
@@ -33,8 +32,8 @@ pub(crate) struct RingBlock {
 
 impl RingBlock {
     /// Whether the memory may be used for something else. This side must be closed.
-    pub(crate) fn is_over(&self, world: &WorldInner) -> bool {
-        if world.status.gone(self.peer).is_some() {
+    pub(crate) fn is_over(&self, status: &Status) -> bool {
+        if status.gone(self.peer).is_some() {
             return true;
         }
         // SAFETY: the block belongs to this rank and holds the ring that it made there.
@@ -42,11 +41,8 @@ impl RingBlock {
     }
 
     /// The rank that has left the world and has not read all messages outside collectives that lie here.
-    pub(super) fn unread_by(&self, world: &WorldInner) -> Option<Rank> {
-        let has_left = world
-            .status
-            .gone(self.peer)
-            .is_some_and(|gone| gone.orderly);
+    pub(super) fn unread_by(&self, status: &Status) -> Option<Rank> {
+        let has_left = status.gone(self.peer).is_some_and(|gone| gone.orderly);
         if self.plane != Plane::PointToPoint || !has_left {
             return None;
         }
@@ -112,9 +108,9 @@ impl Links {
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match region_of(vigil.world, vigil.group, peer) {
+        match region_of(vigil.context, vigil.group, peer) {
             Some((island, _)) => self.create_ring(vigil, island, plane, peer),
-            None => vigil.world.open_remote(vigil, plane, peer),
+            None => remote::open(vigil, plane, peer),
         }
     }
 
@@ -168,11 +164,11 @@ impl Links {
 
 /// The island and the index of a member's region on it, if the member shares memory with this rank.
 pub(super) fn region_of<'a>(
-    world: &'a WorldInner,
+    context: &'a Context,
     group: &Identity,
     peer: usize,
 ) -> Option<(&'a Island, usize)> {
-    let island = world.island.as_ref()?;
+    let island = context.island.as_ref()?;
     let local = island.locals[group.members[peer].index()]?;
     Some((island, local))
 }
@@ -206,9 +202,9 @@ impl Awaited {
     ) -> Result<(), ErrorKind> {
         let mut at = 0;
         while let Some(peer) = self.peers.get(at).copied() {
-            let stream = match region_of(vigil.world, vigil.group, peer) {
+            let stream = match region_of(vigil.context, vigil.group, peer) {
                 Some((island, local)) => attach_ring(vigil.group, island, self.plane, peer, local)?,
-                None => vigil.world.take_remote(vigil.group, self.plane, peer)?,
+                None => remote::take(vigil.context, vigil.group, self.plane, peer)?,
             };
             if stream.is_some() {
                 streams[peer] = stream;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::super::message::Direction;
 use super::super::vigil::{NEWS_TIMEOUT, Vigil};
+use crate::context::Island;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
 use crate::transport::Stream;
 use crate::transport::shm::wait::Rest;
 use crate::transport::tcp::{Interest, wait_until_ready};
-use crate::world::Island;
 
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);
@@ -52,8 +52,8 @@ pub(super) fn linger(
         return false;
     };
     let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
-    let has_left = vigil.world.status.gone(*peer).is_some();
-    if !has_left || vigil.world.island.as_ref().is_some_and(shares_memory) {
+    let has_left = vigil.context.status.gone(*peer).is_some();
+    if !has_left || vigil.context.island.as_ref().is_some_and(shares_memory) {
         return false;
     }
     let moment = NEWS_TIMEOUT.min(vigil.left());

@@ -199,7 +199,7 @@ fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, M
         mark: 0,
         dtype: message.dtype,
         op: None,
-        checksum: vigil.world.checksum,
+        checksum: vigil.context.checksum,
     };
     let sends = message.direction == Direction::Send;
     let buffers = Buffers {

@@ -1,22 +1,22 @@
 //! Messages that came over the streams of a group and that no call of this rank has taken.
 
 use super::open::{attach_ring, region_of};
+use super::remote;
 use super::{Links, Plane, RingBlock, describe, field_of};
 use crate::backend::message::Direction;
+use crate::context::{Context, Identity, Status, Unread};
+use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
-use crate::group::Identity;
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
 use crate::transport::{CallTag, Stream};
 use crate::types::{DType, Rank};
-use crate::watch::verdict::CallId;
-use crate::world::{Unread, WorldInner};
 
 impl Links {
     /// The first message that a peer has sent and no call has taken. `seq` is the number of this rank's last
     /// collective. The streams are not used again.
     pub(crate) fn unread(
         &mut self,
-        world: &WorldInner,
+        context: &Context,
         group: &Identity,
         seq: u64,
     ) -> Option<Unread> {
@@ -28,7 +28,7 @@ impl Links {
                 let held = self.plane(plane).get_mut(peer);
                 let frame = match held.and_then(Option::as_mut) {
                     Some(stream) => next_frame(stream.as_mut()),
-                    None => next_frame(never_taken(world, group, plane, peer)?.as_mut()),
+                    None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
                 };
                 let frame = frame.filter(|frame| frame.group == group.key)?;
                 let FrameKind::Data { .. } = frame.kind else {
@@ -41,7 +41,7 @@ impl Links {
             });
         found.or_else(|| {
             let mut rings = self.rings.iter();
-            rings.find_map(|ring| sent_in_vain(ring, group.key, world))
+            rings.find_map(|ring| sent_in_vain(ring, group.key, &context.status, context.rank))
         })
     }
 
@@ -99,11 +99,16 @@ impl Links {
 }
 
 /// What lies unread in a ring of a group that this rank made, for a rank that has left.
-pub(crate) fn sent_in_vain(ring: &RingBlock, key: u64, world: &WorldInner) -> Option<Unread> {
-    let receiver = ring.unread_by(world)?;
+pub(crate) fn sent_in_vain(
+    ring: &RingBlock,
+    key: u64,
+    status: &Status,
+    me: Rank,
+) -> Option<Unread> {
+    let receiver = ring.unread_by(status)?;
     let sent = format!("sent rank {receiver} messages that still lie unread");
     let taken = "left the world without receiving them".to_owned();
-    Some(unread((key, 0), (world.rank, sent), (receiver, taken)))
+    Some(unread((key, 0), (me, sent), (receiver, taken)))
 }
 
 fn unread((key, seq): (u64, u64), sender: (Rank, String), receiver: (Rank, String)) -> Unread {
@@ -128,7 +133,7 @@ fn contents(tag: &CallTag) -> String {
 
 /// A stream that a peer has made and that no call of this rank has asked for.
 fn never_taken(
-    world: &WorldInner,
+    context: &Context,
     group: &Identity,
     plane: Plane,
     peer: usize,
@@ -136,11 +141,11 @@ fn never_taken(
     if peer > group.me {
         return None;
     }
-    match region_of(world, group, peer) {
+    match region_of(context, group, peer) {
         // Ranks that share memory compare their calls before a collective goes over messages.
         Some(_) if plane == Plane::Collective => None,
         Some((island, local)) => attach_ring(group, island, plane, peer, local).ok()?,
-        None => world.net.as_ref()?.take(group, plane, peer),
+        None => remote::take(context, group, plane, peer).ok()?,
     }
 }
 

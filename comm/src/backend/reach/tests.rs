@@ -21,7 +21,7 @@ fn calls_over_region_memory_stage_nothing() {
         comm.all_gather(first, &mut rest[..COUNT / 2]).unwrap();
         comm.all_to_all(first, &mut rest[..COUNT / 4]).unwrap();
         comm.broadcast(&mut buffer, 1).unwrap();
-        most.fetch_max(committed(comm.world()), Ordering::Relaxed);
+        most.fetch_max(committed(comm.context()), Ordering::Relaxed);
     })
     .unwrap();
     let buffers = 2 * (COUNT * size_of::<f32>()) as u64;
@@ -33,8 +33,8 @@ fn calls_over_region_memory_stage_nothing() {
 }
 
 /// Bytes of the island's memory in use.
-fn committed(world: &crate::world::WorldInner) -> u64 {
-    let island = world.island.as_ref().unwrap();
+fn committed(context: &crate::context::Context) -> u64 {
+    let island = context.island.as_ref().unwrap();
     let stat = rustix::fs::fstat(island.arena.file()).unwrap();
     u64::try_from(stat.st_blocks).unwrap() * 512
 }
@@ -65,7 +65,7 @@ fn memory_does_not_grow_with_the_number_of_calls_and_groups() {
             }
             // Nobody makes or frees anything while the others look.
             everyone.barrier().unwrap();
-            let bytes = committed(everyone.world());
+            let bytes = committed(everyone.context());
             everyone.barrier().unwrap();
             bytes
         };
@@ -83,7 +83,7 @@ fn sixteen_idle_ranks_take_few_pages() {
     World::threads(16, |world| {
         let comm = world.everyone().unwrap();
         comm.barrier().unwrap();
-        most.fetch_max(committed(comm.world()), Ordering::Relaxed);
+        most.fetch_max(committed(comm.context()), Ordering::Relaxed);
         comm.barrier().unwrap();
     })
     .unwrap();

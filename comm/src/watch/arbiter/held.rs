@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use super::Arbiter;
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
 use crate::types::Rank;
-use crate::watch::verdict::{CallId, Class, Verdict};
 use crate::watch::wire::{ToRank, encode};
 
 /// How long ranks may take to tell. Those whose call is over wait a second for the verdict.

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Arbiter, GAP_MS, ROUND_MS};
+use crate::error::verdict::{CallId, Class};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
 use crate::watch::judge::{FROZEN_AFTER_MS, Member};
 use crate::watch::process::{Sight, Stop};
 use crate::watch::report::Report;
-use crate::watch::verdict::{CallId, Class};
 use crate::watch::wire::{Look, ToRank, encode};
 
 /// Neighbours of one PID namespace that look at a silent rank.

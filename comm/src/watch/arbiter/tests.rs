@@ -1,13 +1,13 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
 use super::{Arbiter, ROUND_MS, UNKNOWN_WAIT_MS, UNREADABLE_WAIT_MS};
+use crate::error::verdict::tests::example;
+use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Seen};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
-use crate::watch::verdict::tests::example;
-use crate::watch::verdict::{CallId, Class, Confidence, Verdict};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
 
 const CALL: CallId = CallId { key: 9, seq: 3 };

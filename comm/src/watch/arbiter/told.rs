@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Arbiter;
+use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
 use crate::watch::judge::Scene;
-use crate::watch::verdict::{CallId, Class, Verdict};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which

@@ -220,9 +220,33 @@ fn calls_of_many_threads_are_all_remembered_each_thread_in_its_order() {
         scope.spawn(|| (6..16).for_each(make));
     });
     make(17);
-    let last = board.report(150).calls;
-    let of_thread = last.iter().filter(|call| call.thread == 17);
-    assert_eq!(of_thread.count(), last.len());
+    let calls = board.report(150).calls;
+    let (_, last) = calls.split_at(calls.len() - 150);
+    assert!(last.iter().all(|call| call.thread == 17));
+}
+
+#[test]
+fn a_report_has_the_last_calls_of_a_group_that_others_have_called_after() {
+    let board = Board::create(0, 1, 1, false).unwrap();
+    let make = |key, calls| {
+        let berth = board.berth(key, "g", &[0], 1).unwrap();
+        for seq in 1..=calls {
+            board.pass(berth, &opening(seq, Location::caller()).title, seq);
+        }
+    };
+    make(42, 20);
+    make(43, 100);
+    let seqs = |calls: usize, key| -> Vec<u64> {
+        let report = board.report(calls);
+        let of_group = report.calls.iter().filter(|call| call.key == key);
+        of_group.map(|call| call.seq).collect()
+    };
+    assert_eq!(seqs(10, 42), (13..=20).collect::<Vec<u64>>());
+    assert_eq!(seqs(10, 43), (91..=100).collect::<Vec<u64>>());
+    assert!(seqs(0, 43).is_empty());
+    let mut report = board.report(RECORDS);
+    report.keep_last_calls(10);
+    assert_eq!(report.calls, board.report(10).calls);
 }
 
 #[test]

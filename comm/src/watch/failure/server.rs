@@ -2,10 +2,10 @@
 
 use super::{draft, gone, others, wall_ms, what};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Confidence, Verdict, seconds};
 use crate::types::Rank;
 use crate::watch::judge::{Member, Scene, describe_ended, ended_beside, fate, who};
 use crate::watch::process::Sight;
-use crate::watch::verdict::{CallId, Class, Confidence, Verdict, seconds};
 
 /// Ranks of which a line says that nobody can look at them.
 const TOLD_MAX: usize = 4;

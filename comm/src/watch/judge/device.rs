@@ -14,9 +14,9 @@ pub(crate) use self::testimony::{Ask, Deed, Stage, Words, is_message, mismatch};
 use self::testimony::describe;
 use super::Scene;
 use crate::error::ErrorKind;
+use crate::error::verdict::{Class, Confidence, Verdict};
 use crate::types::Rank;
 use crate::vendor::{self, Fault};
-use crate::watch::verdict::{Class, Confidence, Verdict};
 
 /// What there is to judge by.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::tell::draft;
 use super::words::{fate, last_act, stalled, who};
 use super::{Member, Scene};
 use crate::error::ErrorKind;
+use crate::error::verdict::{Class, Verdict, seconds};
 use crate::types::Rank;
-use crate::watch::verdict::{Class, Verdict, seconds};
 
 /// Most ranks that are named beside the first one that ended.
 const BESIDE_MAX: usize = 7;

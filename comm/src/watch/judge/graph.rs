@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
+use crate::error::verdict::CallId;
 use crate::types::Collective;
 use crate::watch::report::{
     CallOutcome, CallRecord, DESTROYED_MAX, Destroyed, GroupState, InFlight, Report, Wait,
 };
-use crate::watch::verdict::CallId;
 use crate::watch::{FIRST_LOOK, NEXT_LOOK};
 
 /// Age from which a call that does not say that it waits is one of those that never do.

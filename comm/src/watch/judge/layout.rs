@@ -3,10 +3,10 @@
 use super::graph::{Graph, Waiter};
 use super::tell::draft;
 use super::{Member, Scene};
+use crate::error::verdict::{Class, Verdict, ranks};
 use crate::error::{ErrorKind, Field};
 use crate::types::Rank;
 use crate::watch::report::GroupState;
-use crate::watch::verdict::{Class, Verdict, ranks};
 
 /// A rank, and the group of the name that it made.
 pub(super) type Side<'a> = (u32, &'a GroupState);

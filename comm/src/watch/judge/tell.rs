@@ -4,10 +4,10 @@ use super::Scene;
 use super::graph::{Graph, Leaf, Waiter, Why};
 use super::words::{DESCRIBED_MAX, call_of, full_call_of, last_act, others, stalled, who};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 use crate::types::Rank;
 use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
-use crate::watch::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
 
 /// Ranks that could not do what others wait for, since they got no processor.
 pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {

@@ -3,9 +3,9 @@
 use super::graph::Waiter;
 use super::{Fate, Scene};
 use crate::error::ErrorKind;
+use crate::error::verdict::{Class, Confidence, ranks};
 use crate::types::Rank;
 use crate::watch::report::{CallOutcome, Report};
-use crate::watch::verdict::{Class, Confidence, ranks};
 
 /// Characters that the names of a culprit's groups may take; beyond that the others are counted.
 const NAMES_MAX: usize = 120;

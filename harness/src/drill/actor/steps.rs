@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use muster_comm::collective::{Communicator, Work};
 use muster_comm::error::CommError;
+use muster_comm::error::verdict::Class;
 use muster_comm::sync::{AtomicBool, Clock, Deadline};
 use muster_comm::types::Rank;
-use muster_comm::watch::verdict::Class;
 use muster_comm::world::World;
 use rustix::process::{Signal, getpid, kill_process};
 

@@ -211,7 +211,7 @@ fn killed() -> (Scenario, Truth, Seen) {
             how: Some((Ended::Exited(20), 0)),
         }],
         fault_ns: Some(1_000_000_000),
-        left: Vec::new(),
+        ..Seen::default()
     };
     (scenario, truth, seen)
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use muster_comm::error::ErrorKind;
+use muster_comm::error::verdict::{Class, Confidence, Verdict};
 use muster_comm::rendezvous::Stopped;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
-use muster_comm::watch::verdict::{Class, Confidence, Verdict};
 
 use super::{Driver, Phase};
 use crate::out;

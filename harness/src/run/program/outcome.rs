@@ -1,6 +1,6 @@
 //! What came of a program: its document or its lines.
 
-use muster_comm::watch::verdict::Verdict;
+use muster_comm::error::verdict::Verdict;
 use serde::Serialize;
 
 use crate::exit::Exit;

@@ -3,8 +3,8 @@
 use super::testimony::describe;
 use super::{Case, Deed, Shown, remark_in};
 use crate::error::ErrorKind;
+use crate::error::verdict::{CallId, Class, Verdict, ranks, seconds};
 use crate::watch::judge::words::{DESCRIBED_MAX, who};
-use crate::watch::verdict::{CallId, Class, Verdict, ranks, seconds};
 
 impl Case<'_> {
     /// What the testimonies show, as a verdict. All of it comes from them, so that all ranks tell the same.

@@ -5,8 +5,8 @@ use super::super::Scene;
 use super::testimony::difference;
 use super::*;
 use crate::error::Field;
+use crate::error::verdict::CallId;
 use crate::types::{Collective, DType, ReduceOp};
-use crate::watch::verdict::CallId;
 
 const MEMBERS: [Rank; 3] = [Rank(4), Rank(6), Rank(9)];
 

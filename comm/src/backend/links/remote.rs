@@ -1,0 +1,102 @@
+//! Links to ranks that share no memory with this one.
+
+use super::Plane;
+use crate::backend::vigil::Vigil;
+use crate::context::{Context, Identity, Net};
+use crate::error::ErrorKind;
+use crate::sync::Clock;
+use crate::transport::Stream;
+use crate::transport::tcp::{Bundle, LinkName, ParkedKey, TcpError, TcpLink, connect};
+
+/// Makes the stream to a member with a higher index.
+pub(super) fn open(
+    vigil: &Vigil<'_>,
+    plane: Plane,
+    peer: usize,
+) -> Result<Box<dyn Stream>, ErrorKind> {
+    let group = vigil.group;
+    let net = net(vigil.context, group, peer)?;
+    let (mine, theirs) = (group.members[group.me], group.members[peer]);
+    let Some(address) = net.addresses[theirs.index()] else {
+        let what = "it does not listen for links".to_owned();
+        return Err(ErrorKind::Transport { peer: theirs, what });
+    };
+    let lane = |lane: u8| {
+        let name = LinkName {
+            group: group.key,
+            plane: lane_of(plane, lane),
+            lanes: net.lanes,
+            from: mine.0,
+            to: theirs.0,
+        };
+        connect(address, name, &net.secret, vigil.deadline())
+    };
+    // The other side may be stopped: who looks at the board is to see for whom this call waits.
+    vigil.enter();
+    vigil.place.waits(Clock::now(), &[peer], true);
+    let links: Result<Vec<TcpLink>, TcpError> = (0..net.lanes).map(lane).collect();
+    if links.is_ok() {
+        vigil.place.goes_on();
+    }
+    match links {
+        Ok(links) => Ok(stream_of(links)),
+        Err(TcpError::TimedOut { .. }) => Err(vigil.stalled(&[peer])),
+        // A peer that is gone does not listen: say that rather than how the connection failed.
+        Err(error) => Err(vigil
+            .look(&[peer])
+            .err()
+            .unwrap_or_else(|| ErrorKind::Transport {
+                peer: theirs,
+                what: error.to_string(),
+            })),
+    }
+}
+
+/// The stream that a member with a lower index has made, if it has.
+pub(super) fn take(
+    context: &Context,
+    group: &Identity,
+    plane: Plane,
+    peer: usize,
+) -> Result<Option<Box<dyn Stream>>, ErrorKind> {
+    let net = net(context, group, peer)?;
+    let key = |lane: u8| ParkedKey {
+        group: group.key,
+        plane: lane_of(plane, lane),
+        peer: group.members[peer].0,
+    };
+    // The connector says how many there are to be, and makes them in this order: with the last one all
+    // are here.
+    let Some(lanes) = net.listener.lanes_of(key(0)) else {
+        return Ok(None);
+    };
+    if lanes > 1 && !net.listener.has(key(lanes - 1)) {
+        return Ok(None);
+    }
+    let links: Option<Vec<TcpLink>> = (0..lanes)
+        .map(|lane| net.listener.try_take(key(lane)))
+        .collect();
+    Ok(links.map(stream_of))
+}
+
+fn net<'a>(context: &'a Context, group: &Identity, peer: usize) -> Result<&'a Net, ErrorKind> {
+    context.net.as_ref().ok_or_else(|| ErrorKind::Unsupported {
+        what: format!("a link to rank {}", group.members[peer]),
+        why: "this world has shared memory only".to_owned(),
+    })
+}
+
+/// The number of a connection among those of two ranks in a group.
+fn lane_of(plane: Plane, lane: u8) -> u8 {
+    plane as u8 | lane << 1
+}
+
+fn stream_of(mut links: Vec<TcpLink>) -> Box<dyn Stream> {
+    match links.pop() {
+        Some(link) if links.is_empty() => Box::new(link),
+        last => {
+            links.extend(last);
+            Box::new(Bundle::new(links))
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The thread of a communicator that runs its asynchronous calls, in the order in which they were made.
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use crossbeam::channel::{Sender, unbounded};
+
+use crate::sync::{Deadline, lock};
+use crate::watch::Place;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The worker of a communicator, and the calls that it has still to do.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    queue: OnceLock<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    jobs: Sender<Job>,
+    pending: Arc<Pending>,
+    thread: thread::ThreadId,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    count: Mutex<usize>,
+    empty: Condvar,
+}
+
+impl Worker {
+    /// Whether an asynchronous call was ever made.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.queue.get().is_some()
+    }
+
+    /// Waits until the asynchronous calls made before are done; `false` where the deadline passes
+    /// first. The worker itself never waits.
+    pub(super) fn wait_turn(&self, deadline: Deadline, place: &Place) -> bool {
+        let Some(queue) = self.queue.get() else {
+            return true;
+        };
+        if thread::current().id() == queue.thread {
+            return true;
+        }
+        let count = lock(&queue.pending.count);
+        if *count == 0 {
+            return true;
+        }
+        let _awaiting = place.awaits();
+        let busy = |count: &mut usize| *count > 0;
+        let (_count, timeout) = queue
+            .pending
+            .empty
+            .wait_timeout_while(count, deadline.left(), busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        !timeout.timed_out()
+    }
+
+    pub(super) fn submit(&self, job: Job) {
+        let queue = self.queue.get_or_init(start);
+        *lock(&queue.pending.count) += 1;
+        let pending = Arc::clone(&queue.pending);
+        let job: Job = Box::new(move || {
+            // Jobs catch their own panics, see `start`.
+            job();
+            let mut count = lock(&pending.count);
+            *count -= 1;
+            if *count == 0 {
+                pending.empty.notify_all();
+            }
+        });
+        // The worker lives as long as this sender, so the job is taken.
+        let _ = queue.jobs.send(job);
+    }
+}
+
+fn start() -> Queue {
+    let (jobs, inbox) = unbounded::<Job>();
+    let body = move || inbox.iter().for_each(|job| job());
+    // Detached: it ends when the communicator, and with it the sender, is dropped.
+    let thread = thread::spawn(body).thread().id();
+    Queue {
+        jobs,
+        pending: Arc::default(),
+        thread,
+    }
+}

@@ -1,0 +1,425 @@
+//! From a checked call to the vendor's calls that carry it out.
+//!
+//! Pure: addresses are numbers here. Most collectives are one call. What HCCL or a product lacks is
+//! composed of `HcclAlltoAllV`, which every product has and which takes zero counts anywhere, or of
+//! `HcclAllReduce` and a copy; in-place forms that the vendor does not promise go through scratch
+//! memory. All ranks take the same decision, because it depends on what all of them know only.
+//!
+//! - `LOWER-1`: nothing outside the buffers of the call and the scratch memory is named.
+//! - `LOWER-2`: the vendor never gets the same address as send and receive buffer of an exchange.
+
+use super::soc::Product;
+use super::support;
+use crate::backend::Counts;
+use crate::device::step::{Handle, Step};
+use crate::types::{Collective, DType, ReduceOp};
+
+/// A checked call: `send` and `recv` as the collective layer defines them. In place they are the
+/// addresses within the one buffer at which what is sent and what is received begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceCall<'a> {
+    pub(crate) collective: Collective,
+    pub(crate) dtype: DType,
+    pub(crate) op: ReduceOp,
+    pub(crate) root: usize,
+    pub(crate) counts: Counts<'a>,
+    pub(crate) send: Handle,
+    pub(crate) recv: Handle,
+    pub(crate) in_place: bool,
+    /// This rank and the number of ranks.
+    pub(crate) me: usize,
+    pub(crate) n: usize,
+    pub(crate) product: Product,
+    /// Whether all ranks are on one host.
+    pub(crate) one_host: bool,
+}
+
+/// Where an exchange with everybody begins and how much it has for each.
+struct Side {
+    base: Handle,
+    counts: Vec<u64>,
+    displs: Vec<u64>,
+}
+
+impl Side {
+    /// Nothing for anybody.
+    fn nothing(n: usize, base: Handle) -> Self {
+        Self {
+            base,
+            counts: vec![0; n],
+            displs: vec![0; n],
+        }
+    }
+
+    /// Blocks of these lengths one behind the other.
+    fn packed(base: Handle, counts: &[usize]) -> Self {
+        let mut at = 0;
+        let displs = counts
+            .iter()
+            .map(|count| {
+                let displ = at;
+                at += *count as u64;
+                displ
+            })
+            .collect();
+        Self {
+            base,
+            counts: counts.iter().map(|count| *count as u64).collect(),
+            displs,
+        }
+    }
+
+    /// One block for or from one member.
+    fn one(n: usize, base: Handle, member: usize, count: usize) -> Self {
+        let mut side = Self::nothing(n, base);
+        side.counts[member] = count as u64;
+        side
+    }
+
+    /// The same block for everybody.
+    fn same(n: usize, base: Handle, count: usize) -> Self {
+        Self {
+            base,
+            counts: vec![count as u64; n],
+            displs: vec![0; n],
+        }
+    }
+
+    /// Without what this rank has for itself.
+    fn without(mut self, me: usize) -> Self {
+        self.counts[me] = 0;
+        self
+    }
+}
+
+impl DeviceCall<'_> {
+    /// Bytes of scratch memory that the call needs, besides the few that are always there.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other call needs any")]
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        let (uniform, size) = (self.uniform(), self.dtype.size());
+        let elements = match self.collective {
+            Collective::AllToAll if self.in_place => self.n * uniform,
+            Collective::Reduce if self.me != self.root => uniform,
+            Collective::ReduceScatter if self.in_place => uniform,
+            Collective::ReduceScatterV if !self.is_direct_reduce_scatter_v() => {
+                self.blocks().iter().sum()
+            }
+            Collective::Scatter if self.in_place && self.me == self.root => uniform,
+            _ => 0,
+        };
+        elements * size
+    }
+
+    /// The vendor's calls, in order; none where no rank has anything to do. `scratch` is device
+    /// memory of at least [`DeviceCall::scratch_bytes`] and 64 bytes.
+    pub(crate) fn lower(&self, scratch: Handle) -> Vec<Step> {
+        if self.is_empty_everywhere() {
+            return Vec::new();
+        }
+        match self.collective {
+            Collective::AllGather => vec![Step::AllGather {
+                send: self.send,
+                recv: self.recv,
+                count: self.uniform() as u64,
+                dtype: self.dtype,
+            }],
+            Collective::AllGatherV => vec![self.all_gather_v()],
+            Collective::AllReduce => vec![Step::AllReduce {
+                send: self.send,
+                recv: self.recv,
+                count: self.uniform() as u64,
+                dtype: self.dtype,
+                op: self.op,
+            }],
+            Collective::AllToAll => self.all_to_all(scratch),
+            Collective::AllToAllV => vec![self.all_to_all_v()],
+            Collective::Barrier => vec![Step::Barrier],
+            Collective::Broadcast => vec![self.broadcast(scratch)],
+            Collective::Gather | Collective::GatherV => vec![self.gather(scratch)],
+            Collective::Reduce => vec![self.reduce(scratch)],
+            Collective::ReduceScatter => self.reduce_scatter(scratch),
+            Collective::ReduceScatterV => self.reduce_scatter_v(scratch),
+            Collective::Scatter | Collective::ScatterV => vec![self.scatter(scratch)],
+            // Objects never come here, and messages have steps of their own.
+            Collective::AllGatherObject
+            | Collective::BroadcastObject
+            | Collective::GatherObject
+            | Collective::Recv
+            | Collective::ScatterObject
+            | Collective::Send
+            | Collective::SendRecvBatch => Vec::new(),
+        }
+    }
+
+    fn all_gather_v(&self) -> Step {
+        let blocks = self.blocks();
+        // The vendor's own form takes no zero counts for granted, spans one server on A3 and is
+        // missing on 910.
+        let direct = !blocks.contains(&0)
+            && match self.product {
+                Product::A3 => self.one_host,
+                Product::Ascend910 => false,
+                Product::A2 | Product::Ascend310P | Product::Ascend950 | Product::Unknown => true,
+            };
+        let recv = Side::packed(self.recv, blocks);
+        if direct {
+            return Step::AllGatherV {
+                send: self.send,
+                count: recv.counts[self.me],
+                recv: self.recv,
+                counts: recv.counts,
+                displs: recv.displs,
+                dtype: self.dtype,
+            };
+        }
+        self.exchange(Side::same(self.n, self.send, blocks[self.me]), recv)
+    }
+
+    fn all_to_all(&self, scratch: Handle) -> Vec<Step> {
+        let count = self.uniform();
+        let mut steps = Vec::new();
+        let send = if self.in_place {
+            steps.push(Step::Copy {
+                target: scratch,
+                source: self.send,
+                bytes: count * self.n * self.dtype.size(),
+            });
+            scratch
+        } else {
+            self.send
+        };
+        // On 910 the plain form was seen to return success and move nothing.
+        if self.product == Product::Ascend910 {
+            let blocks = vec![count; self.n];
+            steps.push(self.exchange(
+                Side::packed(send, &blocks),
+                Side::packed(self.recv, &blocks),
+            ));
+        } else {
+            steps.push(Step::AllToAll {
+                send,
+                recv: self.recv,
+                count: count as u64,
+                dtype: self.dtype,
+            });
+        }
+        steps
+    }
+
+    fn all_to_all_v(&self) -> Step {
+        let (send, recv): (&[usize], &[usize]) = match self.counts {
+            Counts::Splits { send, recv } => (send, recv),
+            Counts::Blocks(_) | Counts::Uniform(_) => (&[], &[]),
+        };
+        self.exchange(Side::packed(self.send, send), Side::packed(self.recv, recv))
+    }
+
+    fn broadcast(&self, scratch: Handle) -> Step {
+        let count = self.uniform();
+        if self.product != Product::Ascend310P {
+            return Step::Broadcast {
+                buffer: self.recv,
+                count: count as u64,
+                dtype: self.dtype,
+                root: self.root_number(),
+            };
+        }
+        if self.me == self.root {
+            let send = Side::same(self.n, self.recv, count).without(self.me);
+            return self.exchange(send, Side::nothing(self.n, scratch));
+        }
+        self.exchange(
+            Side::nothing(self.n, scratch),
+            Side::one(self.n, self.recv, self.root, count),
+        )
+    }
+
+    /// HCCL has no gather: everybody sends to the root.
+    fn gather(&self, scratch: Handle) -> Step {
+        let block = |member: usize| match self.counts {
+            Counts::Blocks(blocks) => blocks[member],
+            Counts::Uniform(count) => count,
+            Counts::Splits { .. } => 0,
+        };
+        if self.me != self.root {
+            return self.exchange(
+                Side::one(self.n, self.send, self.root, block(self.me)),
+                Side::nothing(self.n, scratch),
+            );
+        }
+        let blocks: Vec<usize> = (0..self.n).map(block).collect();
+        let recv = Side::packed(self.recv, &blocks);
+        if self.in_place {
+            // The root's own block is where it belongs.
+            return self.exchange(Side::nothing(self.n, scratch), recv.without(self.me));
+        }
+        self.exchange(Side::one(self.n, self.send, self.me, block(self.me)), recv)
+    }
+
+    fn reduce(&self, scratch: Handle) -> Step {
+        let recv = if self.me == self.root {
+            self.recv
+        } else {
+            scratch
+        };
+        let (count, dtype, op) = (self.uniform() as u64, self.dtype, self.op);
+        if self.product == Product::Ascend310P {
+            return Step::AllReduce {
+                send: self.send,
+                recv,
+                count,
+                dtype,
+                op,
+            };
+        }
+        Step::Reduce {
+            send: self.send,
+            recv,
+            count,
+            dtype,
+            op,
+            root: self.root_number(),
+        }
+    }
+
+    fn reduce_scatter(&self, scratch: Handle) -> Vec<Step> {
+        let count = self.uniform();
+        let step = |recv| Step::ReduceScatter {
+            send: self.send,
+            recv,
+            count: count as u64,
+            dtype: self.dtype,
+            op: self.op,
+        };
+        if !self.in_place {
+            return vec![step(self.recv)];
+        }
+        vec![
+            step(scratch),
+            Step::Copy {
+                target: self.recv,
+                source: scratch,
+                bytes: count * self.dtype.size(),
+            },
+        ]
+    }
+
+    fn is_direct_reduce_scatter_v(&self) -> bool {
+        !self.blocks().contains(&0)
+            && support::has_reduce_scatter_v(self.product, self.dtype, self.op)
+    }
+
+    fn reduce_scatter_v(&self, scratch: Handle) -> Vec<Step> {
+        let side = Side::packed(self.send, self.blocks());
+        let (count, displ) = (side.counts[self.me], side.displs[self.me]);
+        if self.is_direct_reduce_scatter_v() {
+            return vec![Step::ReduceScatterV {
+                send: self.send,
+                counts: side.counts,
+                displs: side.displs,
+                recv: self.recv,
+                count,
+                dtype: self.dtype,
+                op: self.op,
+            }];
+        }
+        let size = self.dtype.size() as u64;
+        let mut steps = vec![Step::AllReduce {
+            send: self.send,
+            recv: scratch,
+            count: side.counts.iter().sum(),
+            dtype: self.dtype,
+            op: self.op,
+        }];
+        if count > 0 {
+            steps.push(Step::Copy {
+                target: self.recv,
+                source: scratch + crate::types::index(displ * size),
+                bytes: crate::types::index(count * size),
+            });
+        }
+        steps
+    }
+
+    fn scatter(&self, scratch: Handle) -> Step {
+        let uniform = match self.counts {
+            Counts::Uniform(count) => Some(count),
+            Counts::Blocks(_) | Counts::Splits { .. } => None,
+        };
+        let is_root = self.me == self.root;
+        if let Some(count) = uniform
+            && self.product != Product::Ascend310P
+        {
+            // In place the root's block is where it belongs: what the vendor writes is not needed.
+            let recv = if self.in_place && is_root {
+                scratch
+            } else {
+                self.recv
+            };
+            return Step::Scatter {
+                send: self.send,
+                recv,
+                count: count as u64,
+                dtype: self.dtype,
+                root: self.root_number(),
+            };
+        }
+        let blocks = match self.counts {
+            Counts::Blocks(blocks) => blocks.to_vec(),
+            Counts::Uniform(count) => vec![count; self.n],
+            Counts::Splits { .. } => Vec::new(),
+        };
+        let mine = blocks[self.me];
+        let recv = Side::one(self.n, self.recv, self.root, mine);
+        if !is_root {
+            return self.exchange(Side::nothing(self.n, scratch), recv);
+        }
+        let send = Side::packed(self.send, &blocks);
+        if self.in_place {
+            return self.exchange(send.without(self.me), Side::nothing(self.n, scratch));
+        }
+        self.exchange(send, recv)
+    }
+
+    fn exchange(&self, send: Side, recv: Side) -> Step {
+        Step::AllToAllV {
+            send: send.base,
+            send_counts: send.counts,
+            send_displs: send.displs,
+            recv: recv.base,
+            recv_counts: recv.counts,
+            recv_displs: recv.displs,
+            dtype: self.dtype,
+        }
+    }
+
+    fn uniform(&self) -> usize {
+        match self.counts {
+            Counts::Uniform(count) => count,
+            Counts::Blocks(_) | Counts::Splits { .. } => 0,
+        }
+    }
+
+    fn blocks(&self) -> &[usize] {
+        match self.counts {
+            Counts::Blocks(blocks) => blocks,
+            Counts::Splits { .. } | Counts::Uniform(_) => &[],
+        }
+    }
+
+    /// Whether every rank can tell that no rank has anything to do.
+    fn is_empty_everywhere(&self) -> bool {
+        match self.counts {
+            Counts::Uniform(count) => count == 0 && self.collective != Collective::Barrier,
+            Counts::Blocks(blocks) => blocks.iter().all(|count| *count == 0),
+            Counts::Splits { .. } => false,
+        }
+    }
+
+    fn root_number(&self) -> u32 {
+        u32::try_from(self.root).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;
