@@ -400,11 +400,17 @@ mod tests {
         again.ends.push(more);
         status.set_verdict(again.clone(), 0, || said += 1);
         assert_eq!(status.verdict(more).as_deref(), Some(&again));
-        let other = Verdict {
+        let reworded = Verdict {
             since_unix_ms: verdict.since_unix_ms + 1,
+            ..verdict.clone()
+        };
+        status.set_verdict(reworded, 0, || said += 1);
+        assert_eq!((said, status.epoch()), (1, 3));
+        let other = Verdict {
+            blamed: vec![verdict.blamed[0] + 1],
             ..verdict
         };
         status.set_verdict(other, 0, || said += 1);
-        assert_eq!((said, status.epoch()), (2, 3));
+        assert_eq!((said, status.epoch()), (2, 4));
     }
 }

@@ -324,15 +324,6 @@ impl Report {
         self.calls.reverse();
     }
 
-    /// Whether the rank has begun a call after the one that is told of.
-    pub(super) fn has_begun_after(&self, call: CallId) -> bool {
-        let is_it = |made: &&CallRecord| (made.key, made.seq) == (call.key, call.seq);
-        let made = self.calls.iter().rfind(is_it);
-        let ended_ns = made.and_then(|made| made.completed_ns);
-        let begun_ns = self.calls.iter().map(|made| made.enqueued_ns).max();
-        ended_ns.is_some_and(|ended_ns| begun_ns > Some(ended_ns))
-    }
-
     /// What is remembered of a group that the rank has destroyed.
     #[must_use]
     pub fn destroyed(&self, key: u64) -> Option<&Destroyed> {

@@ -315,3 +315,30 @@ fn who_destroyed_a_group_after_the_call_did_its_part() {
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
     assert_eq!(plant.overdue(0, 7).class, Class::Link);
 }
+
+#[test]
+fn a_rank_that_still_has_an_earlier_group_of_the_name_is_only_behind() {
+    let mut plant = Plant::new(2);
+    plant.group(1, "tp0", &[0, 1], 5);
+    plant.group(2, "tp0", &[0, 1], 0);
+    plant.report(0).groups.retain(|group| group.key == 2);
+    plant.report(0).destroyed.push(Destroyed {
+        key: 1,
+        name: "tp0".to_owned(),
+        entered: 5,
+        age_ms: 600,
+    });
+    plant.report(1).groups.retain(|group| group.key == 1);
+    plant.waits(0, 2, &[1]);
+    let found = plant.overdue(0, 2);
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::NotJoined, [1].as_slice()),
+        "{found}"
+    );
+    assert!(found.place.contains("has not made group tp0"), "{found}");
+    // One that the waiter never had was made in its place.
+    plant.report(0).destroyed.clear();
+    let found = plant.overdue(0, 2);
+    assert_eq!(found.class, Class::Mismatch, "{found}");
+}

@@ -1,6 +1,6 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
-use super::{Arbiter, ROUND_MS, UNKNOWN_WAIT_MS, UNREADABLE_WAIT_MS};
+use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS, UNREADABLE_WAIT_MS};
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Seen};
@@ -324,4 +324,38 @@ fn what_fails_soon_after_a_verdict_is_told_as_that_verdict() {
             .last()
             .is_some_and(|verdict| verdict.ends.contains(&call))
     );
+}
+
+#[test]
+fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_not() {
+    let found = |gap_ms| {
+        let mut play = Play::new(&[]);
+        play.arbiter.down(Rank(2), &DownReason::Ended);
+        play.pass(gap_ms);
+        play.arbiter.down(Rank(1), &DownReason::Ended);
+        play.complain(Cause::InVain);
+        play.pass(2 * ROUND_MS);
+        play.found().map(|(_, blamed)| blamed.to_vec())
+    };
+    assert_eq!(found(0), Some(vec![1, 2]));
+    assert_eq!(found(10 * TOGETHER_MS), Some(vec![1]));
+}
+
+#[test]
+fn a_process_in_the_kernel_for_a_moment_is_not_frozen() {
+    let mut play = Play::new(&[0, 2]);
+    play.sight = process('D', 5, 0);
+    play.complain(Cause::InVain);
+    play.pass(300);
+    assert!(
+        play.found()
+            .is_none_or(|(class, _)| class != Class::PeerFrozen)
+    );
+    let mut play = Play::new(&[0, 2]);
+    play.sight = process('D', 5, 0);
+    for _ in 0..8 {
+        play.complain(Cause::Waits);
+        play.pass(300);
+    }
+    assert_eq!(play.found(), Some((Class::PeerFrozen, [1].as_slice())));
 }

@@ -12,8 +12,8 @@ use crate::watch::wire::{ToOwner, ToRank, encode};
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
 /// one came first.
 pub(crate) const ECHO_MS: u64 = 10_000;
-/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon, and of which no later call is known,
-/// did not. Where there are more threads ready than processors it takes as many times longer.
+/// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not. Where there are
+/// more threads ready than processors it takes as many times longer.
 const FOLLOWS_MS: u64 = 3000;
 /// Verdicts that are remembered. A world that has this many has long ended.
 const TOLD_MAX: usize = 256;
@@ -31,17 +31,11 @@ impl Told {
     /// Whether a verdict tells what this one has led to. It blames `subjects`, or they have asked where it blames nobody.
     fn has_led_to(&self, subjects: &[u32], scene: &Scene, now_ms: u64) -> bool {
         let age_ms = now_ms.saturating_sub(self.told_ms);
-        let Some(call) = self.verdict.about else {
+        if self.verdict.about.is_none() {
             return age_ms <= ECHO_MS || self.are_victims(subjects);
-        };
-        // The group is usable, so a rank may have gone on, and what it does then is its own doing.
-        let went_on = |rank: &u32| {
-            let report = scene.member(*rank).and_then(|one| one.report.as_ref());
-            report.is_some_and(|report| report.has_begun_after(call))
-        };
-        age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness())
-            && self.are_victims(subjects)
-            && !subjects.iter().any(went_on)
+        }
+        // The group is usable, so ranks may go on, and what they do then is their own doing.
+        age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness()) && self.are_victims(subjects)
     }
 
     fn are_victims(&self, ranks: &[u32]) -> bool {

@@ -207,3 +207,36 @@ fn the_first_call_that_differs_is_found_from_a_later_one() {
     assert_eq!((call, found.blamed), (CALL, vec![1]));
     assert!(earliest(&scene, later, 2).is_none());
 }
+
+#[test]
+fn where_as_many_are_known_of_both_sides_and_not_all_ranks_are_both_are_named() {
+    let [sum, odd] = [DType::F32, DType::I32].map(|dtype| code(Collective::AllReduce, dtype, 7));
+    let silent = || Member::default();
+    let mut members = vec![
+        member(0, sum, "a.rs:7", &[], false),
+        silent(),
+        member(2, odd, "a.rs:8", &[], false),
+        silent(),
+    ];
+    let found = compare(&scene(members.clone()), CALL).unwrap();
+    assert_eq!(found.blamed, [0, 2]);
+    // One more decides, though not all are known.
+    members[1] = member(1, sum, "a.rs:7", &[], true);
+    let found = compare(&scene(members), CALL).unwrap();
+    assert_eq!(found.blamed, [2]);
+}
+
+#[test]
+fn of_two_ranks_that_met_the_odd_one_is_the_one_whose_call_nobody_else_made() {
+    let sum = code(Collective::AllReduce, DType::F32, 7);
+    let mut members = vec![
+        member(0, sum, "a.rs:7", &[], false),
+        Member::default(),
+        member(2, sum, "a.rs:7", &[], true),
+    ];
+    let odd = |members: &[Member]| odd_of(&scene(members.to_vec()), CALL, [0, 1]);
+    assert_eq!(odd(&members), Some(1));
+    members[2] = Member::default();
+    // The other one's word stands against its own.
+    assert_eq!(odd(&members), None);
+}
