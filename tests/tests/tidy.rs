@@ -166,7 +166,7 @@ const HOUSES: &[House] = &[
     ),
     (
         "hccl-emu",
-        "hccl_emu",
+        "muster_emu",
         &[
             ("fault", &["muster_comm"]),
             ("options", &["hccl_sys", "muster_comm"]),
@@ -277,6 +277,7 @@ const HOUSES: &[House] = &[
                     "lib",
                     "moe",
                     "muster_comm",
+                    "muster_emu",
                     "out",
                     "progress",
                     "report",

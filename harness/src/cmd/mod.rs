@@ -1,6 +1,6 @@
 //! The commands, one file each: its options and what it does.
 //!
-//! A command gives back the class of its outcome, or a [`Failure`](crate::fail::Failure) that the
+//! A command gives back the class of its outcome, or a [`Failure`] that the
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
 pub mod bench;

@@ -42,7 +42,7 @@ const LISTED_MAX: usize = 200;
 /// programs; the schema of each command describes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredReport<S, R> {
-    /// Version of these fields: [`SCHEMA_VERSION`].
+    /// Version of these fields: see the command's `SCHEMA_VERSION`.
     pub schema_version: u32,
     /// Program and version that wrote this.
     pub tool: String,

@@ -31,7 +31,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
                 .collect();
             let message = format!("the emulator's library was not found: {}", list.join(", "));
             Err(Failure::resource(message).with_help(
-                "build it with `cargo build --release -p hccl-emu`, or name it with --library",
+                "build it with `cargo build --release -p muster-emu`, or name it with --library",
             ))
         }
     }
