@@ -11,7 +11,7 @@ use muster_comm::transport::{LinkError, LinkKind, Stream};
 use muster_comm::types::{Collective, DType, ReduceOp};
 use std::time::Duration;
 use transport_support::job::{How, job, run_in_turn};
-use transport_support::links::{mesh, pair};
+use transport_support::links::{mesh, pair, ring_pair};
 use transport_support::{scramble, seed};
 
 const KINDS: [LinkKind; 3] = [LinkKind::Shm, LinkKind::Tcp, LinkKind::Sim];
@@ -227,6 +227,24 @@ fn a_close_is_seen_after_the_last_byte_and_again_at_every_call() {
             patience.blocked(&(kind, "write to a closed peer"));
         }
         assert!(far.try_write(&[1]).is_err(), "{kind}");
+    }
+}
+
+#[test]
+fn bytes_that_a_peer_left_unread_in_a_ring_are_known_once_it_has_closed() {
+    for reads_all in [false, true] {
+        let (near, far) = ring_pair(4096);
+        for (mut sender, mut receiver) in [(near, far), {
+            let (near, far) = ring_pair(4096);
+            (far, near)
+        }] {
+            write_all(sender.as_mut(), &[7; 100]);
+            let len = if reads_all { 100 } else { 60 };
+            read_exactly(receiver.as_mut(), len);
+            assert!(!sender.has_lost(), "the peer may still read");
+            drop(receiver);
+            assert_eq!(sender.has_lost(), !reads_all);
+        }
     }
 }
 

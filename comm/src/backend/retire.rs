@@ -36,6 +36,6 @@ impl Leftover for Retired {
             return None;
         }
         let mut rings = self.rings.iter();
-        rings.find_map(|ring| sent_in_vain(ring, self.key, status, me))
+        rings.find_map(|ring| Some(sent_in_vain(self.key, me, ring.unread_by(status)?)))
     }
 }

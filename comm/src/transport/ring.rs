@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 pub use self::error::RingError;
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Alignment that a block must have: a cache line.
 pub const BLOCK_ALIGN: usize = 64;
@@ -452,6 +452,22 @@ impl Stream for RingStream {
 
     fn kind(&self) -> LinkKind {
         LinkKind::Shm
+    }
+
+    fn stop_reading(&mut self) {
+        self.recv.leave(CLOSED);
+        // SYNC: pairs with the fence in `has_lost`: of a message and this at one moment either this side sees the message,
+        // or the sender sees that nobody reads.
+        fence(Ordering::SeqCst);
+    }
+
+    fn has_lost(&self) -> bool {
+        // SYNC: pairs with the fence in `stop_reading`.
+        fence(Ordering::SeqCst);
+        // The state first: the peer does not read any more then.
+        self.send.peer_state() == Ok(CLOSED)
+            // Relaxed: a count, and nothing is read by it.
+            && self.send.theirs().index.load(Ordering::Relaxed) != self.send.index
     }
 
     fn reset(&mut self) {

@@ -211,6 +211,14 @@ pub trait Stream: Send + fmt::Debug {
     /// [`LinkError::Reset`] instead of waiting. Later calls on this side fail too.
     fn reset(&mut self);
 
+    /// This side takes in nothing more than what is here: what the peer sends from now on it knows as lost.
+    fn stop_reading(&mut self) {}
+
+    /// Whether the peer has closed and is known to have left bytes unread that were sent to it.
+    fn has_lost(&self) -> bool {
+        false
+    }
+
     /// The descriptor whose readiness tells that a read, or a write, may do something again, where
     /// there is one. After a call that returned 0, waiting for it to become readable (or writable)
     /// misses nothing.

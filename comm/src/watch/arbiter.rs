@@ -404,6 +404,10 @@ impl Arbiter {
 
     fn decide_waiting(&mut self, now_ms: u64) -> Vec<Act> {
         match self.judge(Question::Waiting, now_ms) {
+            Some(verdict) if self.may_find_more_stopped(&verdict) => {
+                self.due_at(now_ms + PAUSE_MS);
+                Vec::new()
+            }
             Some(verdict) => self.publish(verdict, &[]),
             None => Vec::new(),
         }

@@ -201,6 +201,11 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
             verdict.confidence = Confidence::Likely;
             if call.seq == 0 {
                 verdict.what = format!("messages on {}", name(scene, call));
+            } else {
+                // One has made a call of the group too many, or the other one too few.
+                verdict.blamed = Class::of(kind, rank).1;
+                verdict.blamed.sort_unstable();
+                verdict.who = who(scene, &verdict.blamed);
             }
             verdict.evidence = vec![
                 "the message was sent, and its receiver makes no more calls on the group"

@@ -41,7 +41,7 @@ impl RingBlock {
     }
 
     /// The rank that has left the world and has not read all messages outside collectives that lie here.
-    pub(super) fn unread_by(&self, status: &Status) -> Option<Rank> {
+    pub(crate) fn unread_by(&self, status: &Status) -> Option<Rank> {
         let has_left = status.gone(self.peer).is_some_and(|gone| gone.orderly);
         if self.plane != Plane::PointToPoint || !has_left {
             return None;

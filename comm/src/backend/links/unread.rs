@@ -2,9 +2,9 @@
 
 use super::open::{attach_ring, region_of};
 use super::remote;
-use super::{Links, Plane, RingBlock, describe, field_of};
+use super::{Links, Plane, describe, field_of};
 use crate::backend::message::Direction;
-use crate::context::{Context, Identity, Status, Unread};
+use crate::context::{Context, Identity, Unread};
 use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
@@ -27,7 +27,10 @@ impl Links {
             .find_map(|(peer, plane)| {
                 let held = self.plane(plane).get_mut(peer);
                 let frame = match held.and_then(Option::as_mut) {
-                    Some(stream) => next_frame(stream.as_mut()),
+                    Some(stream) => {
+                        stream.stop_reading();
+                        next_frame(stream.as_mut())
+                    }
                     None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
                 };
                 let frame = frame.filter(|frame| frame.group == group.key)?;
@@ -39,10 +42,21 @@ impl Links {
                     Plane::PointToPoint => self.of_message(group, peer, &frame),
                 }
             });
-        found.or_else(|| {
-            let mut rings = self.rings.iter();
-            rings.find_map(|ring| sent_in_vain(ring, group.key, &context.status, context.rank))
-        })
+        let in_vain = |receiver| sent_in_vain(group.key, context.rank, receiver);
+        found
+            .or_else(|| {
+                let streams = self.plane(Plane::PointToPoint).iter().enumerate();
+                let has_lost = |stream: &Option<Box<dyn Stream>>| {
+                    stream.as_ref().is_some_and(|stream| stream.has_lost())
+                };
+                let mut lost = streams.filter(|(_, stream)| has_lost(stream));
+                lost.next().map(|(peer, _)| in_vain(group.members[peer]))
+            })
+            .or_else(|| {
+                let mut rings = self.rings.iter();
+                let receiver = rings.find_map(|ring| ring.unread_by(&context.status));
+                receiver.map(in_vain)
+            })
     }
 
     /// A message of a collective that this rank made differently, or not at all.
@@ -98,17 +112,11 @@ impl Links {
     }
 }
 
-/// What lies unread in a ring of a group that this rank made, for a rank that has left.
-pub(crate) fn sent_in_vain(
-    ring: &RingBlock,
-    key: u64,
-    status: &Status,
-    me: Rank,
-) -> Option<Unread> {
-    let receiver = ring.unread_by(status)?;
+/// What this rank sent to one that has left with it unread.
+pub(crate) fn sent_in_vain(key: u64, me: Rank, receiver: Rank) -> Unread {
     let sent = format!("sent rank {receiver} messages that still lie unread");
     let taken = "left the world without receiving them".to_owned();
-    Some(unread((key, 0), (me, sent), (receiver, taken)))
+    unread((key, 0), (me, sent), (receiver, taken))
 }
 
 fn unread((key, seq): (u64, u64), sender: (Rank, String), receiver: (Rank, String)) -> Unread {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Arbiter, GAP_MS, ROUND_MS};
-use crate::error::verdict::{CallId, Class};
+use super::{Arbiter, GAP_MS, ROUND_MS, STOPPED_WAIT_MS};
+use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
 use crate::watch::judge::{FROZEN_AFTER_MS, Member};
@@ -333,6 +333,15 @@ impl Arbiter {
                 .is_some_and(|stopped_ms| stopped_ms < FROZEN_AFTER_MS)
         };
         self.silences.values().any(is_just_stopped)
+    }
+
+    /// Whether a verdict on stopped ranks may have to name one more, which was found stopped a moment later.
+    pub(super) fn may_find_more_stopped(&self, verdict: &Verdict) -> bool {
+        let stopped_ms = |rank: &u32| self.scene.member(*rank).and_then(|one| one.stopped_ms);
+        let longest_ms = verdict.blamed.iter().filter_map(stopped_ms).max();
+        verdict.class == Class::PeerFrozen
+            && longest_ms.is_some_and(|ms| ms < FROZEN_AFTER_MS + STOPPED_WAIT_MS)
+            && self.is_any_just_stopped()
     }
 
     /// Who is to look at whom: neighbours that answer at those that do not, where the coordinator sees nothing of them.

@@ -1,11 +1,12 @@
 //! Verdicts on processes that run no more: ranks that died, and ranks that are stopped.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::graph::{Graph, Leaf, Why};
 use super::tell::draft;
 use super::words::{fate, last_act, stalled, who};
-use super::{Member, Scene};
+use super::{FROZEN_AFTER_MS, Member, Scene};
 use crate::error::ErrorKind;
 use crate::error::verdict::{Class, Verdict, seconds};
 use crate::types::Rank;
@@ -90,11 +91,19 @@ pub(in crate::watch) fn describe_ended(scene: &Scene, ranks: &[u32]) -> String {
     text
 }
 
-/// Ranks whose processes do not run.
+/// Ranks whose processes do not run: those that others wait for, and those that were found so for as long, since any of them
+/// may have been the first.
 pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> Verdict {
-    let mut blamed: Vec<u32> = leaves.iter().map(|leaf| leaf.rank).collect();
-    blamed.sort_unstable();
-    blamed.dedup();
+    let awaited = leaves.iter().filter_map(|leaf| {
+        let Why::Frozen { how } = &leaf.why else {
+            return None;
+        };
+        Some((leaf.rank, how.clone()))
+    });
+    let members = (0_u32..).zip(&scene.members);
+    let found = members.filter_map(|(rank, member)| Some((rank, member.frozen(FROZEN_AFTER_MS)?)));
+    let frozen: BTreeMap<u32, String> = found.chain(awaited).collect();
+    let blamed: Vec<u32> = frozen.keys().copied().collect();
     let held = graph.missing_one(|leaf| matches!(leaf.why, Why::Frozen { .. }));
     let mut verdict = draft(
         scene,
@@ -105,11 +114,8 @@ pub(super) fn frozen(scene: &Scene, graph: &Graph<'_>, leaves: &[&Leaf<'_>]) -> 
         stalled(&blamed),
     );
     let mut places = Vec::new();
-    for rank in &blamed {
-        let found = leaves.iter().find(|leaf| leaf.rank == *rank);
-        if let Some(Why::Frozen { how }) = found.map(|leaf| &leaf.why) {
-            places.push(format!("{how}{}", last_act(scene, *rank)));
-        }
+    for (rank, how) in &frozen {
+        places.push(format!("{how}{}", last_act(scene, *rank)));
         let silent_ms = scene.member(*rank).map_or(0, |member| member.silent_ms);
         verdict.evidence.push(format!(
             "rank {rank} has not answered for {}",

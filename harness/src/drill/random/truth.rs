@@ -323,6 +323,8 @@ fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
     if planted.fault != Fault::Inverts && !stuck(outcome).is_empty() {
         // By the places in the program it may be seen although the calls fit.
         claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &planted.group)));
+        // A message of it that another one never received.
+        claims.extend(pairs(victim, &planted.group));
     }
     for found in &outcome.contradictions {
         claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &found.ranks)));
