@@ -69,7 +69,7 @@ pub const OWNER_WAIT: Duration = Duration::from_millis(50);
 pub const OWNER_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long it waits at most for the end of a process that has closed its connection and still runs.
-pub const ENDING_WAIT_MAX: Duration = Duration::from_millis(1500);
+pub const ENDING_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long a closing connection may take to drain what it was told.
 pub const DRAIN_MAX: Duration = Duration::from_millis(250);

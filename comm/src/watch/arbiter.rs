@@ -57,7 +57,7 @@ const AGAIN_PAUSE_MS: u64 = 5;
 /// How long a verdict that rests on the absence of news waits for ranks whose state is unknown. A connection to a host that
 /// does not acknowledge what it is sent ends before that, and says more.
 const UNKNOWN_WAIT_MS: u64 = 3500;
-/// How long the verdict on a rank that died waits for other ranks that are seen stopped: they may be stopped for good.
+/// How long a verdict waits for ranks that are seen stopped, or that do not answer where a link to them broke: more may be known.
 const STOPPED_WAIT_MS: u64 = 1500;
 /// Rounds in which a mismatch waits for ranks that have not come to the call.
 const LOOKS_MAX: u32 = 3;
@@ -371,7 +371,9 @@ impl Arbiter {
             }
             // A link ends where its other side does, and that news may be late.
             ErrorKind::Transport { peer, .. }
-                if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS =>
+                if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS
+                    || self.silences.contains_key(&peer.0)
+                        && now_ms < failed.since_ms + STOPPED_WAIT_MS =>
             {
                 PAUSE_MS
             }

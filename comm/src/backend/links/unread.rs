@@ -27,10 +27,7 @@ impl Links {
             .find_map(|(peer, plane)| {
                 let held = self.plane(plane).get_mut(peer);
                 let frame = match held.and_then(Option::as_mut) {
-                    Some(stream) => {
-                        stream.stop_reading();
-                        next_frame(stream.as_mut())
-                    }
+                    Some(stream) => last_look(stream.as_mut()),
                     None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
                 };
                 let frame = frame.filter(|frame| frame.group == group.key)?;
@@ -155,6 +152,17 @@ fn never_taken(
         Some((island, local)) => attach_ring(group, island, plane, peer, local).ok()?,
         None => remote::take(context, group, plane, peer).ok()?,
     }
+}
+
+/// The first frame that lies unread in a stream which nobody reads any more. What this side tells of, the sender need not.
+fn last_look(stream: &mut dyn Stream) -> Option<Frame> {
+    let frame = next_frame(stream).or_else(|| {
+        stream.stop_reading();
+        next_frame(stream)
+    })?;
+    let mut rest = [0; 4096];
+    while stream.try_read(&mut rest).is_ok_and(|len| len > 0) {}
+    Some(frame)
 }
 
 /// The frame that comes next on a stream, if a whole one is here.
