@@ -456,15 +456,13 @@ impl Stream for RingStream {
 
     fn stop_reading(&mut self) {
         self.recv.leave(CLOSED);
-        // SYNC: pairs with the fence in `has_lost`: of a message and this at one moment either this side sees the message,
-        // or the sender sees that nobody reads.
+        // SYNC: pairs with the fence in `has_lost`: this side sees a message, or its sender that nobody reads.
         fence(Ordering::SeqCst);
     }
 
     fn has_lost(&self) -> bool {
         // SYNC: pairs with the fence in `stop_reading`.
         fence(Ordering::SeqCst);
-        // The state first: the peer does not read any more then.
         self.send.peer_state() == Ok(CLOSED)
             // Relaxed: a count, and nothing is read by it.
             && self.send.theirs().index.load(Ordering::Relaxed) != self.send.index
