@@ -15,7 +15,7 @@ use muster_benches::crew;
 use muster_comm::sync::Clock;
 use muster_comm::transport::shm::arena::{Arena, HEAP_BYTES_MIN};
 use muster_comm::transport::shm::heap::Heap;
-use muster_comm::transport::shm::slot::{Entry, PAYLOAD_MAX, PeerSlot, Room, Slot};
+use muster_comm::transport::shm::slot::{Entry, PAYLOAD_MAX, PayloadClass, PeerSlot, Slot};
 
 /// Bytes of payload.
 const SIZES: [usize; 4] = [0, 64, 4 << 10, PAYLOAD_MAX];
@@ -26,7 +26,7 @@ const KEY: u64 = 7;
 fn exchange(arena: &Arena, mine: &Slot, theirs: PeerSlot, bytes: usize, calls: u64) {
     let mut taken = vec![0_u8; bytes];
     for seq in 1..=calls {
-        let room = Room::for_bytes(bytes, false);
+        let room = PayloadClass::for_bytes(bytes, false);
         // SAFETY: the payload is this side's until the entry is published, and has room for `bytes`.
         unsafe { mine.payload(seq, room).write_bytes(1, bytes) };
         let entry = Entry {

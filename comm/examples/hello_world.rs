@@ -8,9 +8,7 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "an example shows what it got")]
 
-use muster_comm::error::CommError;
-use muster_comm::types::ReduceOp;
-use muster_comm::world::{FromEnvError, World};
+use muster_comm::{CommError, FromEnvError, ReduceOp, World};
 
 fn hello(world: World) -> Result<(), CommError> {
     let group = world.everyone()?;

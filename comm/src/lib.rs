@@ -6,21 +6,16 @@
 //! same calls in the same order; the library compares the calls before it uses their data, and a
 //! rank that called something else is named to all.
 //!
-//! [`World`]: world::World
-//! [`Communicator`]: collective::Communicator
-//! [`all_reduce`]: collective::Communicator::all_reduce
+//! [`all_reduce`]: Communicator::all_reduce
 //!
 //! # Example
 //!
 //! Four ranks, here as threads of one process. Pairs of neighbours are tensor parallel groups; the
 //! ranks of equal place in them are data parallel groups. The lists come from
-//! [`layout`], which computes them as Megatron-LM does.
+//! [`Layout`], which computes them as Megatron-LM does.
 //!
 //! ```
-//! use muster_comm::error::CommError;
-//! use muster_comm::layout::{GroupKind, Layout};
-//! use muster_comm::types::ReduceOp;
-//! use muster_comm::world::World;
+//! use muster_comm::{CommError, GroupKind, Layout, ReduceOp, World};
 //!
 //! fn step(world: &World, layout: &Layout) -> Result<(f32, Vec<String>), CommError> {
 //!     // Making a group sends nothing; its members meet in their first call.
@@ -49,8 +44,6 @@
 //! torchrun, mpirun, srun and others tell the processes that they start. `examples/hello_world.rs`
 //! does both and is as long as this example.
 //!
-//! [`World::from_env`]: world::World::from_env
-//!
 //! # What holds for every call
 //!
 //! - It ends by its deadline ([`Communicator::set_deadline`], 30 s unless set otherwise), and as soon
@@ -64,53 +57,118 @@
 //! - A reduction gives the same bits on every rank and in every run with the same ranks, counts and
 //!   algorithm. `docs/numerics.md` says what each operation means.
 //!
-//! [`Communicator::set_deadline`]: collective::Communicator::set_deadline
-//! [`CommError`]: error::CommError
-//! [`blame`]: error::CommError::blame
-//! [`is_recoverable`]: error::CommError::is_recoverable
+//! [`blame`]: CommError::blame
+//! [`is_recoverable`]: CommError::is_recoverable
 //!
-//! # The modules
+//! # Names
 //!
-//! | module | what it is |
-//! |---|---|
-//! | [`world`] | bring-up, all ranks of a job as one rank sees it, the making of groups |
-//! | [`collective`] | the communicator, one file a collective, asynchronous calls, the naive reference |
-//! | [`types`], [`buffer`], [`error`] | ranks, element types, reductions; erased views; the one error, with the verdict on it |
-//! | [`layout`] | which ranks form which group: arithmetic only |
-//! | [`launch`] | who this process is, by the launcher's environment |
-//! | [`rendezvous`] | how ranks find each other, and hear of each other's end |
-//! | [`backend`] | carries a checked call out: entry exchange, direct plans, message plans |
-//! | [`algo`] | algorithms as plans: made, proved, priced, drawn, selected |
-//! | [`transport`] | bytes between ranks: shared memory, TCP, the simulated network |
-//! | [`kernel`] | reductions and conversions over raw memory |
-//! | [`device`] | Ascend NPUs: devices, device memory, streams, events, collectives on them |
-//! | [`vendor`] | what the numbers and codes of the vendor's libraries mean |
-//! | [`config`], [`sync`] | the one reader of the environment; the one door to atomics and time |
-//! | [`watch`] | what every rank is doing, and one verdict where they wait in vain |
-//!
-//! Most programs need [`world`], [`collective`], [`types`], [`error`] and perhaps [`layout`]. The
-//! other modules are public for the harness, the tests and the curious. `ARCHITECTURE.md` follows a
-//! call and a failure through them.
+//! All that a program needs is here, at the root. With the feature `internals` the modules below it are public too: algorithms as
+//! plans, transports, the rendezvous, the arbiter, the simulator. The `muster` tool and the tests use them; they may change in
+//! any version. `ARCHITECTURE.md` describes them and follows a call and a failure through them.
 
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        rustdoc::private_intra_doc_links,
+        unnameable_types,
+        unreachable_pub,
+        unused_imports,
+        reason = "the modules are public with the feature `internals`"
+    )
+)]
+
+#[cfg(not(feature = "internals"))]
+mod algo;
+#[cfg(feature = "internals")]
 pub mod algo;
+#[cfg(not(feature = "internals"))]
+mod backend;
+#[cfg(feature = "internals")]
 pub mod backend;
+#[cfg(not(feature = "internals"))]
+mod buffer;
+#[cfg(feature = "internals")]
 pub mod buffer;
+#[cfg(not(feature = "internals"))]
+mod collective;
+#[cfg(feature = "internals")]
 pub mod collective;
+#[cfg(not(feature = "internals"))]
+mod config;
+#[cfg(feature = "internals")]
 pub mod config;
 mod context;
+#[cfg(not(feature = "internals"))]
+mod device;
+#[cfg(feature = "internals")]
 pub mod device;
+#[cfg(not(feature = "internals"))]
+mod error;
+#[cfg(feature = "internals")]
 pub mod error;
+#[cfg(not(feature = "internals"))]
+mod kernel;
+#[cfg(feature = "internals")]
 pub mod kernel;
+#[cfg(not(feature = "internals"))]
+mod launch;
+#[cfg(feature = "internals")]
 pub mod launch;
+#[cfg(not(feature = "internals"))]
+mod layout;
+#[cfg(feature = "internals")]
 pub mod layout;
 mod memfd;
+#[cfg(not(feature = "internals"))]
+mod rendezvous;
+#[cfg(feature = "internals")]
 pub mod rendezvous;
 mod sabotage;
+#[cfg(not(feature = "internals"))]
+mod simulate;
+#[cfg(feature = "internals")]
 pub mod simulate;
+#[cfg(not(feature = "internals"))]
+mod strangers;
+#[cfg(feature = "internals")]
 pub mod strangers;
+#[cfg(not(feature = "internals"))]
+mod sync;
+#[cfg(feature = "internals")]
 pub mod sync;
+#[cfg(not(feature = "internals"))]
+mod transport;
+#[cfg(feature = "internals")]
 pub mod transport;
+#[cfg(not(feature = "internals"))]
+mod types;
+#[cfg(feature = "internals")]
 pub mod types;
+#[cfg(not(feature = "internals"))]
+mod vendor;
+#[cfg(feature = "internals")]
 pub mod vendor;
+#[cfg(not(feature = "internals"))]
+mod watch;
+#[cfg(feature = "internals")]
 pub mod watch;
+#[cfg(not(feature = "internals"))]
+mod world;
+#[cfg(feature = "internals")]
 pub mod world;
+
+pub use buffer::Element;
+pub use collective::{Communicator, PointToPoint, Work};
+pub use config::Environment;
+pub use device::{
+    Device, DeviceBuffer, DeviceCommunicator, DeviceError, DeviceOptions, Event, Runtime, Stream,
+};
+pub use error::verdict::{Class, Confidence, Verdict};
+pub use error::{CommError, ErrorKind};
+pub use layout::{GroupKind, Layout, LayoutBuilder, LayoutError, Preset};
+pub use types::{Collective, DType, Rank, ReduceOp};
+pub use world::{
+    AllocError, BringUpError, FromEnvError, JoinOptions, RegionBuffer, SharedMemory, ThreadOptions,
+    World,
+};

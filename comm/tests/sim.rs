@@ -14,7 +14,7 @@ use muster_comm::transport::LinkError;
 use muster_comm::transport::sim::{
     Ending, Fate, Fault, Machine, SimConfig, SimLimits, SimNet, SimReport, Turn,
 };
-use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::types::{Collective, Counting, DType, ReduceOp};
 use transport_support::job::{How, Rank, by_hand, job};
 use transport_support::links::Row;
 use transport_support::{scramble, seed};
@@ -88,27 +88,12 @@ fn simulate(
 
 fn problem_of(collective: Collective, n: usize, count: usize) -> Problem {
     let uneven: Vec<usize> = (0..n).map(|i| (i * 7 + 3) % (count + 1)).collect();
-    match collective {
-        Collective::AllReduce => Problem::all_reduce(n, count),
-        Collective::Reduce => Problem::reduce(n, count, n - 1),
-        Collective::Broadcast => Problem::broadcast(n, count, n / 2),
-        Collective::Barrier => Problem::barrier(n),
-        Collective::AllGather => Problem::all_gather(n, count),
-        Collective::AllGatherV => Problem::all_gather_v(&uneven),
-        Collective::ReduceScatter => Problem::reduce_scatter(n, count),
-        Collective::ReduceScatterV => Problem::reduce_scatter_v(&uneven),
-        Collective::Gather => Problem::gather(n, count, n / 2),
-        Collective::GatherV => Problem::gather_v(&uneven, 0),
-        Collective::Scatter => Problem::scatter(n, count, n / 2),
-        Collective::ScatterV => Problem::scatter_v(&uneven, 0),
-        Collective::AllToAll | Collective::AllToAllV => Problem::all_to_all(n, count),
-        Collective::AllGatherObject
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::Recv
-        | Collective::ScatterObject
-        | Collective::Send
-        | Collective::SendRecvBatch => panic!("{collective} is not carried out by plans"),
+    match collective.counting() {
+        Counting::Blocks => Problem::uneven(collective, n, &uneven, n / 2),
+        Counting::Splits => Problem::all_to_all(n, count),
+        Counting::Buffers | Counting::Messages | Counting::Objects | Counting::Uniform => {
+            Problem::uniform(collective, n, count, n / 2)
+        }
     }
     .unwrap()
 }

@@ -5,10 +5,10 @@
 
 mod transport_support;
 
-use muster_comm::algo::{ALGORITHMS, Algorithm, Links, Matrix, Problem};
+use muster_comm::algo::{ALGORITHMS, Algorithm, Links, Problem};
 use muster_comm::sync::Deadline;
 use muster_comm::transport::{LinkError, LinkKind, Stream};
-use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::types::{Collective, Counting, DType, ReduceOp};
 use std::time::Duration;
 use transport_support::job::{How, job, run_in_turn};
 use transport_support::links::{mesh, pair, ring_pair};
@@ -275,29 +275,15 @@ fn streams_say_what_they_run_over() {
 fn problems(collective: Collective, n: usize, count: usize) -> Vec<Problem> {
     let root = n / 2;
     let uneven: Vec<usize> = (0..n).map(|i| (i * 5 + count) % (count + 2)).collect();
-    let cells = (0..n * n).map(|i| (i * 3 + count) % 4 * count.min(100));
-    let problem = match collective {
-        Collective::AllReduce => Problem::all_reduce(n, count),
-        Collective::Reduce => Problem::reduce(n, count, root),
-        Collective::Broadcast => Problem::broadcast(n, count, root),
-        Collective::Barrier => Problem::barrier(n),
-        Collective::AllGather => Problem::all_gather(n, count),
-        Collective::AllGatherV => Problem::all_gather_v(&uneven),
-        Collective::ReduceScatter => Problem::reduce_scatter(n, count),
-        Collective::ReduceScatterV => Problem::reduce_scatter_v(&uneven),
-        Collective::Gather => Problem::gather(n, count, root),
-        Collective::GatherV => Problem::gather_v(&uneven, root),
-        Collective::Scatter => Problem::scatter(n, count, root),
-        Collective::ScatterV => Problem::scatter_v(&uneven, root),
-        Collective::AllToAll => Problem::all_to_all(n, count),
-        Collective::AllToAllV => Matrix::full(n, cells.collect()).map(Problem::all_to_all_v),
-        other @ (Collective::AllGatherObject
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::Recv
-        | Collective::ScatterObject
-        | Collective::Send
-        | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),
+    let problem = match collective.counting() {
+        Counting::Blocks => Problem::uneven(collective, n, &uneven, root),
+        Counting::Splits => {
+            let cells = (0..n * n).map(|i| (i * 3 + count) % 4 * count.min(100));
+            Problem::uneven(collective, n, &cells.collect::<Vec<_>>(), root)
+        }
+        Counting::Buffers | Counting::Messages | Counting::Objects | Counting::Uniform => {
+            Problem::uniform(collective, n, count, root)
+        }
     };
     vec![problem.unwrap()]
 }
@@ -317,7 +303,8 @@ fn run_all(kind: LinkKind, n: usize, count: usize, how: How, small: bool) {
         for collective in algorithm.collectives {
             for problem in problems(*collective, n, count) {
                 let fits = (0..n).all(|rank| problem.in_place(rank).is_some());
-                if how.in_place && !fits {
+                let reduces = collective.reduces();
+                if (how.in_place && !fits) || (reduces && !collective.ops().contains(&how.op)) {
                     continue;
                 }
                 seq += 1;

@@ -103,7 +103,13 @@ fn links_between_pages_lead_to_files() {
 
 #[test]
 fn every_label_of_the_architecture_stands_in_a_source() {
-    let rooms = ["comm/src", "harness/src", "hccl-emu/src", "hccl-sys/src"];
+    let rooms = [
+        "comm/src",
+        "harness/src",
+        "hccl-emu/src",
+        "hccl-sys/src",
+        "python/src",
+    ];
     let sources: String = rooms
         .iter()
         .flat_map(|room| files(room, "rs"))

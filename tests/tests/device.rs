@@ -263,7 +263,7 @@ fn different_calls_end_as_one_mismatch_on_all_ranks() {
     });
     for kind in &results {
         let text = kind.to_string();
-        // Either HCCL itself notices, or the testimonies tell.
+        // Either HCCL itself notices, or the stall reports tell.
         assert!(
             matches!(
                 kind,

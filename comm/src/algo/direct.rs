@@ -6,8 +6,9 @@
 use super::builder::{Builder, input, of_peer, output, scratch};
 use super::plan::{Plan, Span};
 use super::problem::Problem;
+use super::scan;
 use super::shape::Blocks;
-use crate::types::Collective;
+use crate::types::Pattern;
 
 /// The name of [`all_reduce`], whose results wait in staging for one round and are read in the next.
 pub(crate) const ALL_REDUCE: &str = "direct";
@@ -48,22 +49,20 @@ pub(super) fn all_reduce_small(problem: &Problem, _rank: usize) -> Plan {
 }
 
 /// The plan that says what the exchange of entries does: that of the direct algorithm with one barrier.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the rest exchange nothing but their arrival"
-)]
 pub(super) fn entry(problem: &Problem, rank: usize) -> Plan {
-    match problem.collective() {
-        Collective::AllGather | Collective::AllGatherV => all_gather(problem, rank),
-        Collective::AllReduce => all_reduce_small(problem, rank),
-        Collective::AllToAll => all_to_all(problem, rank),
-        Collective::Broadcast => broadcast(problem, rank),
-        Collective::Gather | Collective::GatherV => gather(problem, rank),
-        Collective::Reduce => reduce(problem, rank),
-        Collective::ReduceScatter | Collective::ReduceScatterV => reduce_scatter(problem, rank),
-        Collective::Scatter | Collective::ScatterV => scatter(problem, rank),
-        _ => barrier(problem, rank),
-    }
+    let plan = match problem.pattern() {
+        Pattern::AllGather => all_gather,
+        Pattern::AllReduce => all_reduce_small,
+        Pattern::AllToAll => all_to_all,
+        Pattern::Barrier => barrier,
+        Pattern::Broadcast => broadcast,
+        Pattern::ExclusiveScan | Pattern::Scan => scan::direct,
+        Pattern::Gather => gather,
+        Pattern::Reduce => reduce,
+        Pattern::ReduceScatter => reduce_scatter,
+        Pattern::Scatter => scatter,
+    };
+    plan(problem, rank)
 }
 
 /// `reduce`: the root reduces all send buffers.

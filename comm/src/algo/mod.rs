@@ -34,6 +34,7 @@ pub mod plan;
 pub mod problem;
 pub mod registry;
 mod ring;
+mod scan;
 mod schedule;
 pub mod select;
 pub mod shape;

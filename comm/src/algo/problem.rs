@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use super::shape::{Blocks, Matrix, ProblemError, ranks, root_of, within_limit};
-use crate::types::Collective;
+use crate::types::{Collective, Extent, Pattern};
 
 /// How the buffers of one rank lie in an in-place call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,42 +58,106 @@ enum Shape {
 }
 
 impl Problem {
+    /// A collective over `n` ranks with one count: of the vector, or of each block. `root` is looked at where the
+    /// collective has one.
+    ///
+    /// # Errors
+    /// Where the number of ranks or of elements is out of range, where `root` is no rank, and for calls that are not
+    /// carried out by plans; so for all constructors.
+    pub fn uniform(
+        collective: Collective,
+        n: usize,
+        count: usize,
+        root: usize,
+    ) -> Result<Self, ProblemError> {
+        let pattern = planned(collective)?;
+        let total = within_limit(ranks(n)?.checked_mul(count));
+        let shape = match (pattern.send(true), pattern.recv(true)) {
+            (Extent::Nothing, _) | (_, Extent::Nothing) => Shape::Whole(0),
+            (Extent::Vector, _) | (_, Extent::Vector) => Shape::Whole(within_limit(Some(count))?),
+            (Extent::AllBlocks, Extent::AllBlocks) => Shape::Matrix(Matrix::uniform(n, count)?),
+            (Extent::OwnBlock | Extent::AllBlocks, Extent::OwnBlock | Extent::AllBlocks) => {
+                Shape::Blocks(Blocks::even(total?, n))
+            }
+        };
+        Self::new(collective, n, root, shape)
+    }
+
+    /// A collective over `n` ranks with a count for each rank's block; for `all_to_all_v` with a count for each pair,
+    /// row by row, where a row says what a rank sends to each.
+    ///
+    /// # Errors
+    /// As [`Self::uniform`], and where there are more counts or fewer.
+    pub fn uneven(
+        collective: Collective,
+        n: usize,
+        counts: &[usize],
+        root: usize,
+    ) -> Result<Self, ProblemError> {
+        planned(collective)?;
+        if collective.has_splits() {
+            return Matrix::full(n, counts.to_vec()).map(Self::all_to_all_v);
+        }
+        let n = ranks(n)?;
+        if counts.len() != n {
+            let got = counts.len();
+            return Err(ProblemError::BlockCounts { n, got });
+        }
+        Self::new(collective, n, root, Shape::Blocks(Blocks::of(counts)?))
+    }
+
+    fn new(
+        collective: Collective,
+        n: usize,
+        root: usize,
+        shape: Shape,
+    ) -> Result<Self, ProblemError> {
+        let root = if collective.is_rooted() { root } else { 0 };
+        Ok(Self {
+            collective,
+            n,
+            root: root_of(root, n)?,
+            shape,
+            hosts: None,
+        })
+    }
+
     /// `all_reduce` of `count` elements over `n` ranks.
     ///
     /// # Errors
-    /// Where the number of ranks or of elements is out of range; so for all constructors.
+    /// As [`Self::uniform`].
     pub fn all_reduce(n: usize, count: usize) -> Result<Self, ProblemError> {
-        Self::whole(Collective::AllReduce, n, count, 0)
+        Self::uniform(Collective::AllReduce, n, count, 0)
     }
 
     /// `reduce` of `count` elements to `root`.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`], and where `root` is no rank; so for all rooted collectives.
+    /// As [`Self::uniform`].
     pub fn reduce(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
-        Self::whole(Collective::Reduce, n, count, root)
+        Self::uniform(Collective::Reduce, n, count, root)
     }
 
     /// `broadcast` of `count` elements from `root`.
     ///
     /// # Errors
-    /// As [`Self::reduce`].
+    /// As [`Self::uniform`].
     pub fn broadcast(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
-        Self::whole(Collective::Broadcast, n, count, root)
+        Self::uniform(Collective::Broadcast, n, count, root)
     }
 
     /// `barrier` of `n` ranks.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn barrier(n: usize) -> Result<Self, ProblemError> {
-        Self::whole(Collective::Barrier, n, 0, 0)
+        Self::uniform(Collective::Barrier, n, 0, 0)
     }
 
     /// `all_gather` of one block of `count` elements from each rank.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn all_gather(n: usize, count: usize) -> Result<Self, ProblemError> {
         Self::uniform(Collective::AllGather, n, count, 0)
     }
@@ -101,15 +165,15 @@ impl Problem {
     /// `all_gather_v`: rank `i` gives `counts[i]` elements.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn all_gather_v(counts: &[usize]) -> Result<Self, ProblemError> {
-        Self::blocks_of(Collective::AllGatherV, counts, 0)
+        Self::uneven(Collective::AllGatherV, counts.len(), counts, 0)
     }
 
     /// `reduce_scatter` of `n` blocks of `count` elements.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn reduce_scatter(n: usize, count: usize) -> Result<Self, ProblemError> {
         Self::uniform(Collective::ReduceScatter, n, count, 0)
     }
@@ -117,15 +181,15 @@ impl Problem {
     /// `reduce_scatter_v`: rank `i` gets `counts[i]` elements.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn reduce_scatter_v(counts: &[usize]) -> Result<Self, ProblemError> {
-        Self::blocks_of(Collective::ReduceScatterV, counts, 0)
+        Self::uneven(Collective::ReduceScatterV, counts.len(), counts, 0)
     }
 
     /// `gather` of one block of `count` elements from each rank to `root`.
     ///
     /// # Errors
-    /// As [`Self::reduce`].
+    /// As [`Self::uniform`].
     pub fn gather(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
         Self::uniform(Collective::Gather, n, count, root)
     }
@@ -133,15 +197,15 @@ impl Problem {
     /// `gather_v`: rank `i` gives `counts[i]` elements to `root`.
     ///
     /// # Errors
-    /// As [`Self::reduce`].
+    /// As [`Self::uniform`].
     pub fn gather_v(counts: &[usize], root: usize) -> Result<Self, ProblemError> {
-        Self::blocks_of(Collective::GatherV, counts, root)
+        Self::uneven(Collective::GatherV, counts.len(), counts, root)
     }
 
     /// `scatter` of one block of `count` elements to each rank from `root`.
     ///
     /// # Errors
-    /// As [`Self::reduce`].
+    /// As [`Self::uniform`].
     pub fn scatter(n: usize, count: usize, root: usize) -> Result<Self, ProblemError> {
         Self::uniform(Collective::Scatter, n, count, root)
     }
@@ -149,23 +213,17 @@ impl Problem {
     /// `scatter_v`: rank `i` gets `counts[i]` elements from `root`.
     ///
     /// # Errors
-    /// As [`Self::reduce`].
+    /// As [`Self::uniform`].
     pub fn scatter_v(counts: &[usize], root: usize) -> Result<Self, ProblemError> {
-        Self::blocks_of(Collective::ScatterV, counts, root)
+        Self::uneven(Collective::ScatterV, counts.len(), counts, root)
     }
 
     /// `all_to_all` of blocks of `count` elements.
     ///
     /// # Errors
-    /// As [`Self::all_reduce`].
+    /// As [`Self::uniform`].
     pub fn all_to_all(n: usize, count: usize) -> Result<Self, ProblemError> {
-        Ok(Self {
-            collective: Collective::AllToAll,
-            n,
-            root: 0,
-            shape: Shape::Matrix(Matrix::uniform(n, count)?),
-            hosts: None,
-        })
+        Self::uniform(Collective::AllToAll, n, count, 0)
     }
 
     /// `all_to_all_v` of the blocks of `matrix`.
@@ -217,20 +275,23 @@ impl Problem {
         self.collective.is_rooted().then_some(self.root)
     }
 
+    /// How its data moves.
+    #[must_use]
+    pub fn pattern(&self) -> Pattern {
+        let pattern = self.collective.pattern();
+        pattern.unwrap_or_else(|| unreachable!("{} is made of messages", self.collective))
+    }
+
     /// Elements of the send buffer of `rank`.
     ///
     /// # Panics
     /// If the matrix is the local knowledge of another rank.
     #[must_use]
     pub fn in_len(&self, rank: usize) -> usize {
-        match &self.shape {
-            Shape::Whole(_) if self.collective == Collective::Broadcast => 0,
-            Shape::Whole(count) => *count,
-            Shape::Blocks(blocks) if self.gathers() => blocks.len(rank),
-            Shape::Blocks(blocks) if self.holds_all(rank) => blocks.total(),
-            Shape::Blocks(_) => 0,
-            Shape::Matrix(matrix) => matrix.row(rank).iter().sum(),
+        if self.collective.has_one_buffer() {
+            return 0;
         }
+        self.elements_of(self.pattern().send(rank == self.root), rank, Matrix::row)
     }
 
     /// Elements of the receive buffer of `rank`.
@@ -239,13 +300,22 @@ impl Problem {
     /// As [`Self::in_len`].
     #[must_use]
     pub fn out_len(&self, rank: usize) -> usize {
-        match &self.shape {
-            Shape::Whole(_) if self.is_reduce() && rank != self.root => 0,
-            Shape::Whole(count) => *count,
-            Shape::Blocks(blocks) if !self.gathers() => blocks.len(rank),
-            Shape::Blocks(blocks) if self.holds_all(rank) => blocks.total(),
-            Shape::Blocks(_) => 0,
-            Shape::Matrix(matrix) => matrix.column(rank).iter().sum(),
+        self.elements_of(self.pattern().recv(rank == self.root), rank, Matrix::column)
+    }
+
+    /// Elements of a buffer of this extent on `rank`; of an exchange `counts` gives its cells of the matrix.
+    fn elements_of(
+        &self,
+        extent: Extent,
+        rank: usize,
+        counts: fn(&Matrix, usize) -> Vec<usize>,
+    ) -> usize {
+        match (&self.shape, extent) {
+            (_, Extent::Nothing) => 0,
+            (Shape::Whole(count), _) => *count,
+            (Shape::Blocks(blocks), Extent::OwnBlock) => blocks.len(rank),
+            (Shape::Blocks(blocks), Extent::AllBlocks | Extent::Vector) => blocks.total(),
+            (Shape::Matrix(matrix), _) => counts(matrix, rank).iter().sum(),
         }
     }
 
@@ -256,7 +326,7 @@ impl Problem {
         match &self.shape {
             Shape::Whole(count) => Some(*count),
             Shape::Blocks(blocks) => Some(blocks.total()),
-            Shape::Matrix(_) if self.collective == Collective::AllToAllV => None,
+            Shape::Matrix(_) if self.collective.has_splits() => None,
             Shape::Matrix(matrix) => Some(matrix.row(0).iter().sum()),
         }
     }
@@ -286,15 +356,19 @@ impl Problem {
     /// As [`Self::in_len`].
     #[must_use]
     pub fn in_place(&self, rank: usize) -> Option<InPlace> {
+        let starts = self.pattern().in_place(rank == self.root, rank);
+        let (Some((sends, gets)), false) = (starts, self.collective.has_one_buffer()) else {
+            return Some(InPlace::Apart);
+        };
+        let start = |block: usize| self.blocks().map_or(0, |blocks| blocks.start(block));
         let within = match &self.shape {
-            Shape::Whole(_) if self.collective == Collective::AllReduce => InPlace::InWithinOut(0),
-            Shape::Whole(_) if self.is_reduce() && rank == self.root => InPlace::InWithinOut(0),
-            Shape::Whole(_) => InPlace::Apart,
-            Shape::Blocks(_) if !self.holds_all(rank) => InPlace::Apart,
-            Shape::Blocks(blocks) if self.gathers() => InPlace::InWithinOut(blocks.start(rank)),
-            Shape::Blocks(blocks) => InPlace::OutWithinIn(blocks.start(rank)),
-            Shape::Matrix(matrix) if matrix.is_symmetric_on(rank) => InPlace::InWithinOut(0),
-            Shape::Matrix(_) => return None,
+            Shape::Matrix(matrix) if !matrix.is_symmetric_on(rank) => return None,
+            Shape::Blocks(_) if self.pattern().send(true) == Extent::AllBlocks => {
+                InPlace::OutWithinIn(start(gets))
+            }
+            Shape::Blocks(_) | Shape::Matrix(_) | Shape::Whole(_) => {
+                InPlace::InWithinOut(start(sends))
+            }
         };
         Some(within)
     }
@@ -328,74 +402,14 @@ impl Problem {
         self.matrix()
             .expect("the collective has a matrix of counts")
     }
+}
 
-    fn is_reduce(&self) -> bool {
-        self.collective == Collective::Reduce
-    }
-
-    /// Whether blocks come together in `Out` (rather than being handed out from `In`).
-    fn gathers(&self) -> bool {
-        matches!(
-            self.collective,
-            Collective::AllGather
-                | Collective::AllGatherV
-                | Collective::Gather
-                | Collective::GatherV
-        )
-    }
-
-    /// Whether `rank` has the buffer that holds all blocks.
-    fn holds_all(&self, rank: usize) -> bool {
-        !self.collective.is_rooted() || rank == self.root
-    }
-
-    fn whole(
-        collective: Collective,
-        n: usize,
-        count: usize,
-        root: usize,
-    ) -> Result<Self, ProblemError> {
-        let n = ranks(n)?;
-        Ok(Self {
-            collective,
-            n,
-            root: root_of(root, n)?,
-            shape: Shape::Whole(within_limit(Some(count))?),
-            hosts: None,
-        })
-    }
-
-    fn uniform(
-        collective: Collective,
-        n: usize,
-        count: usize,
-        root: usize,
-    ) -> Result<Self, ProblemError> {
-        let n = ranks(n)?;
-        let total = within_limit(n.checked_mul(count))?;
-        Ok(Self {
-            collective,
-            n,
-            root: root_of(root, n)?,
-            shape: Shape::Blocks(Blocks::even(total, n)),
-            hosts: None,
-        })
-    }
-
-    fn blocks_of(
-        collective: Collective,
-        counts: &[usize],
-        root: usize,
-    ) -> Result<Self, ProblemError> {
-        let n = ranks(counts.len())?;
-        Ok(Self {
-            collective,
-            n,
-            root: root_of(root, n)?,
-            shape: Shape::Blocks(Blocks::of(counts)?),
-            hosts: None,
-        })
-    }
+/// How the data of a collective moves that plans carry out.
+fn planned(collective: Collective) -> Result<Pattern, ProblemError> {
+    collective
+        .pattern()
+        .filter(|_| collective.is_planned())
+        .ok_or(ProblemError::Unplanned { collective })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::plan::{Links, Plan};
 use super::problem::Problem;
 use super::shape::Matrix;
 use super::stage;
-use crate::types::{Collective, UnknownName};
+use crate::types::{Collective, Over, Source, UnknownName};
 pub use table::{ALGORITHMS, ENTRY};
 
 /// One way to carry out one collective (or its twin with uneven blocks).
@@ -109,7 +109,14 @@ impl std::fmt::Debug for Algorithm {
 /// The plan of a group of one: what it sends is what it receives.
 fn alone(problem: &Problem, links: Links) -> Plan {
     let mut plan = Builder::new();
-    let len = problem.in_len(0).min(problem.out_len(0));
+    let len = match problem.pattern().source() {
+        // Nobody stands before the only rank.
+        Source::Reduction(Over::Before) => 0,
+        Source::Each
+        | Source::Nobody
+        | Source::Reduction(Over::All | Over::UpTo)
+        | Source::Root => problem.in_len(0).min(problem.out_len(0)),
+    };
     plan.copy(input(0, len), output(0, len));
     plan.end_round();
     match links {
@@ -222,7 +229,7 @@ mod tests {
     #[test]
     fn every_planned_collective_has_a_message_and_a_direct_algorithm_with_names_of_its_own() {
         let planned: Vec<Collective> = planned().collect();
-        assert_eq!(planned.len(), 14);
+        assert_eq!(planned.len(), 16);
         for collective in planned {
             let mut names: Vec<_> = algorithms_for(collective).map(|a| a.name).collect();
             for links in Links::ALL {

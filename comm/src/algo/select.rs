@@ -79,6 +79,10 @@ reduce            links=direct   bytes<=256KiB     -> direct
 reduce            links=direct                     -> direct_sliced
 reduce            hosts>1  hosts<n                 -> hierarchical
 reduce                                             -> binomial_tree
+scan              links=direct                     -> direct
+scan                                               -> linear
+exclusive_scan    links=direct                     -> direct
+exclusive_scan                                     -> linear
 gather            links=direct                     -> direct
 gather            bytes<1MiB                       -> binomial_tree
 gather                                             -> linear

@@ -1,7 +1,7 @@
 //! Counts of elements: blocks in a row, matrices of who sends how much to whom, and what makes
 //! either illegal.
 
-use crate::types::MAX_WORLD_SIZE;
+use crate::types::{Collective, MAX_WORLD_SIZE};
 
 /// Most elements one buffer may hold: products with element sizes and rank counts stay far inside
 /// 64 bits, and no machine has the memory.
@@ -272,6 +272,14 @@ impl Matrix {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProblemError {
+    /// There is not one count for each rank.
+    #[error("{got} counts for {n} ranks; each rank has one block")]
+    BlockCounts {
+        /// Ranks.
+        n: usize,
+        /// Counts given.
+        got: usize,
+    },
     /// The two lists of an `all_to_all_v` call differ in length.
     #[error("{sends} send counts but {receives} receive counts; each list has one count a rank")]
     CountsLength {
@@ -321,6 +329,12 @@ pub enum ProblemError {
     /// A buffer of more elements than any machine can hold.
     #[error("a buffer has more than {MAX_ELEMENTS} elements")]
     TooManyElements,
+    /// A call that is not carried out by plans.
+    #[error("{collective} is not carried out by plans")]
+    Unplanned {
+        /// The call.
+        collective: Collective,
+    },
 }
 
 pub(super) fn ranks(n: usize) -> Result<usize, ProblemError> {

@@ -6,8 +6,8 @@
 use super::check::{Fault, Proof, check};
 use super::problem::Problem;
 use super::registry::{Algorithm, PlanError};
-use super::shape::{Matrix, ProblemError};
-use crate::types::Collective;
+use super::shape::ProblemError;
+use crate::types::{Collective, Counting, Pattern};
 
 /// The numbers of ranks that the test suite goes through: all small ones, and one that is large.
 pub fn rank_counts() -> impl Iterator<Item = usize> {
@@ -21,29 +21,32 @@ pub fn rank_counts() -> impl Iterator<Item = usize> {
 /// [`ProblemError`] where `n` is no legal number of ranks.
 pub fn problems(collective: Collective, n: usize) -> Result<Vec<Problem>, ProblemError> {
     let mut problems = Vec::new();
+    let planned = collective.pattern().filter(|_| collective.is_planned());
+    let Some(pattern) = planned else {
+        return Ok(problems);
+    };
     for root in roots(collective, n) {
-        match collective {
-            Collective::AllReduce => each(&mut problems, n, |c| Problem::all_reduce(n, c))?,
-            Collective::Reduce => each(&mut problems, n, |c| Problem::reduce(n, c, root))?,
-            Collective::Broadcast => each(&mut problems, n, |c| Problem::broadcast(n, c, root))?,
-            Collective::Barrier => problems.push(Problem::barrier(n)?),
-            Collective::AllGather => block(&mut problems, |c| Problem::all_gather(n, c))?,
-            Collective::ReduceScatter => block(&mut problems, |c| Problem::reduce_scatter(n, c))?,
-            Collective::Gather => block(&mut problems, |c| Problem::gather(n, c, root))?,
-            Collective::Scatter => block(&mut problems, |c| Problem::scatter(n, c, root))?,
-            Collective::AllToAll => block(&mut problems, |c| Problem::all_to_all(n, c))?,
-            Collective::AllGatherV => uneven(&mut problems, n, Problem::all_gather_v)?,
-            Collective::ReduceScatterV => uneven(&mut problems, n, Problem::reduce_scatter_v)?,
-            Collective::GatherV => uneven(&mut problems, n, |c| Problem::gather_v(c, root))?,
-            Collective::ScatterV => uneven(&mut problems, n, |c| Problem::scatter_v(c, root))?,
-            Collective::AllToAllV => matrices(&mut problems, n)?,
-            Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::Recv
-            | Collective::ScatterObject
-            | Collective::Send
-            | Collective::SendRecvBatch => {}
+        let uneven = match collective.counting() {
+            Counting::Blocks => blocks(n),
+            Counting::Splits => matrices(n),
+            Counting::Buffers | Counting::Messages | Counting::Objects | Counting::Uniform => {
+                Vec::new()
+            }
+        };
+        for counts in uneven {
+            problems.push(Problem::uneven(collective, n, &counts, root)?);
+        }
+        let even = match (collective.has_lengths(), pattern.is_of_blocks()) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![0, 1, 7],
+            (false, false) if collective.is_empty() => vec![0],
+            (false, false) => vec![0, 1, n.saturating_sub(1), n, n + 1, 5 * n + 3],
+        };
+        let mut last = None;
+        for count in even {
+            if last.replace(count) != Some(count) {
+                problems.push(Problem::uniform(collective, n, count, root)?);
+            }
         }
     }
     Ok(problems)
@@ -55,31 +58,17 @@ pub fn problems(collective: Collective, n: usize) -> Result<Vec<Problem>, Proble
 /// # Errors
 /// [`ProblemError`] where `n` or `elements` is out of range.
 pub fn sized(collective: Collective, n: usize, elements: usize) -> Result<Problem, ProblemError> {
-    let block = elements.div_ceil(n.max(1));
-    let counts = vec![block; n];
-    match collective {
-        Collective::AllReduce => Problem::all_reduce(n, elements),
-        Collective::Reduce => Problem::reduce(n, elements, 0),
-        Collective::Broadcast => Problem::broadcast(n, elements, 0),
-        Collective::AllGather => Problem::all_gather(n, block),
-        Collective::ReduceScatter => Problem::reduce_scatter(n, block),
-        Collective::Gather => Problem::gather(n, block, 0),
-        Collective::Scatter => Problem::scatter(n, block, 0),
-        Collective::AllToAll => Problem::all_to_all(n, block),
-        Collective::AllGatherV => Problem::all_gather_v(&counts),
-        Collective::ReduceScatterV => Problem::reduce_scatter_v(&counts),
-        Collective::GatherV => Problem::gather_v(&counts, 0),
-        Collective::ScatterV => Problem::scatter_v(&counts, 0),
-        Collective::AllToAllV => Matrix::uniform(n, block).map(Problem::all_to_all_v),
-        Collective::AllGatherObject
-        | Collective::Barrier
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::Recv
-        | Collective::ScatterObject
-        | Collective::Send
-        | Collective::SendRecvBatch => Problem::barrier(n),
+    let pattern = collective.pattern();
+    let is_of_blocks = pattern.is_some_and(Pattern::is_of_blocks);
+    let count = if is_of_blocks {
+        elements.div_ceil(n.max(1))
+    } else {
+        elements
+    };
+    if collective.has_lengths() && !collective.has_splits() {
+        return Problem::uneven(collective, n, &vec![count; n], 0);
     }
+    Problem::uniform(collective, n, count, 0)
 }
 
 /// Proves an algorithm for one problem: its plans for separate buffers and, where the problem has
@@ -118,59 +107,24 @@ fn roots(collective: Collective, n: usize) -> Vec<usize> {
     roots
 }
 
-/// Counts of whole vectors.
-fn each(
-    problems: &mut Vec<Problem>,
-    n: usize,
-    make: impl Fn(usize) -> Result<Problem, ProblemError>,
-) -> Result<(), ProblemError> {
-    let mut counts = vec![0, 1, n.saturating_sub(1), n, n + 1, 5 * n + 3];
-    counts.dedup();
-    for count in counts {
-        problems.push(make(count)?);
-    }
-    Ok(())
-}
-
-/// Counts of equal blocks.
-fn block(
-    problems: &mut Vec<Problem>,
-    make: impl Fn(usize) -> Result<Problem, ProblemError>,
-) -> Result<(), ProblemError> {
-    for count in [0, 1, 7] {
-        problems.push(make(count)?);
-    }
-    Ok(())
-}
-
 /// Counts of unequal blocks.
-fn uneven(
-    problems: &mut Vec<Problem>,
-    n: usize,
-    make: impl Fn(&[usize]) -> Result<Problem, ProblemError>,
-) -> Result<(), ProblemError> {
-    let scattered: Vec<usize> = (0..n).map(|i| i * 7 % 5).collect();
-    let one_only: Vec<usize> = (0..n).map(|i| if i == n / 2 { 9 } else { 0 }).collect();
-    let growing: Vec<usize> = (0..n).collect();
-    for counts in [scattered, one_only, growing] {
-        problems.push(make(&counts)?);
-    }
-    Ok(())
+fn blocks(n: usize) -> Vec<Vec<usize>> {
+    let scattered = (0..n).map(|i| i * 7 % 5).collect();
+    let one_only = (0..n).map(|i| if i == n / 2 { 9 } else { 0 }).collect();
+    let growing = (0..n).collect();
+    vec![scattered, one_only, growing]
 }
 
 /// Matrices with and without zeros, one of them symmetric, so that it can be in place.
-fn matrices(problems: &mut Vec<Problem>, n: usize) -> Result<(), ProblemError> {
+fn matrices(n: usize) -> Vec<Vec<usize>> {
     let cells = |cell: fn(usize, usize, usize) -> usize| {
         (0..n * n)
             .map(|i| cell(n, i / n, i % n))
             .collect::<Vec<_>>()
     };
-    for counts in [
+    vec![
         cells(|_, from, to| (from * 3 + to * 5) % 4),
         cells(|_, from, to| (from + to) % 3),
         cells(|n, from, to| if to == (from + 1) % n { 4 } else { 0 }),
-    ] {
-        problems.push(Problem::all_to_all_v(Matrix::full(n, counts)?));
-    }
-    Ok(())
+    ]
 }

@@ -1,6 +1,6 @@
 //! When a waiting call looks up: to complain, and to give up.
 //!
-//! A machine without clock and I/O. `vigil` drives it with the time of the system, the simulator with virtual time. All
+//! A machine without clock and I/O. `wait_context` drives it with the time of the system, the simulator with virtual time. All
 //! times are measured from the beginning of the call.
 //!
 //! - CALL-WAIT-1: time in which the waiting thread did not run is taken off the call's deadline: it could not look, and no

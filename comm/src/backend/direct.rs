@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use self::plans::Plans;
 use super::exchange::Exchange;
-use super::local::Local;
 use super::segment::{Map, Shape};
-use super::vigil::Vigil;
+use super::shm_exchange::Local;
+use super::wait_context::WaitContext;
 use super::{Failure, PerRank, Request};
 use crate::algo::{self, Algorithm, Choice, Plan, Round, Space, Span, Step};
 use crate::error::ErrorKind;
@@ -89,7 +89,7 @@ impl Staging {
 
 /// One call, cut into segments.
 pub(crate) struct Run<'a> {
-    vigil: &'a Vigil<'a>,
+    wait_context: &'a WaitContext<'a>,
     request: &'a Request<'a>,
     algorithm: &'static Algorithm,
     seq: u64,
@@ -122,13 +122,13 @@ impl<'a> Run<'a> {
     /// Prepares a call. `exchange` is needed for exchanges of splits, whose shape only the rows of
     /// all members tell.
     pub(crate) fn new(
-        vigil: &'a Vigil<'a>,
+        wait_context: &'a WaitContext<'a>,
         request: &'a Request<'a>,
         chosen: &Choice,
         seq: u64,
         exchange: Option<&Exchange>,
     ) -> Self {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         let shape = Shape::of(request, n, exchange);
         let results = request.recv_count(n, me) * request.dtype.size();
         let area = chosen.segment.unwrap_or(AREA_BYTES).min(AREA_BYTES);
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
         let segment_len = (fits / shape.blocks_exposed(request.pattern())).max(1);
         let segment_count = shape.longest().div_ceil(segment_len);
         Self {
-            vigil,
+            wait_context,
             request,
             algorithm: chosen.algorithm,
             seq,
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
                     self.barrier(local, segment, &plan, round)?;
                 }
             }
-            if !(self.returns && self.vigil.group.len() == 2) {
+            if !(self.returns && self.wait_context.group.len() == 2) {
                 staging.segments += 1;
             }
         }
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), Failure> {
         self.tick += 1;
         local
-            .barrier(self.vigil, self.seq, self.tick)
+            .barrier(self.wait_context, self.seq, self.tick)
             .map_err(|kind| {
                 let rounds = plan.rounds.len();
                 let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
     }
 
     fn plan(&self, staging: &mut Staging, segment: usize) -> Result<Arc<Plan>, Failure> {
-        let (n, me) = (self.vigil.group.len(), self.vigil.group.me);
+        let (n, me) = (self.wait_context.group.len(), self.wait_context.group.me);
         let from = segment * self.segment_len;
         let part = self.shape.part(self.request, me, from, self.segment_len);
         let plan = part
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
     }
 
     fn spaces(&self, local: &Local, staging: &Staging, segment: usize) -> Spaces {
-        let (sends, recvs) = self.shape.buffers(self.request, self.vigil.group.me);
+        let (sends, recvs) = self.shape.buffers(self.request, self.wait_context.group.me);
         let (from, size) = (segment * self.segment_len, self.segment_len);
         Spaces {
             input: Map::new(self.request.send.cast_mut(), &sends, from, size),
@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
             let offset = index(entry.staging);
             if !arena.heap_holds(local.region(member), offset, STAGING_BYTES) {
                 let what = format!("it names staging at offset {offset}, outside its region");
-                let peer = self.vigil.group.members[member];
+                let peer = self.wait_context.group.members[member];
                 return Err(ErrorKind::Transport { peer, what }.into());
             }
             Ok(arena.at(offset, STAGING_BYTES))
@@ -372,8 +372,8 @@ impl<'a> Run<'a> {
 
     /// Reduces into this rank's buffer and, where peers want the result, into staging at once.
     fn pull_reduce(&self, srcs: &[(usize, Span)], dst: Span, exposed: bool, spaces: &Spaces) {
-        let (me, size) = (self.vigil.group.me, self.request.dtype.size());
-        let divisor = u32::try_from(self.vigil.group.len()).unwrap_or(u32::MAX);
+        let (me, size) = (self.wait_context.group.me, self.request.dtype.size());
+        let divisor = u32::try_from(srcs.len()).unwrap_or(u32::MAX);
         let own = srcs
             .iter()
             .find(|(peer, _)| *peer == me)
@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
     /// Which rank's block holds what `owner` exposes of a space, and in which area of it (DIRECT-3).
     fn place_of(&self, owner: usize, space: Space) -> (usize, Space) {
         if self.returns && space == Space::Out {
-            ((owner + 1) % self.vigil.group.len(), Space::In)
+            ((owner + 1) % self.wait_context.group.len(), Space::In)
         } else {
             (owner, space)
         }

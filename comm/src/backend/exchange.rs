@@ -5,11 +5,13 @@
     reason = "payloads of peers are read through raw pointers"
 )]
 
+use std::ops::Range;
+
 use super::Counts::{Blocks, Splits, Uniform};
-use super::{Lengths, Request};
+use super::Request;
 use crate::kernel;
 use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
-use crate::types::{DType, Pattern, index};
+use crate::types::{DType, Extent, Source, index};
 
 /// The entries of all members, and what rides in them.
 #[derive(Debug, Default)]
@@ -98,13 +100,15 @@ impl Exchange {
         unsafe { kernel::copy(dst, src, len * size) };
     }
 
-    /// Reduces `len` elements from `start` on of all inline contributions into the receive buffer.
-    fn reduce(&mut self, request: &Request<'_>, start: usize, len: usize) {
-        let n = self.entries.len();
+    /// Reduces `len` elements from `start` on of the inline contributions of some members into the receive buffer.
+    fn reduce(&mut self, request: &Request<'_>, members: Range<usize>, start: usize, len: usize) {
+        if members.is_empty() {
+            return;
+        }
+        let divisor = u32::try_from(members.len()).unwrap_or(u32::MAX);
         let mut srcs = std::mem::take(&mut self.srcs);
         srcs.clear();
-        srcs.extend((0..n).map(|member| self.data(member, request.dtype, start, len)));
-        let divisor = u32::try_from(n).unwrap_or(u32::MAX);
+        srcs.extend(members.map(|member| self.data(member, request.dtype, start, len)));
         let (dtype, op, dst) = (request.dtype, request.op, request.recv);
         // SAFETY: every source holds `len` elements (see `data`), the receive buffer too, and
         // payloads are never user memory.
@@ -115,49 +119,36 @@ impl Exchange {
     /// Computes this rank's result from inline contributions.
     pub(crate) fn finish(&mut self, request: &Request<'_>, me: usize) {
         let n = self.entries.len();
-        let (is_root, root) = (me == request.root, request.root);
-        let (sent, got) = (request.counts.sent(), request.counts.received());
-        match request.pattern() {
-            Pattern::AllReduce => self.reduce(request, 0, sent.vector()),
-            Pattern::Reduce => {
-                if is_root {
-                    self.reduce(request, 0, sent.vector());
+        let (pattern, is_root, root) = (request.pattern(), me == request.root, request.root);
+        if pattern.recv(is_root) == Extent::Nothing {
+            return;
+        }
+        let (got, sends) = (request.counts.received(), pattern.send(true));
+        // Where in a member's contribution the part for this rank begins.
+        let start = |member: usize| match (sends, request.counts) {
+            (Extent::Nothing | Extent::Vector | Extent::OwnBlock, _) => 0,
+            (Extent::AllBlocks, Uniform(_) | Blocks(_)) => got.start(me),
+            (Extent::AllBlocks, Splits { .. }) => self.start_in_row(member, me),
+        };
+        match pattern.source() {
+            Source::Nobody => {}
+            Source::Reduction(_) => {
+                let (start, members) = (start(me), pattern.contributors(n, me));
+                self.reduce(request, members, start, request.recv_count(n, me));
+            }
+            Source::Root => {
+                // In the one buffer that such a call may have, the root's data is where it belongs.
+                if !(is_root && request.collective.has_one_buffer()) {
+                    self.take(request, root, start(root), request.recv_count(n, me), 0);
                 }
             }
-            Pattern::ReduceScatter => self.reduce(request, got.start(me), got.of(me)),
-            Pattern::Broadcast => {
-                if !is_root {
-                    self.take(request, root, 0, got.vector(), 0);
-                }
-            }
-            Pattern::AllGather => self.gather(request, got),
-            Pattern::Gather => {
-                if is_root {
-                    self.gather(request, got);
-                }
-            }
-            Pattern::Scatter => self.take(request, root, sent.start(me), sent.of(me), 0),
-            Pattern::AllToAll => {
+            Source::Each => {
                 let mut to = 0;
                 for member in 0..n {
-                    let start = match request.counts {
-                        Uniform(count) => me * count,
-                        Blocks(_) | Splits { .. } => self.start_in_row(member, me),
-                    };
-                    self.take(request, member, start, got.of(member), to);
+                    self.take(request, member, start(member), got.of(member), to);
                     to += got.of(member);
                 }
             }
-            Pattern::Barrier => {}
-        }
-    }
-
-    /// Takes the block of every member.
-    fn gather(&self, request: &Request<'_>, lengths: Lengths<'_>) {
-        let mut to = 0;
-        for member in 0..self.entries.len() {
-            self.take(request, member, 0, lengths.of(member), to);
-            to += lengths.of(member);
         }
     }
 
@@ -181,5 +172,21 @@ impl Exchange {
             let whole = (self.data_at as u64).saturating_add(bytes);
             whole <= PAYLOAD_MAX as u64 && self.entries[member].payload_len == whole
         })
+    }
+}
+
+/// What a rank gets for which nobody's elements are combined: the identity of the reduction.
+pub(super) fn identity(request: &Request<'_>, n: usize, me: usize) {
+    if !request.pattern().contributors(n, me).is_empty() {
+        return;
+    }
+    let Some(element) = request.op.identity(request.dtype) else {
+        unreachable!("{} does not take {}", request.collective, request.op)
+    };
+    for at in 0..request.recv_count(n, me) {
+        let to = request.recv.wrapping_add(at * element.len());
+        // SAFETY: the receive buffer holds `recv_count` elements (checked by the collective layer), and the call is over, so
+        // that nobody else uses it.
+        unsafe { std::ptr::copy_nonoverlapping(element.as_ptr(), to, element.len()) };
     }
 }

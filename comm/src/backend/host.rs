@@ -3,21 +3,21 @@
 //! | group | size | way |
 //! |---|---|---|
 //! | one rank | any | a copy |
-//! | all ranks share memory | small | payloads ride in the entries (`local`) |
-//! | all ranks share memory | large, or not that small, in buffers that all can reach | straight between them (`reach`) |
+//! | all ranks share memory | small | payloads travel in the entries (`shm_exchange`) |
+//! | all ranks share memory | large, or not that small, in buffers that all can reach | straight between them (`zero_copy`) |
 //! | all ranks share memory | large | a direct plan over staging (`direct`) |
 //! | else, or where the user's table says so | any | a message plan over streams (`links`, `message`) |
 //!
-//! - HOST-1: a call that was refused before its entry takes no sequence number, so a rank that
-//!   corrects its arguments is still in step.
+//! - HOST-1: a call that was refused before its entry takes no sequence number: who corrects its arguments is still in step.
 #![expect(unsafe_code, reason = "erased buffers are copied by address")]
 
 use super::direct::{Run, Staging};
+use super::exchange;
 use super::links::{Links, Message};
-use super::local::{Local, Offer, Ride};
-use super::reach::{self, Reach};
 use super::retire::Retired;
-use super::vigil::Vigil;
+use super::shm_exchange::{BufferAddrs, Local, Placement};
+use super::wait_context::WaitContext;
+use super::zero_copy::{self, ZeroCopy};
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Choice, ENTRY, Spread};
 use crate::context::{Context, Identity, Island, Unread};
@@ -68,48 +68,67 @@ impl Host {
     /// Sends and receives messages.
     pub(crate) fn exchange(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         messages: &[Message],
     ) -> Result<(), Failure> {
-        self.links.exchange(vigil, messages)
+        self.links.exchange(wait_context, messages)
     }
 
     /// Carries a call out.
-    pub(crate) fn run(&mut self, vigil: &Vigil<'_>, request: &Request<'_>) -> Result<(), Failure> {
-        let n = vigil.group.len();
+    pub(crate) fn run(
+        &mut self,
+        wait_context: &WaitContext<'_>,
+        request: &Request<'_>,
+    ) -> Result<(), Failure> {
+        self.carry_out(wait_context, request)?;
+        exchange::identity(request, wait_context.group.len(), wait_context.group.me);
+        Ok(())
+    }
+
+    fn carry_out(
+        &mut self,
+        wait_context: &WaitContext<'_>,
+        request: &Request<'_>,
+    ) -> Result<(), Failure> {
+        let n = wait_context.group.len();
         if n == 1 {
             self.seq += 1;
             self.taken = "copy";
             if request.send_count(1, 0) * request.dtype.size() > QUIET_BYTES {
-                vigil.enter();
+                wait_context.enter();
             }
             alone(request);
             return Ok(());
         }
-        let Some(island) = vigil.context.island_of(vigil.group) else {
-            vigil.enter();
-            let hosts = self.hosts(vigil);
-            let algorithm = choose(vigil, request, algo::Links::Message, hosts)?.algorithm;
+        let Some(island) = wait_context.context.island_of(wait_context.group) else {
+            wait_context.enter();
+            let hosts = self.hosts(wait_context);
+            let algorithm = choose(wait_context, request, algo::Links::Message, hosts)?.algorithm;
             self.seq += 1;
             self.taken = algorithm.name;
             if request.row().len() > 0 {
-                vigil.place.set_row(self.seq, request.row().iter());
+                // Of packed buffers the first number says how many follow.
+                let skipped = usize::from(!request.packed.is_empty());
+                let row = request.row();
+                wait_context
+                    .place
+                    .set_row(self.seq, row.iter().skip(skipped));
             }
             return self
                 .links
-                .run(vigil, request, algorithm, self.seq, false)
+                .run(wait_context, request, algorithm, self.seq, false)
                 .map_err(fatal_after_entry);
         };
         check_row(request)?;
         let local = match &mut self.local {
             Some(local) => local,
             none => {
-                island.reclaim(&vigil.context.status);
-                none.insert(Local::establish(vigil, island)?)
+                island.reclaim(&wait_context.context.status);
+                none.insert(Local::establish(wait_context, island)?)
             }
         };
         let on_island = OnIsland {
-            vigil,
+            wait_context,
             request,
             island,
             local,
@@ -122,9 +141,9 @@ impl Host {
     }
 
     /// Number of hosts that the members are on.
-    fn hosts(&mut self, vigil: &Vigil<'_>) -> usize {
+    fn hosts(&mut self, wait_context: &WaitContext<'_>) -> usize {
         if self.host_count == 0 {
-            let mut hosts = self.links.hosts(vigil).to_vec();
+            let mut hosts = self.links.hosts(wait_context).to_vec();
             hosts.sort_unstable();
             hosts.dedup();
             self.host_count = hosts.len();
@@ -165,7 +184,7 @@ impl Host {
 
 /// One call of ranks that share memory.
 struct OnIsland<'a> {
-    vigil: &'a Vigil<'a>,
+    wait_context: &'a WaitContext<'a>,
     request: &'a Request<'a>,
     island: &'a Island,
     local: &'a mut Local,
@@ -188,38 +207,38 @@ impl OnIsland<'_> {
     }
 
     fn choose_way(&mut self) -> Result<(), Failure> {
-        let (vigil, request) = (self.vigil, self.request);
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (wait_context, request) = (self.wait_context, self.request);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         let fits = self.local.ride(request);
-        let chosen = match vigil.table() {
+        let chosen = match wait_context.table() {
             // The user's table may send even small calls over messages, or through staging.
-            Some(_) => Some(choose_direct(vigil, request)?),
+            Some(_) => Some(choose_direct(wait_context, request)?),
             None => None,
         };
         let (ride, way) = ridden(request, n, chosen.as_ref(), fits)?;
         let splits = matches!(request.counts, Counts::Splits { .. });
-        let may_be_left = way == 0 && reach::may_be_left(request, n, me);
-        let offer = Offer {
+        let may_be_left = way == 0 && zero_copy::may_be_left(request, n, me);
+        let offer = BufferAddrs {
             way,
-            ..Offer::default()
+            ..BufferAddrs::default()
         };
         let by_message = chosen.filter(|chosen| chosen.algorithm.links == algo::Links::Message);
         if let Some(chosen) = by_message {
             *self.seq += 1;
             self.local
-                .exchange(vigil, request, *self.seq, Ride::Staged, offer)
+                .exchange(wait_context, request, *self.seq, Placement::Staged, offer)
                 .map_err(fatal_unless_judged)?;
             *self.taken = chosen.algorithm.name;
             self.links
-                .run(vigil, request, chosen.algorithm, *self.seq, true)
+                .run(wait_context, request, chosen.algorithm, *self.seq, true)
                 .map_err(fatal_after_entry)
-        } else if ride == Ride::Inline && !splits && !may_be_left {
+        } else if ride == Placement::Inline && !splits && !may_be_left {
             *self.seq += 1;
             *self.taken = ENTRY.name;
             self.local
-                .exchange(vigil, request, *self.seq, ride, offer)
+                .exchange(wait_context, request, *self.seq, ride, offer)
                 .map_err(fatal_unless_judged)?;
-            self.local.exchange.finish(request, vigil.group.me);
+            self.local.exchange.finish(request, wait_context.group.me);
             Ok(())
         } else {
             self.run_large((ride, way), chosen)
@@ -229,26 +248,26 @@ impl OnIsland<'_> {
     /// Carries out a call of which the entries may not carry all.
     fn run_large(
         &mut self,
-        (mut ride, way): (Ride, u8),
+        (mut ride, way): (Placement, u8),
         chosen: Option<Choice>,
     ) -> Result<(), Failure> {
-        let (vigil, request, island) = (self.vigil, self.request, self.island);
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (wait_context, request, island) = (self.wait_context, self.request, self.island);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         if request.send_count(n, me) * request.dtype.size() > QUIET_BYTES {
-            vigil.enter();
+            wait_context.enter();
         }
         if self.staging.is_none() {
             // Without it the call may still be carried out; whether it can be, all ranks see together.
             *self.staging = Staging::take(&island.heap);
         }
-        let (send_at, recv_at) = reach::places(request, n, me, &island.spaces, way == 0);
+        let (send_at, recv_at) = zero_copy::places(request, n, me, &island.spaces, way == 0);
         if way == 0
-            && reach::may_be_left(request, n, me)
-            && reach::is_enough(request, me, (send_at, recv_at))
+            && zero_copy::may_be_left(request, n, me)
+            && zero_copy::is_enough(request, me, (send_at, recv_at))
         {
-            ride = Ride::Staged;
+            ride = Placement::Staged;
         }
-        let offer = Offer {
+        let offer = BufferAddrs {
             staging: self.staging.as_ref().map_or(0, Staging::offset),
             send_at,
             recv_at,
@@ -256,7 +275,7 @@ impl OnIsland<'_> {
         };
         *self.seq += 1;
         let large = Large {
-            vigil,
+            wait_context,
             request,
             island,
             ride,
@@ -270,7 +289,7 @@ impl OnIsland<'_> {
         let lent = send_at | recv_at != 0;
         if lent && result.as_ref().is_err_and(|failure| !failure.usable) {
             // The caller gets its buffers back: nobody may be at work on them any more.
-            if !self.local.revoke(vigil, *self.seq) {
+            if !self.local.revoke(wait_context, *self.seq) {
                 island.heap.distrust_users();
             }
         }
@@ -280,14 +299,14 @@ impl OnIsland<'_> {
 
 /// One call of more than rides in the entries, on ranks that share memory.
 struct Large<'a> {
-    vigil: &'a Vigil<'a>,
+    wait_context: &'a WaitContext<'a>,
     request: &'a Request<'a>,
     island: &'a Island,
-    ride: Ride,
+    ride: Placement,
     /// What the user's table says, if there is one.
     chosen: Option<Choice>,
     seq: u64,
-    offer: Offer,
+    offer: BufferAddrs,
 }
 
 impl Large<'_> {
@@ -297,32 +316,32 @@ impl Large<'_> {
         local: &mut Local,
         mut staging: Option<&mut Staging>,
     ) -> Result<&'static str, Failure> {
-        let (vigil, request, seq) = (self.vigil, self.request, self.seq);
+        let (wait_context, request, seq) = (self.wait_context, self.request, self.seq);
         // Of splits only the rows of all ranks tell how much there is to move.
         let splits = matches!(request.counts, Counts::Splits { .. });
         let lent = self.offer.send_at | self.offer.recv_at != 0;
         let mut begun = None;
-        if self.ride == Ride::Staged
+        if self.ride == Placement::Staged
             && !splits
             && !lent
             && let Some(staging) = &mut staging
         {
             // Then the entry is the barrier of the first segment.
             let chosen = self.chosen()?;
-            let mut run = Run::new(vigil, request, &chosen, seq, None);
+            let mut run = Run::new(wait_context, request, &chosen, seq, None);
             run.expose_first(local, staging)?;
             begun = Some(run);
         }
         local
-            .exchange(vigil, request, seq, self.ride, self.offer)
+            .exchange(wait_context, request, seq, self.ride, self.offer)
             .map_err(fatal_unless_judged)?;
         // A rule that names an algorithm is obeyed for small parts too, on all ranks alike.
         let by_size = self.offer.way == 0;
         if by_size && local.exchange.all_inline(request) {
-            local.exchange.finish(request, vigil.group.me);
+            local.exchange.finish(request, wait_context.group.me);
             return Ok(ENTRY.name);
         }
-        let named = reach::is_named(&local.exchange);
+        let named = zero_copy::is_named(&local.exchange);
         if named && let Some(way) = self.reach(local)? {
             return Ok(way);
         }
@@ -330,7 +349,7 @@ impl Large<'_> {
         let all = &local.exchange.entries;
         let without = all.iter().position(|entry| entry.staging == 0);
         let (None, Some(staging)) = (without, staging) else {
-            let rank = vigil.group.members[without.unwrap_or(vigil.group.me)];
+            let rank = wait_context.group.members[without.unwrap_or(wait_context.group.me)];
             return Err(Staging::lacked(rank).into());
         };
         let rows = splits.then_some(&local.exchange);
@@ -338,7 +357,7 @@ impl Large<'_> {
         let exposed = !splits && !named;
         let run = match begun {
             Some(run) => run,
-            None => Run::new(vigil, request, &self.chosen()?, seq, rows),
+            None => Run::new(wait_context, request, &self.chosen()?, seq, rows),
         };
         let name = run.name();
         run.finish(local, staging, exposed)?;
@@ -348,24 +367,24 @@ impl Large<'_> {
     /// The algorithm for what goes through staging.
     fn chosen(&self) -> Result<Choice, Failure> {
         self.chosen
-            .map_or_else(|| choose_direct(self.vigil, self.request), Ok)
+            .map_or_else(|| choose_direct(self.wait_context, self.request), Ok)
     }
 
     /// Moves the data straight between the buffers, if all ranks can reach what is needed; says how.
     fn reach(&self, local: &Local) -> Result<Option<&'static str>, Failure> {
-        let (vigil, seq) = (self.vigil, self.seq);
+        let (wait_context, seq) = (self.wait_context, self.seq);
         let spaces = &self.island.spaces;
-        let Some(reach) = Reach::of(vigil, self.request, &local.exchange, spaces)? else {
+        let Some(reach) = ZeroCopy::of(wait_context, self.request, &local.exchange, spaces)? else {
             return Ok(None);
         };
-        local.touch(vigil, seq)?;
+        local.touch(wait_context, seq)?;
         reach.work().map_err(|unread| {
-            let peer = vigil.group.members[unread.peer];
+            let peer = wait_context.group.members[unread.peer];
             let what = format!("its memory cannot be read: {}", unread.why);
-            let news = vigil.news(&[unread.peer]);
+            let news = wait_context.news(&[unread.peer]);
             news.unwrap_or(ErrorKind::Transport { peer, what })
         })?;
-        local.barrier(vigil, seq, CLOSING)?;
+        local.barrier(wait_context, seq, CLOSING)?;
         Ok(Some(reach.name()))
     }
 }
@@ -375,21 +394,21 @@ fn ridden(
     request: &Request<'_>,
     n: usize,
     chosen: Option<&Choice>,
-    fits: Ride,
-) -> Result<(Ride, u8), Failure> {
+    fits: Placement,
+) -> Result<(Placement, u8), Failure> {
     let Some(own) = chosen.filter(|chosen| chosen.is_own) else {
         let is_pair_sum = request.collective == Collective::AllReduce && n == 2;
         let bytes = request
             .common_count()
             .saturating_mul(request.dtype.size() as u64);
         let fits_better = !is_pair_sum || bytes <= ENTRY_BYTES_MAX_PAIR;
-        return Ok((if fits_better { fits } else { Ride::Staged }, 0));
+        return Ok((if fits_better { fits } else { Placement::Staged }, 0));
     };
     let way = own.mark(request.collective);
     let is_entry = std::ptr::eq(own.algorithm, &raw const ENTRY);
     match (is_entry, fits) {
-        (true, Ride::Inline) => Ok((Ride::Inline, way)),
-        (true, Ride::Staged) => Err(ErrorKind::Unsupported {
+        (true, Placement::Inline) => Ok((Placement::Inline, way)),
+        (true, Placement::Staged) => Err(ErrorKind::Unsupported {
             what: format!("{} by {}", request.collective, ENTRY.name),
             why: format!(
                 "line {} of the user's selection table gives it, and it carries at most {PAYLOAD_MAX} bytes a rank, \
@@ -398,18 +417,18 @@ fn ridden(
             ),
         }
         .into()),
-        (false, _) => Ok((Ride::Staged, way)),
+        (false, _) => Ok((Placement::Staged, way)),
     }
 }
 
 /// The algorithm that the tables give for a call of ranks on `hosts` hosts.
 fn choose(
-    vigil: &Vigil<'_>,
+    wait_context: &WaitContext<'_>,
     request: &Request<'_>,
     links: algo::Links,
     hosts: usize,
 ) -> Result<Choice, Failure> {
-    let n = vigil.group.len();
+    let n = wait_context.group.len();
     let largest = match request.counts {
         Counts::Uniform(count) if request.pattern().is_of_vectors() => count,
         Counts::Uniform(count) => count.saturating_mul(n),
@@ -418,7 +437,7 @@ fn choose(
     };
     let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
     let spread = Spread { n, hosts, links };
-    let selected = match vigil.table() {
+    let selected = match wait_context.table() {
         Some(table) => table.choose(request.collective, bytes, spread),
         None => algo::select::choose(request.collective, bytes, spread),
     };
@@ -432,8 +451,8 @@ fn choose(
 }
 
 /// As [`choose`], of ranks that share memory.
-fn choose_direct(vigil: &Vigil<'_>, request: &Request<'_>) -> Result<Choice, Failure> {
-    choose(vigil, request, algo::Links::Direct, 1)
+fn choose_direct(wait_context: &WaitContext<'_>, request: &Request<'_>) -> Result<Choice, Failure> {
+    choose(wait_context, request, algo::Links::Direct, 1)
 }
 
 /// A mismatch of calls leaves all ranks in step; anything else that ends an exchange does not. Ranks

@@ -15,9 +15,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::message::{Buffers, Heed, MessageCall, MessageError, MessageRun, Progress, Workspace};
+use super::message::{
+    Buffers, CallsiteCheck, MessageCall, MessageError, MessageRun, Progress, Workspace,
+};
 use super::problem::problem;
-use super::vigil::Vigil;
+use super::wait_context::WaitContext;
 use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Plan, Step};
 use crate::error::{ErrorKind, Field};
@@ -56,7 +58,7 @@ pub(crate) struct Links {
     rings: Vec<RingBlock>,
     workspace: Workspace,
     plans: HashMap<PlanKey, Arc<Plan>>,
-    heed: Option<Heed>,
+    callsite_check: Option<CallsiteCheck>,
     /// The host of each member, from the first call on.
     hosts: Option<Arc<[u32]>>,
     counters: point::Counters,
@@ -76,30 +78,31 @@ impl Links {
     /// calls already.
     pub(crate) fn run(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         request: &Request<'_>,
         algorithm: &'static Algorithm,
         seq: u64,
         checked: bool,
     ) -> Result<(), Failure> {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
-        let plan = self
-            .plan(vigil, request, algorithm)
-            .map_err(|why| ErrorKind::Unsupported {
-                what: format!("{} by {}", request.collective, algorithm.name),
-                why,
-            })?;
-        let awaited = self.open(vigil, Plane::Collective, peers_of(&plan))?;
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
+        let plan =
+            self.plan(wait_context, request, algorithm)
+                .map_err(|why| ErrorKind::Unsupported {
+                    what: format!("{} by {}", request.collective, algorithm.name),
+                    why,
+                })?;
+        let awaited = self.open(wait_context, Plane::Collective, peers_of(&plan))?;
         let call = MessageCall {
             rank: me,
             ranks: n,
-            group: vigil.group.key,
+            contributors: request.pattern().contributors(n, me).len(),
+            group: wait_context.group.key,
             seq,
             tag: tag_of(request, algorithm, checked),
-            mark: vigil.mark.with(request.collective as u8).0,
+            mark: wait_context.mark.with(request.collective as u8).0,
             dtype: request.dtype,
             op: request.collective.reduces().then_some(request.op),
-            checksum: vigil.context.checksum,
+            checksum: wait_context.context.checksum,
         };
         let buffers = Buffers {
             send: request.send,
@@ -111,15 +114,18 @@ impl Links {
         // SAFETY: the collective layer holds the borrows of both buffers until this call returns,
         // and the run does not outlive it.
         let run = unsafe { MessageRun::new(plan, call, buffers, workspace) };
-        let mut run = run.map_err(|error| translate(vigil, &error))?;
+        let mut run = run.map_err(|error| translate(wait_context, &error))?;
         if !checked {
-            let mut heed = self.heed.take().unwrap_or_else(|| Heed::of(n));
-            heed.begin(seq, Mark(call.mark), call.tag);
-            run.set_heed(heed);
+            let mut callsite_check = self
+                .callsite_check
+                .take()
+                .unwrap_or_else(|| CallsiteCheck::of(n));
+            callsite_check.begin(seq, Mark(call.mark), call.tag);
+            run.set_heed(callsite_check);
         }
-        let (outcome, mut run) = drive(vigil, run, &mut self.collective, awaited);
+        let (outcome, mut run) = drive(wait_context, run, &mut self.collective, awaited);
         if !checked {
-            self.heed = Some(run.set_heed(Heed::default()));
+            self.callsite_check = Some(run.set_heed(CallsiteCheck::default()));
         }
         let (round, of) = run.rounds();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
@@ -133,21 +139,21 @@ impl Links {
     }
 
     /// The hosts of the members: equal numbers for those that share memory.
-    pub(crate) fn hosts(&mut self, vigil: &Vigil<'_>) -> Arc<[u32]> {
-        let host = |rank: &Rank| vigil.context.hosts[rank.index()];
+    pub(crate) fn hosts(&mut self, wait_context: &WaitContext<'_>) -> Arc<[u32]> {
+        let host = |rank: &Rank| wait_context.context.hosts[rank.index()];
         let hosts = self
             .hosts
-            .get_or_insert_with(|| vigil.group.members.iter().map(host).collect());
+            .get_or_insert_with(|| wait_context.group.members.iter().map(host).collect());
         Arc::clone(hosts)
     }
 
     fn plan(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         request: &Request<'_>,
         algorithm: &'static Algorithm,
     ) -> Result<Arc<Plan>, String> {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         let in_place = request.overlaps(n, me);
         let key = match request.counts {
             Counts::Uniform(count) => Some(PlanKey {
@@ -164,7 +170,7 @@ impl Links {
         }
         let problem = problem(request.collective, request.counts, request.root, n, me)
             .map_err(|error| error.to_string())?;
-        let problem = problem.with_hosts(self.hosts(vigil));
+        let problem = problem.with_hosts(self.hosts(wait_context));
         let plan = algorithm
             .plan(&problem, me, in_place)
             .map_err(|error| error.to_string())?;
@@ -179,9 +185,9 @@ impl Links {
     }
 }
 
-/// Polls a run to its end, waiting as the vigil waits.
+/// Polls a run to its end, waiting as the wait context waits.
 fn drive(
-    vigil: &Vigil<'_>,
+    wait_context: &WaitContext<'_>,
     run: MessageRun,
     streams: &mut [Option<Box<dyn Stream>>],
     mut awaited: Awaited,
@@ -192,7 +198,7 @@ fn drive(
     let refused = RefCell::new(None);
     let mut ready = || {
         let mut streams = held.borrow_mut();
-        if let Err(kind) = awaited.attach(vigil, &mut streams) {
+        if let Err(kind) = awaited.attach(wait_context, &mut streams) {
             *refused.borrow_mut() = Some(kind);
             return true;
         }
@@ -207,8 +213,8 @@ fn drive(
     };
     let rest = way_to_rest(&held.borrow(), &sleep);
     let result = loop {
-        if let Err(kind) = vigil.wait(&rest, &mut ready, missing)
-            && !linger(vigil, &kind, &mut ready, missing)
+        if let Err(kind) = wait_context.wait(&rest, &mut ready, missing)
+            && !linger(wait_context, &kind, &mut ready, missing)
         {
             break Err(kind);
         }
@@ -218,7 +224,7 @@ fn drive(
         match outcome.get() {
             Ok(Progress::Done) => break Ok(()),
             Ok(Progress::Blocked | Progress::Moved) => {}
-            Err(error) => break Err(explain(vigil, &error)),
+            Err(error) => break Err(explain(wait_context, &error)),
         }
     };
     awaited.release(streams);
@@ -227,17 +233,17 @@ fn drive(
 
 /// The error of a run in the words of the layers above. Where a link broke, the control plane
 /// knows better why: it is given a moment to say so.
-fn explain(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
+fn explain(wait_context: &WaitContext<'_>, error: &MessageError) -> ErrorKind {
     let (MessageError::Link { peer, .. } | MessageError::PeerAborted { peer, .. }) = error else {
-        return translate(vigil, error);
+        return translate(wait_context, error);
     };
-    let news = vigil.news(&[*peer]);
-    news.unwrap_or_else(|| translate(vigil, error))
+    let news = wait_context.news(&[*peer]);
+    news.unwrap_or_else(|| translate(wait_context, error))
 }
 
-fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
-    let members = &vigil.group.members;
-    let mine = members[vigil.group.me];
+fn translate(wait_context: &WaitContext<'_>, error: &MessageError) -> ErrorKind {
+    let members = &wait_context.group.members;
+    let mine = members[wait_context.group.me];
     let transport = |peer: usize| ErrorKind::Transport {
         peer: members.get(peer).copied().unwrap_or(mine),
         what: error.to_string(),
@@ -261,14 +267,14 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
             slip,
             mine,
             theirs,
-        } => slipped(vigil, *peer, *slip, (mine, theirs)),
+        } => slipped(wait_context, *peer, *slip, (mine, theirs)),
         MessageError::Length {
             peer, mine, theirs, ..
         } => differs(
             *peer,
             Field::Splits,
             format!("{mine} bytes expected from rank {}", members[*peer]),
-            format!("{theirs} bytes for rank {}", members[vigil.group.me]),
+            format!("{theirs} bytes for rank {}", members[wait_context.group.me]),
         ),
         MessageError::OtherCall {
             peer,
@@ -297,15 +303,20 @@ fn translate(vigil: &Vigil<'_>, error: &MessageError) -> ErrorKind {
         | MessageError::NoLink { peer }
         | MessageError::OutOfStep { peer, .. }
         | MessageError::PeerAborted { peer, .. } => transport(*peer),
-        MessageError::Plan { .. } => transport(vigil.group.me),
+        MessageError::Plan { .. } => transport(wait_context.group.me),
     }
 }
 
 /// Who is out of step, by the places in the program: member 0 of the slip is this rank, member 1 the
 /// peer.
-fn slipped(vigil: &Vigil<'_>, peer: usize, slip: Slip, calls: (&CallTag, &CallTag)) -> ErrorKind {
-    let members = &vigil.group.members;
-    let (mine, theirs) = ((calls.0, vigil.group.me), (calls.1, peer));
+fn slipped(
+    wait_context: &WaitContext<'_>,
+    peer: usize,
+    slip: Slip,
+    calls: (&CallTag, &CallTag),
+) -> ErrorKind {
+    let members = &wait_context.group.members;
+    let (mine, theirs) = ((calls.0, wait_context.group.me), (calls.1, peer));
     let (usual, odd) = if slip.odd == 1 {
         (mine, theirs)
     } else {
@@ -362,9 +373,10 @@ fn tag_of(request: &Request<'_>, algorithm: &'static Algorithm, checked: bool) -
         .filter(|other| other.collectives.contains(&request.collective))
         .position(|other| other.name == algorithm.name);
     let hash = match request.counts {
-        Counts::Blocks(counts) if !checked => {
+        Counts::Blocks(_) | Counts::Uniform(_) if !checked => {
             let mut hasher = crc32fast::Hasher::new();
-            counts
+            request
+                .row()
                 .iter()
                 .for_each(|count| hasher.update(&count.to_le_bytes()));
             hasher.finalize()
@@ -408,7 +420,7 @@ fn peers_of(plan: &Plan) -> impl Iterator<Item = usize> + Clone {
 
 /// The send buffer as plans see it: a broadcast has none, its one buffer is `Out`.
 fn plan_send_count(request: &Request<'_>, n: usize, me: usize) -> usize {
-    if request.collective == Collective::Broadcast {
+    if request.collective.has_one_buffer() {
         0
     } else {
         request.send_count(n, me)

@@ -6,8 +6,8 @@ use super::Request;
 use super::exchange::Exchange;
 use crate::algo::select::marked;
 use crate::error::{ErrorKind, Field};
-use crate::transport::shm::slot::Entry;
-use crate::types::{Collective, DType, Rank, ReduceOp};
+use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
+use crate::types::{Collective, DType, Rank, ReduceOp, index};
 use crate::watch::{Slip, fault_of};
 
 /// Where the user's choice of an algorithm lies in the word of the call.
@@ -21,8 +21,15 @@ pub(super) fn judge(members: &[Rank], request: &Request<'_>, exchange: &Exchange
     let (a, b) = (&entries[usual], &entries[odd]);
     let field = differing_field(a, b);
     let splits = |i: usize| {
-        let row: Vec<u64> = exchange.row(i, request.row().len()).collect();
-        format!("counts {row:?}")
+        if request.packed.is_empty() {
+            let row: Vec<u64> = exchange.row(i, request.row().len()).collect();
+            return format!("counts {row:?}");
+        }
+        // The first number says how many follow; no payload has more.
+        let number = exchange.row(i, 1).next().map_or(0, index);
+        let row = exchange.row(i, number.min(PAYLOAD_MAX / 8) + 1);
+        let lengths: Vec<u64> = row.skip(1).collect();
+        format!("buffers of {lengths:?} elements")
     };
     let (mine, theirs) = if field == Field::Splits {
         (splits(usual), splits(odd))
@@ -131,7 +138,7 @@ pub(crate) fn describe(entry: &Entry) -> String {
     let name = |name: Option<&'static str>| name.unwrap_or("unknown");
     let collective = Collective::from_code(byte(0));
     let mut text = name(collective.map(Collective::name)).to_owned();
-    if collective == Some(Collective::Barrier) {
+    if collective.is_some_and(Collective::is_empty) {
         return text;
     }
     let dtype = name(DType::from_code(byte(8)).map(DType::name));

@@ -23,13 +23,13 @@
     reason = "the buffers of a run are raw, because their owner may share them with peers"
 )]
 
-mod heed;
+mod callsite_check;
 mod memory;
 mod round;
 
 use std::sync::Arc;
 
-pub(crate) use self::heed::Heed;
+pub(crate) use self::callsite_check::CallsiteCheck;
 use self::memory::Memory;
 pub use self::memory::{Buffers, PlanFault, Workspace};
 use self::round::Round;
@@ -49,6 +49,8 @@ pub struct MessageCall {
     pub rank: usize,
     /// Number of ranks in the group.
     pub ranks: usize,
+    /// Number of ranks whose elements a reduction combines for this one: what an average divides by.
+    pub contributors: usize,
     /// The key that all ranks of the group derive.
     pub group: u64,
     /// The number of the call within the group.
@@ -120,7 +122,7 @@ pub struct MessageRun {
     /// The round that is under way, and how far it is.
     at: usize,
     round: Round,
-    heed: Heed,
+    callsite_check: CallsiteCheck,
     done: bool,
     failed: Option<MessageError>,
 }
@@ -154,7 +156,7 @@ impl MessageRun {
             memory,
             at: 0,
             round: Round::default(),
-            heed: Heed::default(),
+            callsite_check: CallsiteCheck::default(),
             done: false,
             failed: None,
         };
@@ -163,8 +165,8 @@ impl MessageRun {
     }
 
     /// Has the run look at where its peers make their calls; gives back what it looked with before.
-    pub(crate) fn set_heed(&mut self, heed: Heed) -> Heed {
-        std::mem::replace(&mut self.heed, heed)
+    pub(crate) fn set_heed(&mut self, callsite_check: CallsiteCheck) -> CallsiteCheck {
+        std::mem::replace(&mut self.callsite_check, callsite_check)
     }
 
     /// Moves whatever can move now.
@@ -251,9 +253,12 @@ impl MessageRun {
                 }
                 return Ok(Progress::Done);
             };
-            moved |= self
-                .round
-                .pass(&self.call, &mut self.memory, &mut self.heed, streams)?;
+            moved |= self.round.pass(
+                &self.call,
+                &mut self.memory,
+                &mut self.callsite_check,
+                streams,
+            )?;
             if self.round.take_local() {
                 run_local(&self.memory, &steps.steps);
                 moved = true;

@@ -7,22 +7,22 @@
 //! A backend sees addresses, counts and element types. It does not know the public interface: the
 //! collective layer checks arguments before, and adds the context to errors after.
 
+pub(crate) mod call_start;
 pub(crate) mod call_wait;
 pub(crate) mod direct;
 mod exchange;
 pub(crate) mod host;
 pub(crate) mod links;
-pub(crate) mod local;
 pub(crate) mod matching;
 pub mod message;
-pub(crate) mod onset;
-pub(crate) mod outlook;
+pub(crate) mod peer_status;
 mod problem;
-mod reach;
 mod retire;
 mod segment;
+pub(crate) mod shm_exchange;
 pub(crate) mod verdict_wait;
-pub(crate) mod vigil;
+pub(crate) mod wait_context;
+mod zero_copy;
 
 use smallvec::SmallVec;
 
@@ -45,6 +45,8 @@ pub(crate) struct Request<'a> {
     /// Index of the root in the group; 0 where there is none.
     pub(crate) root: usize,
     pub(crate) counts: Counts<'a>,
+    /// Of several buffers that are packed into one: their number and their lengths, which the ranks compare. Else empty.
+    pub(crate) packed: &'a [usize],
     /// The send buffer; dangling where this rank sends nothing.
     pub(crate) send: *const u8,
     /// The receive buffer; dangling where this rank receives nothing. In an in-place call it
@@ -208,7 +210,7 @@ impl Request<'_> {
         } else {
             0
         };
-        let is_untyped = self.collective == Collective::Barrier || sabotage::is(Sabotage::Field);
+        let is_untyped = self.collective.is_empty() || sabotage::is(Sabotage::Field);
         let dtype = if is_untyped { 0 } else { self.dtype as u8 };
         u64::from(self.called as u8) | u64::from(dtype) << 8 | op << 16 | root << 32
     }
@@ -221,10 +223,12 @@ impl Request<'_> {
         }
     }
 
-    /// What this rank says about the lengths of blocks, if they may differ: a list that peers read.
+    /// What this rank says about the lengths of blocks, if they may differ, or of packed buffers: a list that peers read.
     pub(crate) fn row(&self) -> Row<'_> {
         match self.counts {
-            Counts::Uniform(_) => Row { parts: [&[], &[]] },
+            Counts::Uniform(_) => Row {
+                parts: [self.packed, &[]],
+            },
             Counts::Blocks(counts) => Row {
                 parts: [counts, &[]],
             },

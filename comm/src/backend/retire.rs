@@ -2,7 +2,7 @@
 
 use super::direct::Staging;
 use super::links::{RingBlock, sent_in_vain};
-use super::local::Local;
+use super::shm_exchange::Local;
 use crate::context::{Leftover, Status, Unread};
 use crate::types::Rank;
 

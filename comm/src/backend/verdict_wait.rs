@@ -1,6 +1,6 @@
 //! How a call comes to a verdict: whom it asks, for how long it waits, and when its rank judges by itself.
 //!
-//! A machine without clock and I/O, as `call_wait`: `vigil` drives it with the time and the processes of the system, the
+//! A machine without clock and I/O, as `call_wait`: `wait_context` drives it with the time and the processes of the system, the
 //! simulator with virtual ones.
 //!
 //! - VERDICT-WAIT-1: as long as the process of the arbiter is seen to run and can be reached, only the arbiter judges.

@@ -16,13 +16,13 @@ impl Communicator {
     /// **Cost**: each rank reads and writes count × group size elements.
     ///
     /// ```
-    /// use muster_comm::world::World;
+    /// use muster_comm::World;
     ///
     /// let all = World::threads(3, |world| {
     ///     let group = world.everyone()?;
     ///     let mut all = [0_u32; 3];
     ///     group.all_gather(&[10 + group.rank() as u32], &mut all)?;
-    ///     Ok::<_, muster_comm::error::CommError>(all)
+    ///     Ok::<_, muster_comm::CommError>(all)
     /// })?;
     /// for seen in all {
     ///     assert_eq!(seen?, [10, 11, 12]);

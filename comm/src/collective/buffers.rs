@@ -45,6 +45,7 @@ impl Buffers {
             op,
             root,
             counts,
+            packed: &[],
             send: self.send,
             recv: self.recv,
         }

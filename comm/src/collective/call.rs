@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::backend::{Counts, Failure, Request};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
@@ -65,11 +65,14 @@ impl Call {
     clippy::wildcard_enum_match_arm,
     reason = "all others are the failure of this rank itself"
 )]
-pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Arc<Verdict>>) {
+pub(super) fn judged(
+    wait_context: &WaitContext<'_>,
+    failure: Failure,
+) -> (Failure, Option<Arc<Verdict>>) {
     let cause = match &failure.kind {
         ErrorKind::InvalidArgument { .. } => return (failure, None),
         // This rank has cancelled the call itself.
-        ErrorKind::PeerAborted { origin, .. } if *origin == vigil.context.rank => {
+        ErrorKind::PeerAborted { origin, .. } if *origin == wait_context.context.rank => {
             return (failure, None);
         }
         ErrorKind::Stalled { waiting_for, .. } if waiting_for.is_empty() => return (failure, None),
@@ -88,7 +91,7 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
             culprit: failure.culprit,
         }),
     };
-    let verdict = vigil.arbitrate(&failure.kind, cause);
+    let verdict = wait_context.arbitrate(&failure.kind, cause);
     let kind = match (&verdict, &failure.kind) {
         // What one rank saw of it gives way to what it is.
         (
@@ -97,7 +100,7 @@ pub(super) fn judged(vigil: &Vigil<'_>, failure: Failure) -> (Failure, Option<Ar
             | ErrorKind::PeerClosed { .. }
             | ErrorKind::Stalled { .. }
             | ErrorKind::Transport { .. },
-        ) => vigil.kind_of(verdict).unwrap_or(failure.kind),
+        ) => wait_context.kind_of(verdict).unwrap_or(failure.kind),
         // Over messages each rank sees one side beside its own; the verdict has them all.
         (Some(verdict), ErrorKind::Mismatch { .. })
             if !failure.usable && matches!(verdict.kind, ErrorKind::Mismatch { .. }) =>

@@ -7,15 +7,15 @@ use super::call::{Call, judged};
 use super::tamper::{Setting, Tamper};
 use super::worker::Worker;
 use crate::algo;
+use crate::backend::call_start::CallStart;
 use crate::backend::host::Host;
-use crate::backend::onset::Onset;
-use crate::backend::vigil::{Limit, Vigil};
+use crate::backend::wait_context::{Limit, WaitContext};
 use crate::backend::{Failure, Request};
 use crate::context::{Context, GROUP_NAME_MAX, HasUnread, Identity, Notice};
 use crate::error::verdict::Verdict;
 use crate::error::{CommError, ErrorKind, OpContext};
 use crate::sync::{AtomicU64, Deadline, Ordering, lock};
-use crate::types::{Collective, Rank};
+use crate::types::{Collective, Rank, ReduceOp};
 use crate::watch::report::CallCode;
 use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
@@ -173,12 +173,12 @@ impl Communicator {
         request: &Request<'_>,
         look: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), CommError> {
-        self.guarded(call, call.code(Some(request)), |host, vigil| {
+        self.guarded(call, call.code(Some(request)), |host, wait_context| {
             match self.inner.tamper.get() {
-                Some(tamper) if tamper.hits(request.collective) => {
-                    tamper.run(host, vigil, request)?;
+                Some(tamper) if tamper.hits(request) => {
+                    tamper.run(host, wait_context, request)?;
                 }
-                _ => host.run(vigil, request)?,
+                _ => host.run(wait_context, request)?,
             }
             look()
         })
@@ -190,13 +190,13 @@ impl Communicator {
         &self,
         call: Call,
         code: CallCode,
-        body: impl FnOnce(&mut Host, &Vigil<'_>) -> Result<(), Failure>,
+        body: impl FnOnce(&mut Host, &WaitContext<'_>) -> Result<(), Failure>,
     ) -> Result<(), CommError> {
         let inner = &*self.inner;
         let budget = self.deadline();
         let waited = inner.worker.is_in_use().then(|| Deadline::after(budget));
         if let Some(deadline) = waited
-            && !inner.worker.wait_turn(deadline, &inner.place)
+            && let Err(_awaiting) = inner.worker.wait_turn(deadline, &inner.place)
         {
             return Err(self.overdue_turn(call, deadline));
         }
@@ -205,33 +205,40 @@ impl Communicator {
         }
         let mut host = lock(&inner.host);
         let before = host.seq();
-        let onset = Onset::new(&inner.place, code, before + 1, call.site, budget, waited);
-        let vigil = Vigil {
+        let call_start = CallStart::new(&inner.place, code, before + 1, call.site, budget, waited);
+        let wait_context = WaitContext {
             context: &inner.context,
             group: &inner.group,
-            limit: Limit::Call(&onset),
+            limit: Limit::Call(&call_start),
             seq: before + 1,
             mark: Mark::of(blamed(call.site), inner.context.call_sites),
             place: &inner.place,
             lost: inner.context.watch.lost(),
         };
         // A rank that comes after the others gave up must not take what they left for a result.
-        let result = match vigil.given_up() {
+        let result = match wait_context.given_up() {
             Some(kind) => Err(Failure {
                 usable: false,
                 ..Failure::from(kind)
             }),
-            None => body(&mut host, &vigil),
+            None => body(&mut host, &wait_context),
         };
         let result = result.map_err(|failure| {
             // The arbiter looks for it on the board.
-            onset.begin();
-            judged(&vigil, failure)
+            call_start.begin();
+            judged(&wait_context, failure)
         });
-        onset.end(host.seq(), result.is_ok());
+        call_start.end(host.seq(), result.is_ok());
         result.map_err(|(failure, verdict)| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
-            self.ended(call, failure, verdict, seq, onset.deadline(), &mut host)
+            self.ended(
+                call,
+                failure,
+                verdict,
+                seq,
+                call_start.deadline(),
+                &mut host,
+            )
         })
     }
 
@@ -249,7 +256,7 @@ impl Communicator {
         let Some(under_way) = under_way else {
             // The last of them may be just ending: why it fails is why this one does.
             let ends = Deadline::after(ENDING_MAX);
-            if inner.worker.wait_turn(ends, &inner.place)
+            if inner.worker.wait_turn(ends, &inner.place).is_ok()
                 && let Some(cause) = self.failure()
             {
                 return cause;
@@ -257,7 +264,7 @@ impl Communicator {
             // The program has not made the calls that it has started: nobody else is concerned.
             return self.error(call, kind, 0, None, deadline, true);
         };
-        let vigil = Vigil {
+        let wait_context = WaitContext {
             context: &inner.context,
             group: &inner.group,
             limit: Limit::At(deadline),
@@ -266,8 +273,10 @@ impl Communicator {
             place: &inner.place,
             lost: inner.context.watch.lost(),
         };
-        let verdict = vigil.ask(Cause::InVain);
-        let better = verdict.as_ref().and_then(|verdict| vigil.kind_of(verdict));
+        let verdict = wait_context.ask(Cause::InVain);
+        let better = verdict
+            .as_ref()
+            .and_then(|verdict| wait_context.kind_of(verdict));
         self.error(call, better.unwrap_or(kind), 0, None, deadline, true)
             .with_verdict(verdict)
     }
@@ -359,6 +368,17 @@ impl Communicator {
             format!("{got} elements"),
             format!("{want} elements"),
         ))
+    }
+
+    /// The reduction must be one that the collective takes, where it reduces.
+    pub(super) fn check_op(&self, call: Call, op: ReduceOp) -> Result<(), CommError> {
+        let ops = call.collective.ops();
+        if ops.is_empty() || ops.contains(&op) {
+            return Ok(());
+        }
+        let names: Vec<&str> = ops.iter().map(|op| op.name()).collect();
+        let want = format!("{}, which have an identity", names.join(", "));
+        Err(self.refuse(call, "the reduction", op.to_string(), want))
     }
 
     pub(crate) fn check_index(

@@ -28,6 +28,7 @@ mod reduce;
 mod reduce_scatter;
 pub mod reference;
 mod rooted;
+mod scan;
 mod scatter;
 mod tamper;
 mod unread;

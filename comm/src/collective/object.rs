@@ -36,7 +36,7 @@ impl Communicator {
     /// numbers, encoded one by one.
     ///
     /// ```
-    /// use muster_comm::world::World;
+    /// use muster_comm::World;
     ///
     /// let names = World::threads(2, |world| {
     ///     let group = world.everyone()?;

@@ -113,8 +113,8 @@ impl Communicator {
         }
         self.check_own(call, messages)?;
         let messages: Vec<Message> = messages.iter().map(|one| one.message).collect();
-        self.guarded(call, call.code(None), |host, vigil| {
-            host.exchange(vigil, &messages)
+        self.guarded(call, call.code(None), |host, wait_context| {
+            host.exchange(wait_context, &messages)
         })
     }
 

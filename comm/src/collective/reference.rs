@@ -32,6 +32,32 @@ pub fn reduce(dtype: DType, op: ReduceOp, root: Rank, inputs: &[Vec<u8>]) -> Vec
     only_at(root, inputs.len(), reduction(dtype, op, inputs))
 }
 
+/// Rank `i` holds the reduction of the inputs of ranks 0 to `i`.
+///
+/// # Panics
+/// As [`all_reduce`].
+#[must_use]
+pub fn scan(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let upto = |rank: usize| reduction(dtype, op, &inputs[..=rank]);
+    (0..inputs.len()).map(upto).collect()
+}
+
+/// Rank `i` holds the reduction of the inputs of ranks 0 to `i - 1`; rank 0 the identity of the reduction.
+///
+/// # Panics
+/// As [`all_reduce`], and for an average, which has no identity.
+#[must_use]
+pub fn exclusive_scan(dtype: DType, op: ReduceOp, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut first = Vec::new();
+    for _ in 0..inputs[0].len() / dtype.size() {
+        Value::identity(dtype, op).write(dtype, &mut first);
+    }
+    let before = |rank: usize| reduction(dtype, op, &inputs[..rank]);
+    std::iter::once(first)
+        .chain((1..inputs.len()).map(before))
+        .collect()
+}
+
 /// Rank `i` holds block `i` of the reduction of all inputs, which has a block of equal length for
 /// each rank.
 ///
@@ -255,6 +281,32 @@ impl Value {
                 _ => output.extend((value as u64).to_ne_bytes()),
             },
         }
+    }
+
+    /// The element that changes nothing.
+    fn identity(dtype: DType, op: ReduceOp) -> Self {
+        assert_ne!(op, ReduceOp::Avg, "an average has no identity");
+        let float = match op {
+            ReduceOp::Avg | ReduceOp::Sum => 0.0,
+            ReduceOp::Prod => 1.0,
+            ReduceOp::Min => f32::INFINITY,
+            ReduceOp::Max => f32::NEG_INFINITY,
+        };
+        let bits = 8 * dtype.size();
+        let (least, greatest): (i128, i128) = match dtype {
+            DType::Bf16 | DType::F16 | DType::F32 => return Self::Single(float),
+            DType::F64 => return Self::Double(float.into()),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+                (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+            }
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => (0, (1 << bits) - 1),
+        };
+        Self::Integer(match op {
+            ReduceOp::Min => greatest,
+            ReduceOp::Max => least,
+            ReduceOp::Prod => 1,
+            ReduceOp::Avg | ReduceOp::Sum => 0,
+        })
     }
 
     /// `self op other`, where `self` comes from the lower ranks. An average adds.

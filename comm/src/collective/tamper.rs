@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 
 use crate::backend::host::Host;
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::backend::{Failure, Request};
 use crate::sync::{AtomicBool, Ordering, lock};
 use crate::types::{Collective, DType};
@@ -58,27 +58,28 @@ impl Setting {
 }
 
 impl Tamper {
-    pub(super) fn hits(self, collective: Collective) -> bool {
-        self.collective.is_none_or(|one| one == collective)
+    pub(super) fn hits(self, request: &Request<'_>) -> bool {
+        let is_hit = |one| one == request.collective || one == request.called;
+        self.collective.is_none_or(is_hit)
     }
 
     /// Carries a call out with a spoilt copy of the send buffer.
     pub(super) fn run(
         self,
         host: &mut Host,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         request: &Request<'_>,
     ) -> Result<(), Failure> {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         let bytes = request.send_count(n, me) * request.dtype.size();
         let mut copy = vec![0_u8; bytes];
         // SAFETY: the send buffer holds that many bytes (checked by the collective layer), and the
         // copy is as long.
         unsafe { std::ptr::copy_nonoverlapping(request.send, copy.as_mut_ptr(), bytes) };
         self.spoil(&mut copy, request.dtype, n);
-        if request.collective != Collective::Broadcast {
+        if !request.collective.has_one_buffer() {
             return host.run(
-                vigil,
+                wait_context,
                 &Request {
                     send: copy.as_ptr(),
                     ..*request
@@ -92,9 +93,9 @@ impl Tamper {
             ..*request
         };
         if me == request.root {
-            host.run(vigil, &spoilt)
+            host.run(wait_context, &spoilt)
         } else {
-            host.run(vigil, request)
+            host.run(wait_context, request)
         }
     }
 

@@ -11,7 +11,7 @@ use crate::backend::message::Direction;
 use crate::backend::{Counts, Request};
 use crate::buffer::{ReadView, WriteView};
 use crate::error::CommError;
-use crate::types::{Collective, DType, ReduceOp};
+use crate::types::{Collective, Counting, DType, ReduceOp};
 
 /// How many elements go where, as the collective defines it.
 #[derive(Clone, Copy, Debug)]
@@ -64,10 +64,11 @@ impl Communicator {
         let nothing = std::ptr::NonNull::<u64>::dangling().as_ptr().cast::<u8>();
         let recv_at = call.recv.as_mut().map_or(nothing, WriteView::as_mut_ptr);
         let recv = call.recv.as_ref().map(WriteView::as_read);
-        let send_at = match (call.collective, call.send) {
-            (Collective::Broadcast, _) => recv_at.cast_const(),
-            (_, Some(view)) => view.as_ptr(),
-            (_, None) => nothing.cast_const(),
+        let has_one_buffer = call.collective.has_one_buffer();
+        let send_at = match call.send {
+            _ if has_one_buffer => recv_at.cast_const(),
+            Some(view) => view.as_ptr(),
+            None => nothing.cast_const(),
         };
         let buffers = Buffers {
             send: send_at,
@@ -76,14 +77,11 @@ impl Communicator {
         let op = Some(call.op);
         let request = buffers.request(call.collective, call.dtype, op, call.root, counts);
         let (n, me) = (self.size(), self.rank());
-        if call.collective != Collective::Broadcast {
+        if !has_one_buffer {
             self.check_view(context, "sendbuf", call.send, request.send_count(n, me))?;
         }
         self.check_view(context, "recvbuf", recv, request.recv_count(n, me))?;
-        if call.collective != Collective::Broadcast
-            && request.overlaps(n, me)
-            && !is_in_place(&request, n, me)
-        {
+        if !has_one_buffer && request.overlaps(n, me) && !is_in_place(&request, n, me) {
             let got = "overlapping".to_owned();
             let want = "apart, or in place as the collective allows it".to_owned();
             return Err(self.refuse(context, "sendbuf and recvbuf", got, want));
@@ -102,8 +100,8 @@ impl Communicator {
                     .fold(0_usize, |sum, count| sum.saturating_add(*count)),
             ),
         };
-        if call.collective == Collective::Barrier {
-            return Call::bare(Collective::Barrier);
+        if call.collective.is_empty() {
+            return Call::bare(call.collective);
         }
         Call {
             collective: call.collective,
@@ -120,8 +118,8 @@ impl Communicator {
         context: Call,
         call: &ViewCall<'a>,
     ) -> Result<Counts<'a>, CommError> {
-        use Collective as C;
         self.check_index(context, "root", call.root)?;
+        self.check_op(context, call.op)?;
         let fits = |elements: usize| {
             let bytes = call.dtype.bytes(elements);
             if bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
@@ -130,30 +128,16 @@ impl Communicator {
             let want = "elements that fit the address space".to_owned();
             Err(self.refuse(context, "the count", elements.to_string(), want))
         };
-        match (call.collective, call.counts) {
-            (
-                C::AllGather
-                | C::AllReduce
-                | C::AllToAll
-                | C::Barrier
-                | C::Broadcast
-                | C::Gather
-                | C::Reduce
-                | C::ReduceScatter
-                | C::Scatter,
-                ViewCounts::Uniform(count),
-            ) => {
+        match (call.collective.counting(), call.counts) {
+            (Counting::Uniform, ViewCounts::Uniform(count)) => {
                 fits(self.blocks_len(context, count)?)?;
                 Ok(Counts::Uniform(count))
             }
-            (
-                C::AllGatherV | C::GatherV | C::ReduceScatterV | C::ScatterV,
-                ViewCounts::Blocks(counts),
-            ) => {
+            (Counting::Blocks, ViewCounts::Blocks(counts)) => {
                 fits(self.check_counts(context, "the counts", counts)?)?;
                 Ok(Counts::Blocks(counts))
             }
-            (C::AllToAllV, ViewCounts::Splits { send, recv }) => {
+            (Counting::Splits, ViewCounts::Splits { send, recv }) => {
                 fits(self.check_counts(context, "send_counts", send)?)?;
                 fits(self.check_counts(context, "recv_counts", recv)?)?;
                 let me = self.rank();
@@ -164,9 +148,18 @@ impl Communicator {
                 }
                 Ok(Counts::Splits { send, recv })
             }
-            (collective, _) => {
+            (
+                Counting::Blocks
+                | Counting::Buffers
+                | Counting::Messages
+                | Counting::Objects
+                | Counting::Splits
+                | Counting::Uniform,
+                ViewCounts::Blocks(_) | ViewCounts::Splits { .. } | ViewCounts::Uniform(_),
+            ) => {
+                let got = format!("of {}", call.collective);
                 let want = "the counts that this collective has".to_owned();
-                Err(self.refuse(context, "the counts", format!("of {collective}"), want))
+                Err(self.refuse(context, "the counts", got, want))
             }
         }
     }
@@ -193,10 +186,6 @@ impl Communicator {
 }
 
 /// Whether the buffers lie to each other as the in-place form of the collective has them.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "all others have no in-place form"
-)]
 fn is_in_place(request: &Request<'_>, n: usize, me: usize) -> bool {
     let size = request.dtype.size();
     let (send, recv) = (request.send.addr(), request.recv.addr());
@@ -204,12 +193,8 @@ fn is_in_place(request: &Request<'_>, n: usize, me: usize) -> bool {
         Counts::Uniform(count) => count * size,
         Counts::Blocks(_) | Counts::Splits { .. } => return n == 1 && send == recv,
     };
-    match request.collective {
-        Collective::AllReduce | Collective::AllToAll | Collective::Reduce => send == recv,
-        Collective::AllGather | Collective::Gather => send == recv + me * block,
-        Collective::ReduceScatter | Collective::Scatter => recv == send + me * block,
-        _ => false,
-    }
+    let starts = request.pattern().in_place(me == request.root, me);
+    starts.is_some_and(|(sends, gets)| send + gets * block == recv + sends * block)
 }
 
 impl<'a> PointToPoint<'a> {

@@ -103,8 +103,7 @@ impl Communicator {
     /// in the same order. The closure must not wait for other work of this communicator.
     ///
     /// ```
-    /// use muster_comm::types::ReduceOp;
-    /// use muster_comm::world::World;
+    /// use muster_comm::{ReduceOp, World};
     ///
     /// World::threads(2, |world| {
     ///     let (tp, dp) = (world.everyone()?, world.everyone()?);
@@ -116,7 +115,7 @@ impl Communicator {
     ///     });
     ///     dp.barrier()?; // meanwhile, on another group
     ///     assert_eq!(sum.wait()?[0], 2.0);
-    ///     Ok::<_, muster_comm::error::CommError>(())
+    ///     Ok::<_, muster_comm::CommError>(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -135,9 +134,11 @@ impl Communicator {
             .context
             .watch
             .start(Location::caller(), Clock::now());
+        self.inner.place.add_pending();
         self.inner.worker.submit(Box::new(move || {
             let work = || on_behalf(start, || calls(&comm));
             let result = catch_unwind(AssertUnwindSafe(work));
+            comm.inner.place.remove_pending();
             // Before the result is known, so that who has it may destroy the group.
             drop(comm);
             *lock(&ours.result) = Some(result);

@@ -6,7 +6,7 @@ use std::thread;
 use crossbeam::channel::{Sender, unbounded};
 
 use crate::sync::{Deadline, lock};
-use crate::watch::Place;
+use crate::watch::{Awaiting, Place};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -35,27 +35,34 @@ impl Worker {
         self.queue.get().is_some()
     }
 
-    /// Waits until the asynchronous calls made before are done; `false` where the deadline passes
-    /// first. The worker itself never waits.
-    pub(super) fn wait_turn(&self, deadline: Deadline, place: &Place) -> bool {
+    /// Waits until the asynchronous calls made before are done. Where the deadline passes first, the board goes on
+    /// saying that this thread waits for them, until what is returned is dropped. The worker itself never waits.
+    pub(super) fn wait_turn<'a>(
+        &self,
+        deadline: Deadline,
+        place: &'a Place,
+    ) -> Result<(), Awaiting<'a>> {
         let Some(queue) = self.queue.get() else {
-            return true;
+            return Ok(());
         };
         if thread::current().id() == queue.thread {
-            return true;
+            return Ok(());
         }
         let count = lock(&queue.pending.count);
         if *count == 0 {
-            return true;
+            return Ok(());
         }
-        let _awaiting = place.awaits();
+        let awaiting = place.awaits();
         let busy = |count: &mut usize| *count > 0;
         let (_count, timeout) = queue
             .pending
             .empty
             .wait_timeout_while(count, deadline.left(), busy)
             .unwrap_or_else(PoisonError::into_inner);
-        !timeout.timed_out()
+        if timeout.timed_out() {
+            return Err(awaiting);
+        }
+        Ok(())
     }
 
     pub(super) fn submit(&self, job: Job) {

@@ -211,6 +211,11 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
+/// The one backend of torch.distributed whose place can be taken.
+pub(super) fn gloo(text: &str) -> Option<bool> {
+    (text == "gloo").then_some(true)
+}
+
 pub(super) fn kernels(text: &str) -> Option<Kernels> {
     let isa = Isa::ALL.into_iter().find(|isa| isa.name() == text)?;
     Kernels::new(isa).ok()

@@ -134,6 +134,9 @@ table! {
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",
         "Seed of everything random, to replay a run.";
+    TORCH: bool = "MUSTER_TORCH", parse::gloo,
+        default "none: torch.distributed keeps its gloo", allowed "gloo",
+        "Whether every gloo group of a Python program becomes a group of muster; see docs/python.md.";
     EMU_DEVICES: u32 = "MUSTER_EMU_DEVICES", parse::number,
         default "16", allowed "a whole number from 0 to 64",
         "Number of devices that the emulator of HCCL has; 0 is a host without one.";

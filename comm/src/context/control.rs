@@ -4,8 +4,8 @@
 
 use std::fmt::Debug;
 
+use super::stall_report::StallReport;
 use super::status::Notice;
-use super::testimony::Testimony;
 use crate::watch::wire::FromRank;
 
 /// What a communicator asks of the control plane. None of these calls waits for another rank.
@@ -15,7 +15,7 @@ pub(crate) trait Control: Debug + Send + Sync {
     /// Says something to the arbiter. What it finds comes to `Status`; `false` where there is none.
     fn complain(&self, complaint: &FromRank) -> bool;
     /// Tells every other rank what this one has to say about a call that did not end.
-    fn testify(&self, testimony: &Testimony);
+    fn testify(&self, stall_report: &StallReport);
     /// Hands bytes to whoever runs the job.
     fn report(&self, bytes: &[u8]) -> Result<(), String>;
     /// Says goodbye.

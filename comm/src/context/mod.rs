@@ -2,26 +2,26 @@
 //!
 //! `world` makes it, at bring-up; groups and calls use it. It must not know what collectives are, nor how their data moves.
 
+mod buffer_pool;
 mod control;
 mod group;
 mod island;
 mod net;
-mod spare;
+mod stall_report;
 mod status;
-mod testimony;
 mod unread;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use self::buffer_pool::BufferPool;
 pub(crate) use self::control::Control;
 pub(crate) use self::group::Identity;
 pub(crate) use self::island::{Island, Leftover};
 pub(crate) use self::net::Net;
-use self::spare::Spare;
+pub(crate) use self::stall_report::{StallReport, Witness};
 pub(crate) use self::status::{CutOff, Gone, Notice, Status};
-pub(crate) use self::testimony::{Testimony, Witness};
 pub(crate) use self::unread::{HasUnread, Unread};
 use crate::algo;
 use crate::error::verdict::CallId;
@@ -78,7 +78,7 @@ pub(crate) struct Context {
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     /// Buffers for objects.
-    pub(crate) spare: Spare,
+    pub(crate) spare: BufferPool,
     /// The groups of this rank, and what they left unread.
     pub(crate) unread: unread::Groups,
     /// How often each group was made here: part of the key, so that a group that is destroyed and

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::testimony::{Court, Testimony};
+use super::stall_report::{Court, StallReport};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::DownReason;
@@ -182,8 +182,8 @@ impl Status {
     }
 
     /// A rank testified.
-    pub(crate) fn set_testimony(&self, testimony: Testimony) {
-        if self.court.hear(testimony) {
+    pub(crate) fn set_testimony(&self, stall_report: StallReport) {
+        if self.court.hear(stall_report) {
             self.disturb();
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! `acl`, `runtime` and `npu` drive the devices. `config` says how a communicator is made, `support`
 //! what a product takes, `lower` which vendor calls carry a collective out; `calls` and `steps` make
-//! them on the communicator's own thread, the lane. Nothing here knows groups, names or deadlines of
+//! them on the communicator's own thread, the vendor thread. Nothing here knows groups, names or deadlines of
 //! calls: who waits, and what a missing answer means, is the business of `communicator`.
 //!
 //! The libraries of another vendor would be a folder beside this one with the same items.
 //!
-//! - `ENGINE-3`: the handle is used on the lane only, so by one thread at a time and with its device
+//! - `ENGINE-3`: the handle is used on the vendor thread only, so by one thread at a time and with its device
 //!   current.
 //! - `ENGINE-4`: whatever is dropped or given up, no thread of the program waits for the vendor
 //!   longer than the bounds named here; what does not end is left to the vendor and counted.
@@ -38,12 +38,12 @@ pub use self::npu::{Device, MemoryInfo};
 pub use self::runtime::{Runtime, count};
 pub use self::soc::{Product, Soc};
 use super::error::DeviceError;
-use super::lane::{Lane, Ticket};
 use super::leaks;
 use super::memory::Storage;
 use super::options::DeviceOptions;
 use super::step::{Handle, Step};
 use super::stream::{Event, Keep, Stream};
+use super::vendor_thread::{Ticket, VendorThread};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
 use crate::kernel;
@@ -69,7 +69,7 @@ pub(crate) enum Origin {
     Table(PathBuf),
 }
 
-/// The communicator's handle, once there is one. Used on its lane only (ENGINE-3).
+/// The communicator's handle, once there is one. Used on its vendor thread only (ENGINE-3).
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     comm: Mutex<Option<Handle>>,
@@ -88,7 +88,7 @@ impl Handles {
 #[derive(Debug)]
 pub(crate) struct Engine {
     device: Device,
-    lane: Arc<Lane>,
+    vendor_thread: Arc<VendorThread>,
     handles: Arc<Handles>,
     /// Number of ranks.
     n: usize,
@@ -99,20 +99,20 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine without communicator. `lane` is that of the parent for a sub-communicator, whose
+    /// An engine without communicator. `vendor_thread` is that of the parent for a sub-communicator, whose
     /// making uses the parent's handle.
     pub(crate) fn start(
         device: &Device,
         n: usize,
-        lane: Option<Arc<Lane>>,
+        vendor_thread: Option<Arc<VendorThread>>,
     ) -> Result<Self, DeviceError> {
-        let lane = match lane {
-            Some(lane) => lane,
-            None => Arc::new(Lane::start(device)?),
+        let vendor_thread = match vendor_thread {
+            Some(vendor_thread) => vendor_thread,
+            None => Arc::new(VendorThread::start(device)?),
         };
         Ok(Self {
             device: device.clone(),
-            lane,
+            vendor_thread,
             handles: Arc::default(),
             n,
             scratch: Mutex::default(),
@@ -120,8 +120,8 @@ impl Engine {
         })
     }
 
-    pub(crate) fn lane(&self) -> Arc<Lane> {
-        Arc::clone(&self.lane)
+    pub(crate) fn vendor_thread(&self) -> Arc<VendorThread> {
+        Arc::clone(&self.vendor_thread)
     }
 
     pub(crate) fn handles(&self) -> Arc<Handles> {
@@ -151,7 +151,7 @@ impl Engine {
     /// What the others need to join.
     pub(crate) fn root_info(&self) -> Ticket<Result<Vec<u8>, DeviceError>> {
         let device = self.device.clone();
-        self.lane
+        self.vendor_thread
             .submit(move || Calls::new(device.calls()).root_info())
     }
 
@@ -164,7 +164,7 @@ impl Engine {
     ) -> Ticket<Result<(), DeviceError>> {
         let n = u32::try_from(self.n).unwrap_or(u32::MAX);
         let (device, handles) = (self.device.clone(), Arc::clone(&self.handles));
-        self.lane.submit(move || {
+        self.vendor_thread.submit(move || {
             let calls = Calls::new(device.calls());
             let vendor = (!config.is_plain).then_some(&config.vendor);
             let comm = match origin {
@@ -206,7 +206,7 @@ impl Engine {
         self.check_memory(&steps, &storages)?;
         let (device, handles) = (self.device.clone(), Arc::clone(&self.handles));
         let stream = stream.clone();
-        Ok(self.lane.submit(move || {
+        Ok(self.vendor_thread.submit(move || {
             let calls = Calls::new(device.calls());
             let run = |step: &Step| {
                 let comm = handles.get()?;
@@ -253,7 +253,7 @@ impl Engine {
     /// Asks for the asynchronous error of the communicator; `Ok` where it has none.
     pub(crate) fn async_error(&self) -> Ticket<Result<(), DeviceError>> {
         let (device, handles) = (self.device.clone(), Arc::clone(&self.handles));
-        self.lane.submit(move || {
+        self.vendor_thread.submit(move || {
             let comm = handles.get()?;
             // SAFETY: alive, as in `enqueue`.
             unsafe { Calls::new(device.calls()).async_error(comm) }
@@ -278,7 +278,7 @@ impl Drop for Engine {
             )]
             std::mem::forget(scratch);
         }
-        let destroyed = self.lane.submit(move || {
+        let destroyed = self.vendor_thread.submit(move || {
             let Some(comm) = lock(&handles.comm).take() else {
                 return Ok(());
             };
@@ -293,7 +293,7 @@ impl Drop for Engine {
         match destroyed.wait(time) {
             Some(Ok(())) => {}
             Some(Err(_)) => leaks::count_handle(),
-            // The lane sits in a call that does not return.
+            // The vendor thread sits in a call that does not return.
             None => {
                 leaks::count_handle();
                 leaks::count_thread();

@@ -8,8 +8,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use muster_comm::config::Environment;
-//! use muster_comm::device::{DeviceBuffer, Runtime, Stream};
+//! use muster_comm::{DeviceBuffer, Environment, Runtime, Stream};
 //!
 //! let places = Environment::capture().vendor_places()?;
 //! let runtime = Runtime::load(&places)?;
@@ -41,13 +40,13 @@ mod backends;
 mod communicator;
 mod error;
 mod hccl;
-mod lane;
 mod leaks;
 mod memory;
 mod options;
 mod select;
 mod step;
 mod stream;
+mod vendor_thread;
 
 pub use backends::{Backends, UnknownBackends};
 pub use communicator::{DeviceCommunicator, DeviceMessage, DeviceWork, OnStream};

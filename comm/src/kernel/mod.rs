@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use muster_comm::kernel;
-//! use muster_comm::types::{DType, ReduceOp};
+//! use muster_comm::{DType, ReduceOp};
 //!
 //! let inputs = [[1.0f32, 2.0], [10.0, 20.0], [100.0, 200.0]];
 //! let srcs: Vec<*const u8> = inputs.iter().map(|input| input.as_ptr().cast()).collect();

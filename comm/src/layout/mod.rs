@@ -13,7 +13,7 @@
 //! `embd` and `pos_embd` is a partition of the ranks. LAYOUT-3: no input panics.
 //!
 //! ```
-//! use muster_comm::layout::{GroupKind, Layout};
+//! use muster_comm::{GroupKind, Layout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let layout = Layout::builder().world(8).tp(2).ep(4).build()?;

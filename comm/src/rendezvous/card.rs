@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RendezvousError;
 use super::limits;
-use super::phrase::Plain;
+use super::text::Plain;
 
 /// Which process: told apart from every other one, of any host and any container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::card::{Claimant, DownReason};
 use super::endpoint::Endpoint;
-use super::phrase::{Claims, Ranks, Seconds, Short, at, held};
+use super::text::{Claims, Ranks, Seconds, Short, at, held};
 use crate::types::Rank;
 
 /// Exit codes of the classes below; the table of all codes is part of the tool's documentation.

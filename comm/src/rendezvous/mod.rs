@@ -53,14 +53,14 @@ mod coordinator;
 mod endpoint;
 mod error;
 pub mod limits;
-mod phrase;
 mod secret;
 mod session;
+mod text;
 mod wire;
 
 pub use arbiter::{Act, Arbiter, Eyes, Liveness, Seen};
 pub use card::{Card, Claimant, DownReason, Hello, ProcessId};
-pub(crate) use coordinator::desk::{Desk, Rules, Task};
+pub(crate) use coordinator::membership::{Membership, Rules, Task};
 pub use coordinator::{
     Absent, Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal,
     Refusals, Stopped,

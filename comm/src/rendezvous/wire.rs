@@ -43,7 +43,7 @@ pub fn build_id() -> String {
             include_str!("card.rs"),
             include_str!("error.rs"),
             include_str!("../algo/registry.rs"),
-            include_str!("../backend/local.rs"),
+            include_str!("../backend/shm_exchange.rs"),
             include_str!("../backend/segment.rs"),
             include_str!("../transport/frame.rs"),
             include_str!("../transport/ring.rs"),

@@ -1,4 +1,4 @@
-//! What ranks do: their programs, the way in which they wait (as `backend::vigil` does with a thread of its
+//! What ranks do: their programs, the way in which they wait (as `backend::wait_context` does with a thread of its
 //! own), and how they end.
 
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::net::Event;
 use super::plan::Fault;
 use super::rank::Call;
 use super::rank::{Life, Linger};
-use super::stage::Stage;
+use super::sim_world::Stage;
 use crate::backend::call_wait::Turn;
 use crate::backend::matching;
-use crate::backend::vigil::NEWS_TIMEOUT;
+use crate::backend::wait_context::NEWS_TIMEOUT;
 use crate::error::ErrorKind;
 use crate::transport::shm::slot::Entry;
 use crate::types::Rank;
@@ -127,7 +127,7 @@ impl Stage<'_> {
         let player = &mut self.players[rank];
         if player.status.epoch() > 0
             && let Some(Err(kind)) =
-                player.judged_by(plan, |outlook, missing| outlook.look(missing))
+                player.judged_by(plan, |peer_status, missing| peer_status.look(missing))
         {
             return !self.lingers(rank, &kind) && self.fail(rank, kind, false);
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Fault, Plan, Seat};
 use super::rank::{Life, Player};
-use super::stage::Stage;
+use super::sim_world::Stage;
 use crate::error::verdict::{Class, Verdict};
 
 pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {

@@ -7,8 +7,8 @@ use super::act::micros;
 use super::net::Event;
 use super::plan::Seat;
 use super::rank::{Ending, Failed, Life};
-use super::stage::Stage;
-use crate::backend::outlook::Outlook;
+use super::sim_world::Stage;
+use crate::backend::peer_status::PeerStatus;
 use crate::backend::verdict_wait::{Inquest, Step, VerdictWait};
 use crate::context::Notice;
 use crate::error::ErrorKind;
@@ -122,9 +122,9 @@ impl Stage<'_> {
         let Some(id) = player.call_id() else {
             return false;
         };
-        let of_verdict = |outlook: &Outlook<'_>, _: &[usize]| {
+        let of_verdict = |peer_status: &PeerStatus<'_>, _: &[usize]| {
             let verdict = verdict.as_ref();
-            verdict.and_then(|verdict| outlook.kind_of(verdict))
+            verdict.and_then(|verdict| peer_status.kind_of(verdict))
         };
         let better = player.judged_by(plan, of_verdict).flatten();
         let Some(Ending { kind, usable, .. }) =
@@ -239,8 +239,8 @@ impl Stage<'_> {
         };
         let (peer, parted_us) = missing.iter().find_map(parted_us)?;
         let delay_us = if is_near(peer) { 0 } else { plan.delay_us };
-        let until_us =
-            (parted_us + delay_us).max(started_us) + micros(crate::backend::vigil::NEWS_TIMEOUT);
+        let until_us = (parted_us + delay_us).max(started_us)
+            + micros(crate::backend::wait_context::NEWS_TIMEOUT);
         if now_us < until_us {
             self.at(until_us, Event::Go(rank));
             return None;

@@ -2,7 +2,7 @@
 
 use super::plan::{Fault, Seat};
 use super::rank::{Life, circle};
-use super::stage::Stage;
+use super::sim_world::Stage;
 use crate::error::verdict::Verdict;
 use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};
 use crate::types::Rank;

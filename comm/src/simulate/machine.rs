@@ -3,7 +3,7 @@
 use super::net::Event;
 use super::plan::{Fault, Seat};
 use super::rank::Life;
-use super::stage::{Stage, TURN_US};
+use super::sim_world::{Stage, TURN_US};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::Sight;

@@ -1,7 +1,7 @@
 //! The control plane in virtual time: one seed is one run of a small world with a fault or without.
 //!
-//! What runs here is what is shipped: the coordinator's desk with job and rounds, the arbiter and the
-//! judge, what ranks know of each other (`context::Status`) and make of it (`backend::outlook`), when a call complains, gives up
+//! What runs here is what is shipped: the coordinator's membership with job and rounds, the arbiter and the
+//! judge, what ranks know of each other (`context::Status`) and make of it (`backend::peer_status`), when a call complains, gives up
 //! and comes to its verdict (`backend::{call_wait, verdict_wait}`), what ranks judge by themselves (`watch::peers`), the
 //! comparison of calls, and every message as it travels. What is played is the rest: connections that
 //! delay, processes that stop and die, what they see of each other, a launcher or a rank that serves, and programs that make
@@ -25,7 +25,7 @@ mod net;
 mod plan;
 mod press;
 mod rank;
-mod stage;
+mod sim_world;
 mod view;
 
 use std::fmt;
@@ -76,7 +76,7 @@ impl std::error::Error for Broken {}
 /// [`Broken`]: the run did not end, blamed the wrong rank, was late, or told ranks different things.
 pub fn run(seed: u64, logs: bool) -> Result<Summary, Box<Broken>> {
     let plan = plan::Plan::draw(seed);
-    let mut stage = stage::Stage::new(&plan, seed, logs);
+    let mut stage = sim_world::Stage::new(&plan, seed, logs);
     let outcome = stage.play().and_then(|()| check::check(&plan, &stage));
     let log = std::mem::take(&mut stage.log);
     match outcome {

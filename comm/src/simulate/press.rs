@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::plan::{Fault, Seat};
 use super::rank::{Life, Player, Pressed, circle};
-use super::stage::Stage;
+use super::sim_world::Stage;
 use crate::error::ErrorKind;
 
 impl Stage<'_> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::plan::Plan;
 use super::view::{facts, pid};
 use crate::backend::call_wait::CallWait;
-use crate::backend::outlook::Outlook;
+use crate::backend::peer_status::PeerStatus;
 use crate::backend::verdict_wait::VerdictWait;
 use crate::context::Status;
 use crate::error::ErrorKind;
@@ -262,7 +262,7 @@ impl Player {
     pub(super) fn judged_by<R>(
         &self,
         plan: &Plan,
-        ask: impl FnOnce(&Outlook<'_>, &[usize]) -> R,
+        ask: impl FnOnce(&PeerStatus<'_>, &[usize]) -> R,
     ) -> Option<R> {
         let call = self.call.as_ref()?;
         let members = &plan.groups[call.group];
@@ -271,13 +271,13 @@ impl Player {
         let places: Vec<usize> = (0..members.len())
             .filter(|at| missing.contains(&members[*at]))
             .collect();
-        let outlook = Outlook {
+        let peer_status = PeerStatus {
             status: &self.status,
             members: &ranks,
             me: Rank::from_index(self.rank),
             call: self.call_id()?,
         };
-        Some(ask(&outlook, &places))
+        Some(ask(&peer_status, &places))
     }
 
     /// What its board shows.
@@ -299,6 +299,7 @@ impl Player {
                 version: self.versions[group],
                 p99_ms: 0,
                 awaited_by: 0,
+                pending: 0,
                 cancelled: None,
                 call: call.map(|call| InFlight {
                     seq: call.seq,

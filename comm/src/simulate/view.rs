@@ -4,7 +4,7 @@ use std::io;
 
 use super::plan::{Plan, Seat};
 use super::rank::{Life, narrow};
-use super::stage::Stage;
+use super::sim_world::Stage;
 use crate::rendezvous::{Card, ProcessId, Seen};
 use crate::types::Rank;
 use crate::watch::probe::{self, Change, Probe};
@@ -101,7 +101,7 @@ impl Stage<'_> {
             let look = probe::look_at(&view, rank.0, &process(self.plan, Seat::Rank(at)));
             let seen: Seen = probe::seen(look, || "play".to_owned());
             let now_ms = self.now_ms();
-            self.desk.looked(*rank, &seen, now_ms);
+            self.membership.looked(*rank, &seen, now_ms);
         }
     }
 }

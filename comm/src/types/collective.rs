@@ -1,14 +1,14 @@
-//! The collectives: their names, and how each moves data.
+//! The collectives: a row for each call.
 //!
-//! [`Pattern`] has one row for each way in which data moves. What a buffer holds, who has a part of its own and what is combined
-//! are asked of it, so that a new collective is a row here and not a case in every file.
+//! With the rows of [`Pattern`] for the ways in which data moves they say what a buffer holds, who has a part of its own and what
+//! is combined, so that a new collective is a row here and not a case in every file.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{UnknownName, by_name};
+use super::{Pattern, ReduceOp, UnknownName, by_name};
 
 /// The kind of a call. The discriminants travel on the wire: never renumber them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,12 +57,19 @@ pub enum Collective {
     Send = 20,
     /// Several messages to and from peers, posted together.
     SendRecvBatch = 21,
+    /// Rank `i` gets the reduction of the buffers of ranks 0 to `i`.
+    Scan = 22,
+    /// Rank `i` gets the reduction of the buffers of the ranks before it.
+    ExclusiveScan = 23,
+    /// Every rank gets the reduction of all buffers; each rank has several, of the same lengths.
+    AllReduceCoalesced = 24,
 }
 
 impl Collective {
     /// Every kind of call, in the order in which reports list them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::AllReduce,
+        Self::AllReduceCoalesced,
         Self::ReduceScatter,
         Self::ReduceScatterV,
         Self::AllGather,
@@ -71,6 +78,8 @@ impl Collective {
         Self::AllToAllV,
         Self::Broadcast,
         Self::Reduce,
+        Self::Scan,
+        Self::ExclusiveScan,
         Self::Gather,
         Self::GatherV,
         Self::Scatter,
@@ -85,92 +94,135 @@ impl Collective {
         Self::ScatterObject,
     ];
 
+    /// Everything that tells it from the others: its name, how its data moves, and how its counts are given.
+    const fn row(self) -> (&'static str, Option<Pattern>, Counting) {
+        use Counting::{Blocks, Buffers, Messages, Objects, Splits, Uniform};
+        use Pattern as P;
+        match self {
+            Self::AllGather => ("all_gather", Some(P::AllGather), Uniform),
+            Self::AllGatherObject => ("all_gather_object", Some(P::AllGather), Objects),
+            Self::AllGatherV => ("all_gather_v", Some(P::AllGather), Blocks),
+            Self::AllReduce => ("all_reduce", Some(P::AllReduce), Uniform),
+            Self::AllReduceCoalesced => ("all_reduce_coalesced", Some(P::AllReduce), Buffers),
+            Self::AllToAll => ("all_to_all", Some(P::AllToAll), Uniform),
+            Self::AllToAllV => ("all_to_all_v", Some(P::AllToAll), Splits),
+            Self::Barrier => ("barrier", Some(P::Barrier), Uniform),
+            Self::Broadcast => ("broadcast", Some(P::Broadcast), Uniform),
+            Self::BroadcastObject => ("broadcast_object", Some(P::Broadcast), Objects),
+            Self::ExclusiveScan => ("exclusive_scan", Some(P::ExclusiveScan), Uniform),
+            Self::Gather => ("gather", Some(P::Gather), Uniform),
+            Self::GatherObject => ("gather_object", Some(P::Gather), Objects),
+            Self::GatherV => ("gather_v", Some(P::Gather), Blocks),
+            Self::Recv => ("recv", None, Messages),
+            Self::Reduce => ("reduce", Some(P::Reduce), Uniform),
+            Self::ReduceScatter => ("reduce_scatter", Some(P::ReduceScatter), Uniform),
+            Self::ReduceScatterV => ("reduce_scatter_v", Some(P::ReduceScatter), Blocks),
+            Self::Scan => ("scan", Some(P::Scan), Uniform),
+            Self::Scatter => ("scatter", Some(P::Scatter), Uniform),
+            Self::ScatterObject => ("scatter_object", Some(P::Scatter), Objects),
+            Self::ScatterV => ("scatter_v", Some(P::Scatter), Blocks),
+            Self::Send => ("send", None, Messages),
+            Self::SendRecvBatch => ("batch_send_recv", None, Messages),
+        }
+    }
+
     /// The name used in options, reports and messages: `all_reduce`, `all_to_all_v`, …
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllGather => "all_gather",
-            Self::AllGatherObject => "all_gather_object",
-            Self::AllGatherV => "all_gather_v",
-            Self::AllReduce => "all_reduce",
-            Self::AllToAll => "all_to_all",
-            Self::AllToAllV => "all_to_all_v",
-            Self::Barrier => "barrier",
-            Self::Broadcast => "broadcast",
-            Self::BroadcastObject => "broadcast_object",
-            Self::Gather => "gather",
-            Self::GatherObject => "gather_object",
-            Self::GatherV => "gather_v",
-            Self::Recv => "recv",
-            Self::Reduce => "reduce",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::ReduceScatterV => "reduce_scatter_v",
-            Self::Scatter => "scatter",
-            Self::ScatterObject => "scatter_object",
-            Self::ScatterV => "scatter_v",
-            Self::Send => "send",
-            Self::SendRecvBatch => "batch_send_recv",
-        }
+        self.row().0
     }
 
     /// How its data moves; `None` for messages.
     #[must_use]
     pub const fn pattern(self) -> Option<Pattern> {
-        Some(match self {
-            Self::AllGather | Self::AllGatherV | Self::AllGatherObject => Pattern::AllGather,
-            Self::AllReduce => Pattern::AllReduce,
-            Self::AllToAll | Self::AllToAllV => Pattern::AllToAll,
-            Self::Barrier => Pattern::Barrier,
-            Self::Broadcast | Self::BroadcastObject => Pattern::Broadcast,
-            Self::Gather | Self::GatherV | Self::GatherObject => Pattern::Gather,
-            Self::Reduce => Pattern::Reduce,
-            Self::ReduceScatter | Self::ReduceScatterV => Pattern::ReduceScatter,
-            Self::Scatter | Self::ScatterV | Self::ScatterObject => Pattern::Scatter,
-            Self::Recv | Self::Send | Self::SendRecvBatch => return None,
-        })
+        self.row().1
+    }
+
+    /// How its counts are given.
+    #[must_use]
+    pub const fn counting(self) -> Counting {
+        self.row().2
     }
 
     /// Whether the lengths of its blocks may differ.
     #[must_use]
     pub const fn has_lengths(self) -> bool {
-        matches!(
-            self,
-            Self::AllGatherV
-                | Self::AllToAllV
-                | Self::GatherV
-                | Self::ReduceScatterV
-                | Self::ScatterV
-        )
+        matches!(self.counting(), Counting::Blocks | Counting::Splits)
+    }
+
+    /// Whether each rank says what it sends to, and receives from, each other.
+    #[must_use]
+    pub const fn has_splits(self) -> bool {
+        matches!(self.counting(), Counting::Splits)
     }
 
     /// Whether it moves objects.
     #[must_use]
     pub const fn is_of_objects(self) -> bool {
+        matches!(self.counting(), Counting::Objects)
+    }
+
+    /// Whether it has several buffers, which are packed into one for another collective.
+    #[must_use]
+    pub const fn is_coalesced(self) -> bool {
+        matches!(self.counting(), Counting::Buffers)
+    }
+
+    /// Whether plans carry it out: messages do without, and what is composed of other collectives has theirs.
+    #[must_use]
+    pub const fn is_planned(self) -> bool {
         matches!(
-            self,
-            Self::AllGatherObject
-                | Self::BroadcastObject
-                | Self::GatherObject
-                | Self::ScatterObject
+            self.counting(),
+            Counting::Blocks | Counting::Splits | Counting::Uniform
         )
     }
 
-    /// Whether the call combines elements of several ranks with a [`ReduceOp`](super::ReduceOp).
+    /// Whether it is made of messages between two ranks.
+    #[must_use]
+    pub const fn is_of_messages(self) -> bool {
+        matches!(self.counting(), Counting::Messages)
+    }
+
+    /// Whether it has no elements: a barrier.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        matches!(self.pattern(), Some(Pattern::Barrier))
+    }
+
+    /// Whether all ranks give one count, of the vector or of each block.
+    #[must_use]
+    pub const fn has_one_count(self) -> bool {
+        matches!(self.counting(), Counting::Uniform) && !self.is_empty()
+    }
+
+    /// Whether it has one buffer, which is read on the root and written elsewhere.
+    #[must_use]
+    pub const fn has_one_buffer(self) -> bool {
+        match self.pattern() {
+            Some(pattern) => pattern.has_one_buffer() && !self.is_of_objects(),
+            None => false,
+        }
+    }
+
+    /// Whether the call combines elements of several ranks with a [`ReduceOp`].
     #[must_use]
     pub const fn reduces(self) -> bool {
-        matches!(
-            self.pattern(),
-            Some(Pattern::AllReduce | Pattern::Reduce | Pattern::ReduceScatter)
-        )
+        matches!(self.pattern(), Some(pattern) if pattern.reduces())
+    }
+
+    /// The reductions that it takes: none where it does not reduce.
+    #[must_use]
+    pub const fn ops(self) -> &'static [ReduceOp] {
+        match self.pattern() {
+            Some(pattern) => pattern.ops(),
+            None => &[],
+        }
     }
 
     /// Whether the call names a root.
     #[must_use]
     pub const fn is_rooted(self) -> bool {
-        matches!(
-            self.pattern(),
-            Some(Pattern::Broadcast | Pattern::Gather | Pattern::Reduce | Pattern::Scatter)
-        )
+        matches!(self.pattern(), Some(pattern) if pattern.is_rooted())
     }
 
     /// The kind with this wire number.
@@ -198,88 +250,19 @@ impl FromStr for Collective {
     }
 }
 
-/// How data moves in a collective, with blocks of one length or of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pattern {
-    /// All blocks to all ranks.
-    AllGather,
-    /// The reduction of all vectors to all ranks.
-    AllReduce,
-    /// Block `i` of every rank to rank `i`.
-    AllToAll,
-    /// No data.
-    Barrier,
-    /// The root's vector to all ranks.
-    Broadcast,
-    /// All blocks to the root.
-    Gather,
-    /// The reduction of all vectors to the root.
-    Reduce,
-    /// Block `i` of the reduction to rank `i`.
-    ReduceScatter,
-    /// Block `i` of the root to rank `i`.
-    Scatter,
-}
-
-/// What a buffer of one rank holds.
+/// How the counts of a call are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// No element.
-    Nothing,
-    /// One vector, of the same length on all ranks.
-    Vector,
-    /// The block of this rank.
-    OwnBlock,
-    /// A block for each rank, or from each, in rank order.
-    AllBlocks,
-}
-
-impl Pattern {
-    /// What the send buffer of the root holds, or of another rank. Where there is no root all ranks have the same.
-    #[must_use]
-    pub const fn send(self, is_root: bool) -> Extent {
-        match self {
-            Self::AllReduce | Self::Reduce => Extent::Vector,
-            Self::AllGather | Self::Gather => Extent::OwnBlock,
-            Self::AllToAll | Self::ReduceScatter => Extent::AllBlocks,
-            Self::Broadcast if is_root => Extent::Vector,
-            Self::Scatter if is_root => Extent::AllBlocks,
-            Self::Broadcast | Self::Scatter | Self::Barrier => Extent::Nothing,
-        }
-    }
-
-    /// What the receive buffer of the root holds, or of another rank.
-    #[must_use]
-    pub const fn recv(self, is_root: bool) -> Extent {
-        match self {
-            Self::AllReduce | Self::Broadcast => Extent::Vector,
-            Self::AllGather | Self::AllToAll => Extent::AllBlocks,
-            Self::ReduceScatter | Self::Scatter => Extent::OwnBlock,
-            Self::Reduce if is_root => Extent::Vector,
-            Self::Gather if is_root => Extent::AllBlocks,
-            Self::Reduce | Self::Gather | Self::Barrier => Extent::Nothing,
-        }
-    }
-
-    /// The factor of nccl-tests that makes bus bandwidth of algorithm bandwidth, on `n` ranks.
-    #[must_use]
-    pub fn bus_factor(self, n: usize) -> f64 {
-        let others = (n as f64 - 1.0) / n as f64;
-        match self {
-            Self::AllReduce => 2.0 * others,
-            Self::AllGather
-            | Self::AllToAll
-            | Self::Gather
-            | Self::ReduceScatter
-            | Self::Scatter => others,
-            Self::Broadcast | Self::Reduce => 1.0,
-            Self::Barrier => 0.0,
-        }
-    }
-
-    /// Whether buffers are vectors, which are not cut into blocks.
-    #[must_use]
-    pub const fn is_of_vectors(self) -> bool {
-        matches!(self.send(true), Extent::Vector)
-    }
+pub enum Counting {
+    /// The length of every rank's block, the same list on all ranks.
+    Blocks,
+    /// The length of each of several buffers, the same list on all ranks.
+    Buffers,
+    /// Each message has a count of its own.
+    Messages,
+    /// The call finds the lengths out itself.
+    Objects,
+    /// What each rank sends to, and receives from, each other.
+    Splits,
+    /// One count that all ranks share, of the vector or of each block.
+    Uniform,
 }

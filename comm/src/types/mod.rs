@@ -4,13 +4,15 @@
 //! does I/O or knows a transport.
 
 mod collective;
+mod pattern;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use collective::{Collective, Extent, Pattern};
+pub use collective::{Collective, Counting};
+pub use pattern::{Extent, Over, Pattern, Source};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
@@ -200,6 +202,66 @@ pub enum ReduceOp {
 impl ReduceOp {
     /// Every reduction, in the order in which reports list them.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg];
+
+    /// Those that have an [identity](Self::identity).
+    pub const WITH_IDENTITY: [Self; 4] = [Self::Sum, Self::Prod, Self::Min, Self::Max];
+
+    /// The element that changes no other one in this reduction, in native order: 0 for `Sum`, 1 for `Prod`, the greatest
+    /// element of the type for `Min`, infinity among them, and the least for `Max`. `None` for `Avg`.
+    #[must_use]
+    pub fn identity(self, dtype: DType) -> Option<Vec<u8>> {
+        macro_rules! of {
+            ($zero:expr, $one:expr, $greatest:expr, $least:expr) => {
+                match self {
+                    Self::Avg => return None,
+                    Self::Max => ($least).to_ne_bytes().to_vec(),
+                    Self::Min => $greatest.to_ne_bytes().to_vec(),
+                    Self::Prod => $one.to_ne_bytes().to_vec(),
+                    Self::Sum => $zero.to_ne_bytes().to_vec(),
+                }
+            };
+        }
+        macro_rules! float {
+            ($float:ty) => {
+                of!(
+                    0.0 as $float,
+                    1.0 as $float,
+                    <$float>::INFINITY,
+                    <$float>::NEG_INFINITY
+                )
+            };
+        }
+        // By their bits: this file is compiled without the crate of halves too (`models`).
+        macro_rules! half {
+            ($one:literal, $infinity:literal) => {
+                of!(0_u16, $one, $infinity, $infinity | 0x8000)
+            };
+        }
+        macro_rules! integer {
+            ($integer:ty) => {
+                of!(
+                    0 as $integer,
+                    1 as $integer,
+                    <$integer>::MAX,
+                    <$integer>::MIN
+                )
+            };
+        }
+        Some(match dtype {
+            DType::Bf16 => half!(0x3f80_u16, 0x7f80_u16),
+            DType::F16 => half!(0x3c00_u16, 0x7c00_u16),
+            DType::F32 => float!(f32),
+            DType::F64 => float!(f64),
+            DType::I8 => integer!(i8),
+            DType::I16 => integer!(i16),
+            DType::I32 => integer!(i32),
+            DType::I64 => integer!(i64),
+            DType::U8 => integer!(u8),
+            DType::U16 => integer!(u16),
+            DType::U32 => integer!(u32),
+            DType::U64 => integer!(u64),
+        })
+    }
 
     /// The name used in options, reports and messages.
     #[must_use]

@@ -35,7 +35,7 @@ pub(super) use self::read::bulletin;
 pub use self::read::{BoardError, of_process};
 use super::report::{CallCode, Report};
 use super::runs;
-use super::site::Sites;
+use super::site::{Sites, Spot};
 use crate::sync::{AtomicU64, Clock, Ordering};
 
 /// Boards that this process has had.
@@ -288,9 +288,9 @@ impl Board {
 
     /// Call site, kind and thread of a call, as one word.
     fn site_word(&self, title: &Title) -> u64 {
-        let number = self
-            .sites
-            .number(title.site, |number, site| self.write_site(number, site));
+        let number = self.sites.number(Spot::of(title.site), |number, site| {
+            self.write_site(number, site);
+        });
         let by_worker = if title.is_async { IS_ASYNC } else { 0 };
         number as u64 | by_worker | u64::from(title.thread) << 32
     }
@@ -362,18 +362,30 @@ impl Board {
         self.words(berth)[line::AWAITED].store(thread.into(), Ordering::Relaxed);
     }
 
-    fn write_site(&self, number: usize, site: &Location<'_>) {
+    /// An asynchronous call of a communicator was started.
+    pub(super) fn add_pending(&self, berth: Berth) {
+        // Relaxed: one word that tells by itself.
+        self.words(berth)[line::PENDING].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An asynchronous call of a communicator has ended.
+    pub(super) fn remove_pending(&self, berth: Berth) {
+        // Relaxed: as above.
+        self.words(berth)[line::PENDING].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn write_site(&self, number: usize, site: Spot<'_>) {
         let start = SITES + number * SITE_WORDS;
         let put = |at: usize, value: u64| self.memory[start + at].store(value, Ordering::Relaxed);
         let most = (SITE_WORDS - 2) * 8;
-        let file = site.file();
+        let file = site.file;
         // The end of a path says more than its beginning.
         let mut from = file.len().saturating_sub(most);
         while !file.is_char_boundary(from) {
             from += 1;
         }
         let file = &file[from..];
-        put(0, u64::from(site.line()));
+        put(0, u64::from(site.line));
         put(1, file.len() as u64);
         for (at, word) in packed(file.as_bytes()).enumerate() {
             put(2 + at, word);

@@ -275,6 +275,7 @@ mod tests {
                 thread: 1,
                 version: 6,
                 awaited_by: 0,
+                pending: 0,
                 p99_ms: 0,
                 cancelled: None,
                 call,

@@ -202,9 +202,18 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
             if call.seq == 0 {
                 verdict.what = format!("messages on {}", name(scene, call));
             } else {
-                // One has made a call of the group too many, or the other one too few.
+                // One has made a call of the group too many, or the other one too few: the other members tell which, if any do.
                 verdict.blamed = Class::of(kind, rank).1;
                 verdict.blamed.sort_unstable();
+                let sent_in = CallId {
+                    seq: call.seq - 1,
+                    ..call
+                };
+                if let [one, other] = verdict.blamed[..]
+                    && let Some(odd) = mismatch::odd_of(scene, sent_in, [one, other])
+                {
+                    verdict.blamed = vec![odd];
+                }
                 verdict.who = who(scene, &verdict.blamed);
             }
             verdict.evidence = vec![

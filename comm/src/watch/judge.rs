@@ -12,17 +12,19 @@
 //!   there, whatever the rank waits for elsewhere.
 
 pub(crate) mod device;
+mod format;
 mod gone;
 mod graph;
 mod layout;
-mod tell;
-mod words;
+mod outside;
+mod verdicts;
 
 use std::collections::BTreeSet;
 
+pub(super) use self::format::{fate, last_act, who};
 pub(super) use self::gone::{describe_ended, ended_beside};
 use self::graph::{Graph, Leaf, Why};
-pub(super) use self::words::{fate, last_act, who};
+pub use self::outside::{Observation, observed};
 use super::cpu_time::HostLoad;
 use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
@@ -181,9 +183,9 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
             return found(match (sides, graph.destroyed_within(&cycle)) {
                 (Some((one, other)), _) => layout::verdict(scene, &graph, &cycle, one, other),
                 (None, Some((rank, at, group))) => {
-                    tell::destroyed_by(scene, &graph, &[rank], &[at], group)
+                    verdicts::destroyed_by(scene, &graph, &[rank], &[at], group)
                 }
-                (None, None) => tell::cycle(scene, &graph, &cycle),
+                (None, None) => verdicts::cycle(scene, &graph, &cycle),
             });
         }
         let wait_ms = if is_layout { 0 } else { wait_ms };
@@ -192,7 +194,7 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
     if !is_overdue && let Some(group) = graph.oldest_destroyed(&all) {
         let wait_ms = DESTROYED_AFTER_MS.saturating_sub(group.age_ms);
         if wait_ms == 0 {
-            return found(tell::destroyed(scene, &graph, group));
+            return found(verdicts::destroyed(scene, &graph, group));
         }
         again = Some(again.map_or(wait_ms, |known| known.min(wait_ms)));
     }
@@ -206,7 +208,7 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         Question::Waiting => Vec::new(),
     };
     if !left.is_empty() {
-        return found(tell::left(scene, &graph, &left));
+        return found(verdicts::left(scene, &graph, &left));
     }
     if let Question::Overdue { rank, call } = question {
         return overdue(scene, &graph, rank, call);
@@ -232,12 +234,12 @@ pub(super) fn destroyed_by(scene: &Scene, rank: u32, call: CallId) -> Option<Ver
         leaf.rank == rank && waiter.id() == call && matches!(leaf.why, Why::Destroyed { .. })
     };
     let group = graph.oldest_destroyed(&graph.missing_one(is_it))?;
-    Some(tell::destroyed(scene, &graph, group))
+    Some(verdicts::destroyed(scene, &graph, group))
 }
 
 fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding {
     let Some(start) = graph.position(rank, call) else {
-        return found(tell::inconclusive(scene, graph, rank, call));
+        return found(verdicts::inconclusive(scene, graph, rank, call));
     };
     let leaves = graph.leaves(&graph.reachable(start));
     let other = leaves.iter().find_map(|leaf| {
@@ -250,7 +252,7 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         return found(layout::other_members(scene, graph, start, odd, group));
     }
     if let Some(group) = graph.oldest_destroyed(&graph.reachable(start)) {
-        return found(tell::destroyed(scene, graph, group));
+        return found(verdicts::destroyed(scene, graph, group));
     }
     let is_starved = |rank: &u32| scene.starvation_of(*rank).is_some();
     let absent = ranks_where(&leaves, |why| matches!(why, Why::Running | Why::NotMade));
@@ -259,7 +261,7 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         .filter(|rank| !is_starved(rank))
         .collect();
     if !awake.is_empty() {
-        return found(tell::not_joined(scene, graph, &leaves, &awake));
+        return found(verdicts::not_joined(scene, graph, &leaves, &awake));
     }
     // A rank that got no processor may be why nothing moves, wherever it is in the chain.
     let in_chain = graph
@@ -270,25 +272,25 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
     let starved: BTreeSet<u32> = held_up.filter(is_starved).collect();
     if !starved.is_empty() {
         let starved: Vec<u32> = starved.into_iter().collect();
-        return found(tell::starved(scene, graph, start, &starved));
+        return found(verdicts::starved(scene, graph, start, &starved));
     }
     let silent = ranks_where(&leaves, |why| matches!(why, Why::Silent));
     if !silent.is_empty() {
-        return found(tell::silent(scene, graph, &silent));
+        return found(verdicts::silent(scene, graph, &silent));
     }
     if !graph.knows_all_missing(start) {
-        return found(tell::unknown(scene, graph, start));
+        return found(verdicts::unknown(scene, graph, start));
     }
     if graph.is_held_up_elsewhere(start) {
         // The chain may end at ranks that are in one call and do not hear of each other.
         return found(match graph.standstill(start, STANDSTILL_MS) {
-            Some(end) => tell::broken_link(scene, graph, end),
-            None => tell::held_up(scene, graph, start),
+            Some(end) => verdicts::broken_link(scene, graph, end),
+            None => verdicts::held_up(scene, graph, start),
         });
     }
     let at_work = ranks_where(&leaves, |why| matches!(why, Why::AtWork));
     if !at_work.is_empty() {
-        return found(tell::not_joined(scene, graph, &leaves, &at_work));
+        return found(verdicts::not_joined(scene, graph, &leaves, &at_work));
     }
     let waiter = &graph.waiters[start];
     let missing = waiter.wait.missing.iter().copied();
@@ -296,9 +298,9 @@ fn overdue(scene: &Scene, graph: &Graph<'_>, rank: u32, call: CallId) -> Finding
         .filter(|rank| scene.has_just_entered(*rank, waiter.id()))
         .collect();
     if !late.is_empty() {
-        return found(tell::late(scene, graph, start, &late));
+        return found(verdicts::late(scene, graph, start, &late));
     }
-    found(tell::broken_link(scene, graph, start))
+    found(verdicts::broken_link(scene, graph, start))
 }
 
 fn ranks_where(leaves: &[Leaf<'_>], is_so: impl Fn(&Why<'_>) -> bool) -> Vec<u32> {

@@ -72,7 +72,12 @@ pub(super) fn compare(scene: &Scene, call: CallId) -> Option<Comparison> {
         }
         return Some(comparison);
     }
-    if made.first()?.code.collective() == Some(Collective::AllToAllV) {
+    if made
+        .first()?
+        .code
+        .collective()
+        .is_some_and(Collective::has_splits)
+    {
         return splits(scene, call, made);
     }
     let rows: Vec<Made<'_>> = made

@@ -8,13 +8,14 @@
 //! It must not know how data moves: it sees calls, waits and processes.
 
 pub mod arbiter;
+mod autodump;
 mod board;
 pub(crate) mod bring_up;
+mod callsite_history;
 pub mod cpu_time;
 pub mod dump;
 mod failure;
 pub mod judge;
-mod keep;
 mod mismatch;
 pub(crate) mod peers;
 mod place;
@@ -23,10 +24,9 @@ pub mod process;
 pub mod report;
 mod runs;
 mod site;
-mod speak;
 mod stack;
+mod stderr;
 mod suspect;
-mod trail;
 pub(crate) mod wire;
 
 use std::cell::Cell;
@@ -37,18 +37,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::autodump::Keeper;
+pub use self::autodump::keep;
 use self::board::Board;
 pub use self::board::{BoardError, of_process};
+pub use self::callsite_history::{CallSites, Slip, Step};
+pub(crate) use self::callsite_history::{CallsiteHistory, Mark};
 use self::cpu_time::CpuTime;
-use self::keep::Keeper;
-pub use self::keep::keep;
 pub(crate) use self::mismatch::fault_of;
-pub(crate) use self::place::{Announced, Place, Standing};
+pub(crate) use self::place::{Announced, Awaiting, Place, Standing};
 use self::probe::System;
 use self::report::Report;
+pub use self::site::ProgramSite;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
-pub use self::trail::{CallSites, Slip, Step};
-pub(crate) use self::trail::{Mark, Trail};
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, ToRank};
 use crate::error::verdict::Verdict;
@@ -163,7 +164,7 @@ impl Watch {
             lost: Mutex::default(),
         });
         if watch.keeper.is_some() {
-            keep::listen(&watch);
+            autodump::listen(&watch);
         }
         watch
     }
@@ -305,7 +306,7 @@ impl Watch {
         }
         let is_unsaid = Cell::new(false);
         learn(verdict, &|| {
-            if !self.prints || speak::has_room(std::io::stderr()) {
+            if !self.prints || stderr::has_room(std::io::stderr()) {
                 self.say(&line);
             } else {
                 is_unsaid.set(true);
@@ -365,7 +366,7 @@ impl Watch {
     /// Prints a line for whoever reads this process's output.
     pub(crate) fn say(&self, line: &str) {
         if self.prints {
-            speak::say(line);
+            stderr::say(line);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::probe::{Probe, System};
 use super::process::{Inside, Sight, Stop};
 use super::wire;
 use crate::error::ErrorKind;
-use crate::error::verdict::{CallId, Class, Verdict};
+use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::rendezvous::{Card, DownReason, ProcessId};
 use crate::types::Rank;
 
@@ -221,7 +221,11 @@ impl Peers {
             let is_first = || unprovoked(rank).unwrap_or_else(|| awaited.contains(&rank));
             if let Some(fate) = member.fate.as_mut().filter(|fate| has_died(fate)) {
                 fate.is_unprovoked = rank != server && (is_told || has_ended && is_first());
-                is_second |= fate.is_unprovoked;
+                if fate.is_unprovoked {
+                    // A launcher may have ended it because of another one.
+                    fate.confidence = Confidence::Likely;
+                    is_second = true;
+                }
             }
         }
         let served = scene.members.get_mut(crate::types::index(server.into()));

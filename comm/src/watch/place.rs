@@ -111,6 +111,20 @@ impl Place {
         Awaiting(self)
     }
 
+    /// An asynchronous call was started: a worker will make it.
+    pub(crate) fn add_pending(&self) {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            board.add_pending(berth);
+        }
+    }
+
+    /// An asynchronous call has ended.
+    pub(crate) fn remove_pending(&self) {
+        if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
+            board.remove_pending(berth);
+        }
+    }
+
     /// The counts of call `seq`, which ranks must agree on and no message tells in full.
     pub(crate) fn set_row(&self, seq: u64, row: impl Iterator<Item = usize>) {
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {

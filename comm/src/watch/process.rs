@@ -17,6 +17,9 @@ use crate::rendezvous::ProcessId;
 /// Bit of a task's flags: it is on its way out of the kernel for good.
 const EXITING: u64 = 0x4;
 
+/// Signals that end no process by default, a bit each: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH.
+const HARMLESS: u64 = 1 << 16 | 1 << 17 | 1 << 18 | 1 << 19 | 1 << 20 | 1 << 21 | 1 << 22 | 1 << 27;
+
 /// A process, seen from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFacts {
@@ -35,6 +38,9 @@ pub struct ProcessFacts {
     /// Whether it is ending: its program runs no more.
     #[serde(default)]
     pub is_exiting: bool,
+    /// Whether a signal waits for it that ends it as soon as it runs.
+    #[serde(default)]
+    pub is_dying: bool,
     /// Processor time of its main thread; where it says so of itself, of the threads that make calls.
     #[serde(default)]
     pub cpu_time: CpuTime,
@@ -180,6 +186,16 @@ pub fn look_at(process: &ProcessId) -> Sight {
     }
 }
 
+/// Whether a process has ended, or ends as soon as it gets a processor.
+#[must_use]
+pub(super) fn is_ending(process: &ProcessId) -> bool {
+    match look_at(process) {
+        Sight::Seen(facts) => facts.has_ended() || facts.is_dying,
+        Sight::Ended => true,
+        Sight::Hidden(_) => false,
+    }
+}
+
 /// [`ProcessFacts::stopped`] of a process, where it can be looked at.
 #[must_use]
 pub fn stopped(process: &ProcessId) -> Option<String> {
@@ -190,6 +206,21 @@ pub fn stopped(process: &ProcessId) -> Option<String> {
 #[must_use]
 pub fn look(pid: u32) -> Option<ProcessFacts> {
     read(pid).map(|(facts, _)| facts)
+}
+
+/// The kernel's letter for the state of the process that /proc shows under this number; `None` where there is none.
+#[must_use]
+pub fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_and_flags(&stat).map(|(state, _)| state)
+}
+
+/// Fields 3 and 9 of a text of `stat`. The name before them may hold blanks and brackets; the state follows the last one.
+fn state_and_flags(stat: &str) -> Option<(char, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let flags = fields.nth(5).and_then(|flags| flags.parse().ok());
+    Some((state, flags.unwrap_or(0)))
 }
 
 /// What /proc shows under a number, and the text of `stat`. That is read last: where it is about the process that is
@@ -206,13 +237,7 @@ fn read(pid: u32) -> Option<(ProcessFacts, String)> {
         .and_then(|pid| pid.trim().parse().ok())
         .filter(|pid| *pid != 0);
     let stat = text("stat").ok()?;
-    // The name may hold blanks and brackets; the state follows the last one.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let flags: u64 = fields
-        .nth(5)
-        .and_then(|flags| flags.parse().ok())
-        .unwrap_or(0);
+    let (state, flags) = state_and_flags(&stat)?;
     let facts = ProcessFacts {
         state,
         wchan,
@@ -220,10 +245,24 @@ fn read(pid: u32) -> Option<(ProcessFacts, String)> {
         tracer,
         freezer: freezer::of(pid),
         is_exiting: flags & EXITING != 0,
+        is_dying: is_dying(&status),
         cpu_time: CpuTime::of_process(pid),
         load: HostLoad::now(),
     };
     Some((facts, stat))
+}
+
+/// Whether `/proc/PID/status` shows a signal that waits and that the process neither blocks, ignores nor handles, of those that end
+/// a process by default.
+fn is_dying(status: &str) -> bool {
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+    };
+    let pending = mask("SigPnd:").unwrap_or(0) | mask("ShdPnd:").unwrap_or(0);
+    let is_held =
+        mask("SigBlk:").unwrap_or(0) | mask("SigIgn:").unwrap_or(0) | mask("SigCgt:").unwrap_or(0);
+    pending & !is_held & !HARMLESS != 0
 }
 
 #[cfg(test)]
@@ -231,10 +270,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_process_is_dying_where_a_fatal_signal_waits_for_it() {
+        let status = |pending: u64, caught: u64| {
+            format!(
+                "SigPnd:\t0\nShdPnd:\t{pending:016x}\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t{caught:016x}\n"
+            )
+        };
+        let bit = |signal: u32| 1_u64 << (signal - 1);
+        assert!(is_dying(&status(bit(9), 0)));
+        assert!(is_dying(&status(bit(15), 0)));
+        assert!(!is_dying(&status(bit(15), bit(15))), "it is handled");
+        assert!(!is_dying(&status(bit(17) | bit(19), 0)), "they end nothing");
+        assert!(!is_dying(""));
+        assert!(!look(std::process::id()).unwrap().is_dying);
+    }
+
+    #[test]
     fn this_process_runs_and_no_process_is_none() {
         let facts = look(std::process::id()).unwrap();
         assert!(matches!(facts.state, 'R' | 'S'), "{facts:?}");
         assert_eq!(look(u32::MAX), None);
+        assert!(matches!(state(std::process::id()), Some('R' | 'S')));
+        assert_eq!(state(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_state_is_found_behind_any_name() {
+        assert_eq!(state_and_flags("12 (a) R 1"), Some(('R', 0)));
+        assert_eq!(
+            state_and_flags("12 (a) T) (b) D 1 2 3 4 5 64"),
+            Some(('D', 64))
+        );
+        assert_eq!(state_and_flags(""), None);
     }
 
     #[test]

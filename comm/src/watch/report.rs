@@ -110,6 +110,9 @@ pub struct GroupState {
     /// The thread that waits for the asynchronous calls of the communicator; 0 where none does.
     #[serde(default)]
     pub awaited_by: u32,
+    /// Asynchronous calls that were started and have not ended, the one under way included.
+    #[serde(default)]
+    pub pending: u32,
     /// Moves with every change, so that two equal ones say that nothing happened between them.
     pub version: u64,
     /// Below which time 99 of 100 calls stayed, in milliseconds, as a coarse bound from above; 0 while
@@ -259,10 +262,7 @@ impl CallCode {
     /// Whether it goes between two ranks rather than through the whole group.
     #[must_use]
     pub fn is_point_to_point(self) -> bool {
-        matches!(
-            self.collective(),
-            Some(Collective::Send | Collective::Recv | Collective::SendRecvBatch)
-        )
+        self.collective().is_some_and(Collective::is_of_messages)
     }
 
     /// Name of the collective.
@@ -276,7 +276,7 @@ impl CallCode {
     pub fn details(self) -> String {
         let mut text = String::new();
         if let Some(dtype) = self.dtype()
-            && self.collective() != Some(Collective::Barrier)
+            && !self.collective().is_some_and(Collective::is_empty)
         {
             text = format!(" {}[{}]", dtype.name(), self.count);
         }

@@ -17,6 +17,58 @@ const PLACES: usize = 1024;
 /// Bits of a place that hold the number; the rest is the address, which fits 48 bits.
 const NUMBER_BITS: u32 = 16;
 
+/// A place in a program of another language that makes its calls through this crate.
+#[derive(Debug)]
+pub struct ProgramSite {
+    file: String,
+    line: u32,
+}
+
+impl ProgramSite {
+    /// The line of a file.
+    #[must_use]
+    pub fn new(file: String, line: u32) -> Self {
+        Self { file, line }
+    }
+
+    /// Runs calls that the program makes there: dumps and verdicts show this place, and not the one in Rust.
+    pub fn at<R>(&'static self, calls: impl FnOnce() -> R) -> R {
+        let before = PROGRAM.replace(Some(self));
+        let result = calls();
+        PROGRAM.set(before);
+        result
+    }
+}
+
+/// A call site as boards and marks take it: that of the program, where one is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    pub(super) file: &'a str,
+    pub(super) line: u32,
+    pub(super) column: u32,
+    /// Different for each site.
+    address: u64,
+}
+
+impl<'a> Spot<'a> {
+    pub(super) fn of(site: &'a Location<'a>) -> Self {
+        match PROGRAM.get() {
+            Some(program) => Self {
+                file: &program.file,
+                line: program.line,
+                column: 0,
+                address: std::ptr::from_ref(program) as u64,
+            },
+            None => Self {
+                file: site.file(),
+                line: site.line(),
+                column: site.column(),
+                address: std::ptr::from_ref(site) as u64,
+            },
+        }
+    }
+}
+
 /// Where and when the program started an asynchronous call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
@@ -29,6 +81,8 @@ pub(crate) struct Start {
 thread_local! {
     /// On a worker: what it works on.
     static STARTED: Cell<Option<Start>> = const { Cell::new(None) };
+    /// Where the program makes the calls of this thread, if it is not in Rust.
+    static PROGRAM: Cell<Option<&'static ProgramSite>> = const { Cell::new(None) };
 }
 
 /// Runs calls on behalf of the program that started them.
@@ -77,12 +131,8 @@ impl Default for Sites {
 impl Sites {
     /// The number of a site, from 1; 0 where there is no more room. `write` is called once a site,
     /// before its number is given out.
-    pub(super) fn number(
-        &self,
-        site: &'static Location<'static>,
-        write: impl FnOnce(usize, &Location<'_>),
-    ) -> usize {
-        let address = std::ptr::from_ref(site) as u64;
+    pub(super) fn number(&self, site: Spot<'_>, write: impl FnOnce(usize, Spot<'_>)) -> usize {
+        let address = site.address;
         let place = &self.places[place_of(address)];
         // SYNC: pairs with the Release below: whoever puts this number on the board does so after its text.
         let word = place.load(Ordering::Acquire);
@@ -125,10 +175,22 @@ mod tests {
         let (first, second) = (here(), here());
         let mut written = Vec::new();
         for site in [first, second, first, second] {
-            let number = sites.number(site, |number, site| written.push((number, site.column())));
+            let spot = Spot::of(site);
+            let number = sites.number(spot, |number, site| written.push((number, site.column)));
             assert_eq!(number, if std::ptr::eq(site, first) { 1 } else { 2 });
         }
         assert_eq!(written.len(), 2);
         assert_ne!(written[0].1, written[1].1);
+    }
+
+    #[test]
+    fn a_site_of_the_program_takes_the_place_of_the_one_in_rust() {
+        static TRAIN: std::sync::OnceLock<ProgramSite> = std::sync::OnceLock::new();
+        let train = TRAIN.get_or_init(|| ProgramSite::new("train.py".to_owned(), 62));
+        train.at(|| {
+            let spot = Spot::of(here());
+            assert_eq!((spot.file, spot.line), ("train.py", 62));
+        });
+        assert_eq!(Spot::of(here()).file, file!());
     }
 }

@@ -1,14 +1,14 @@
 //! Joining the world that the environment describes: under any launcher, or in anybody's worker.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::World;
 use super::bring_up::BringUpError;
 use super::options::{
     BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
 };
 use super::selection::{Selection, SelectionError};
-use super::{DEADLINE_DEFAULT, World};
 use crate::config::{
     self, CallSitesChoice, ConfigError, Environment, PeerReadsChoice, TransportChoice,
 };
@@ -142,42 +142,49 @@ impl JoinOptions {
         } else {
             ServedBy::Rank(Rank(0))
         };
+        let options = Self {
+            job_id,
+            attempt: identity.attempt,
+            source: identity.source.to_string(),
+            local_rank: identity.local_rank,
+            served_by,
+            bring_up,
+            ..Self::new(
+                endpoint,
+                secret,
+                i64::from(identity.rank.0),
+                i64::from(identity.world_size),
+            )
+        };
+        options.with_settings(environment)
+    }
+
+    /// The same with the settings of the environment that say how a world works, not which one it is.
+    ///
+    /// # Errors
+    /// A variable that is malformed.
+    pub fn with_settings(self, environment: &Environment) -> Result<Self, FromEnvError> {
         let transport = match environment.read(&config::TRANSPORT)?.unwrap_or_default() {
             TransportChoice::Auto => Transport::Auto,
             TransportChoice::Shm => Transport::Shm,
             TransportChoice::Tcp => Transport::Tcp,
         };
-        let region = environment
-            .read(&config::REGION_BYTES)?
-            .map_or(HEAP_BYTES_DEFAULT, index);
         Ok(Self {
-            endpoint,
-            secret,
-            job_id,
-            attempt: identity.attempt,
-            rank: i64::from(identity.rank.0),
-            world_size: i64::from(identity.world_size),
-            source: identity.source.to_string(),
-            local_rank: identity.local_rank,
-            served_by,
-            bring_up,
             deadline: environment
                 .read(&config::DEADLINE_S)?
-                .unwrap_or(DEADLINE_DEFAULT),
+                .unwrap_or(self.deadline),
             transport,
             algo_table: Selection::of_environment(environment)?.table,
-            checksum: false,
             dumps: environment.read(&config::DUMP_DIR)?,
             call_sites: match environment.read(&config::CALL_SITES)? {
                 Some(CallSitesChoice::Off) => CallSites::Off,
                 Some(CallSitesChoice::Strict) => CallSites::Strict,
                 Some(CallSitesChoice::Habit) | None => CallSites::Habit,
             },
-            region_bytes: region,
-            watched: true,
-            memory: None,
+            region_bytes: environment
+                .read(&config::REGION_BYTES)?
+                .map_or(HEAP_BYTES_DEFAULT, index),
             pin: environment.read(&config::PIN)?.unwrap_or(false),
-            advertise: None,
             tcp_streams: environment
                 .read(&config::TCP_STREAMS)?
                 .unwrap_or(TCP_STREAMS_DEFAULT),
@@ -187,6 +194,7 @@ impl JoinOptions {
                 Some(PeerReadsChoice::Always) => PeerReads::Always,
                 Some(PeerReadsChoice::Auto) | None => PeerReads::Auto,
             },
+            ..self
         })
     }
 
@@ -198,17 +206,22 @@ impl JoinOptions {
         if self.served_by != ServedBy::Rank(Rank(0)) || self.rank != 0 {
             return Ok(None);
         }
-        let world_size = u32::try_from(self.world_size).unwrap_or(0);
-        let mut options =
-            CoordinatorOptions::new(self.secret.clone(), self.job_id.clone(), world_size);
         // Where nobody can find out where to connect nobody needs to be waited for.
         let addresses = resolve(&self.endpoint, Deadline::after(self.bring_up))?;
         let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), self.endpoint.port()).into();
-        options.bind = addresses.first().copied().unwrap_or(loopback);
+        let bind = addresses.first().copied().unwrap_or(loopback);
+        self.serve_at(bind).map(Some)
+    }
+
+    fn serve_at(&self, bind: SocketAddr) -> Result<Coordinator, RendezvousError> {
+        let world_size = u32::try_from(self.world_size).unwrap_or(0);
+        let mut options =
+            CoordinatorOptions::new(self.secret.clone(), self.job_id.clone(), world_size);
+        options.bind = bind;
         options.attempt = self.attempt;
         options.deadline = self.bring_up;
         options.arbiter = Some(crate::watch::arbiter::arbiter);
-        Coordinator::start(options).map(Some)
+        Coordinator::start(options)
     }
 }
 
@@ -237,6 +250,14 @@ impl World {
     /// [`FromEnvError`]; among others where no launcher started this process: a world of one is
     /// never made in silence (see [`World::threads`] for one on purpose).
     pub fn from_env() -> Result<Self, FromEnvError> {
+        Self::from_env_with(|_| {})
+    }
+
+    /// [`World::from_env`], with options that the program changes.
+    ///
+    /// # Errors
+    /// As [`World::from_env`].
+    pub fn from_env_with(change: impl FnOnce(&mut JoinOptions)) -> Result<Self, FromEnvError> {
         let environment = Environment::capture();
         let identity = match detect(&environment, None)? {
             Detected::Identity(identity) => identity,
@@ -247,7 +268,8 @@ impl World {
             }
             Detected::Standalone { .. } => return Err(FromEnvError::Standalone),
         };
-        let options = JoinOptions::from_identity(&environment, &identity)?;
+        let mut options = JoinOptions::from_identity(&environment, &identity)?;
+        change(&mut options);
         Ok(Self::serve_and_join(options)?)
     }
 
@@ -261,6 +283,34 @@ impl World {
             .serve()
             .map_err(BringUpError::from)
             .inspect_err(BringUpError::tell)?;
+        Self::join_served(options, coordinator)
+    }
+
+    /// [`World::serve_and_join`] for a rank 0 that chooses where the ranks meet: at a free port of `bind`. `tell` gets
+    /// the address, and has to bring it to the other ranks.
+    ///
+    /// # Errors
+    /// As [`World::serve_and_join`].
+    pub fn serve_at_and_join(
+        mut options: JoinOptions,
+        bind: IpAddr,
+        tell: impl FnOnce(SocketAddr),
+    ) -> Result<Self, BringUpError> {
+        options.served_by = ServedBy::Rank(Rank(0));
+        let coordinator = options
+            .serve_at((bind, 0).into())
+            .map_err(BringUpError::from)
+            .inspect_err(BringUpError::tell)?;
+        let address = coordinator.address();
+        options.endpoint = address.into();
+        tell(address);
+        Self::join_served(options, Some(coordinator))
+    }
+
+    fn join_served(
+        options: JoinOptions,
+        coordinator: Option<Coordinator>,
+    ) -> Result<Self, BringUpError> {
         let world = Self::join(options);
         match (&world, coordinator) {
             (Ok(world), Some(coordinator)) => world.keep(coordinator),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::context::{Control, Gone, Notice, Status, Testimony};
+use crate::context::{Control, Gone, Notice, StallReport, Status};
 use crate::rendezvous::{Act, Arbiter, Card};
 use crate::sync::Clock;
 use crate::types::Rank;
@@ -126,10 +126,10 @@ impl Control for Seat {
         true
     }
 
-    fn testify(&self, testimony: &Testimony) {
+    fn testify(&self, stall_report: &StallReport) {
         for (other, status) in self.hub.statuses.iter().enumerate() {
             if other != self.rank.index() {
-                status.set_testimony(testimony.clone());
+                status.set_testimony(stall_report.clone());
             }
         }
     }

@@ -17,7 +17,7 @@ use super::bring_up::BringUpError;
 use super::island;
 use super::meet::BringUp;
 use super::options::{JoinOptions, ServedBy, Transport};
-use crate::context::{Context, Control, CutOff, Gone, Life, Notice, Status, Testimony};
+use crate::context::{Context, Control, CutOff, Gone, Life, Notice, StallReport, Status};
 use crate::rendezvous::{Card, DownReason, Hello, Session, SessionEvent, build_id};
 use crate::sabotage::{self, Sabotage};
 use crate::sync::Deadline;
@@ -220,9 +220,9 @@ pub(crate) fn note(status: &Status, served_by: ServedBy, event: SessionEvent) {
                     origin: origin.0,
                     ..notice
                 }),
-                Ok(Word::Testimony(testimony)) => status.set_testimony(Testimony {
+                Ok(Word::StallReport(stall_report)) => status.set_testimony(StallReport {
                     rank: origin.0,
-                    ..testimony
+                    ..stall_report
                 }),
                 Err(_) => {}
             }
@@ -278,7 +278,7 @@ fn job_number(options: &JoinOptions) -> u64 {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
     Notice(Notice),
-    Testimony(Testimony),
+    StallReport(StallReport),
 }
 
 fn say(session: &Session, word: &Word) {
@@ -297,8 +297,8 @@ impl Control for Session {
         say(self, &Word::Notice(notice.clone()));
     }
 
-    fn testify(&self, testimony: &Testimony) {
-        say(self, &Word::Testimony(testimony.clone()));
+    fn testify(&self, stall_report: &StallReport) {
+        say(self, &Word::StallReport(stall_report.clone()));
     }
 
     fn report(&self, bytes: &[u8]) -> Result<(), String> {

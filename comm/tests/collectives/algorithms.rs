@@ -5,7 +5,7 @@ use muster_comm::algo::{Algorithm, ENTRY, Links, Table, algorithms_for, planned}
 use muster_comm::error::{ErrorKind, Field};
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
-use crate::check::{Case, Lens, UNEVEN, run, uneven};
+use crate::check::{Case, Lens, UNEVEN, any_op, run, uneven};
 use crate::support::{Random, Setup, ranks, seed};
 
 /// A setup in which collectives are carried out by these algorithms.
@@ -39,7 +39,7 @@ fn cases(collective: Collective, n: usize, counts: &[usize], random: &mut Random
                 let dtype = random.pick(&DType::ALL);
                 let case = Case::new(collective, dtype, lens, random.next());
                 cases.push(Case {
-                    op: random.pick(&ReduceOp::ALL),
+                    op: any_op(collective, random),
                     root: random.below(n),
                     in_place: *in_place,
                     ..case

@@ -34,6 +34,7 @@ fn expect(refused: Refused) {
 }
 
 /// Wrong lengths on a group of three.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn lengths(comm: &Communicator) -> Vec<Refused> {
     let me = comm.rank();
     let mut buffer = zeroes::<f32>(64);
@@ -45,6 +46,19 @@ fn lengths(comm: &Communicator) -> Vec<Refused> {
             "recvbuf",
             "6",
             "5",
+        ),
+        (comm.scan(&give[..5], out(6), SUM), "recvbuf", "6", "5"),
+        (
+            comm.exclusive_scan(&give[..5], out(5), ReduceOp::Avg),
+            "reduction",
+            "avg",
+            "sum, prod, min, max",
+        ),
+        (
+            comm.exclusive_scan_in_place(out(5), ReduceOp::Avg),
+            "reduction",
+            "avg",
+            "sum, prod, min, max",
         ),
         (
             comm.reduce(&give[..5], out(4), SUM, me),

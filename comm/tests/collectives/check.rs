@@ -104,7 +104,10 @@ impl Case {
     fn give(&self, n: usize, rank: usize) -> usize {
         use Collective as C;
         match (self.collective, &self.lens) {
-            (C::AllReduce | C::Reduce | C::Broadcast, Lens::Same(count))
+            (
+                C::AllReduce | C::Reduce | C::Broadcast | C::Scan | C::ExclusiveScan,
+                Lens::Same(count),
+            )
             | (C::AllGather | C::Gather, Lens::Same(count)) => *count,
             (C::ReduceScatter | C::AllToAll, Lens::Same(count)) => n * count,
             (C::Scatter, Lens::Same(count)) if rank == self.root => n * count,
@@ -140,6 +143,8 @@ impl Case {
         match (self.collective, &self.lens) {
             (C::AllReduce, _) => reference::all_reduce(dtype, op, inputs),
             (C::Reduce, _) => reference::reduce(dtype, op, root, inputs),
+            (C::Scan, _) => reference::scan(dtype, op, inputs),
+            (C::ExclusiveScan, _) => reference::exclusive_scan(dtype, op, inputs),
             (C::ReduceScatter, _) => reference::reduce_scatter(dtype, op, inputs),
             (C::ReduceScatterV, Lens::Blocks(counts)) => {
                 reference::reduce_scatter_v(dtype, op, counts, inputs)
@@ -264,7 +269,7 @@ fn on_rank(world: &World, cases: &[Shared]) -> Vec<String> {
 }
 
 /// Collectives with one count.
-pub(crate) const UNIFORM: [Collective; 8] = [
+pub(crate) const UNIFORM: [Collective; 10] = [
     Collective::AllReduce,
     Collective::Reduce,
     Collective::ReduceScatter,
@@ -273,6 +278,8 @@ pub(crate) const UNIFORM: [Collective; 8] = [
     Collective::Broadcast,
     Collective::Gather,
     Collective::Scatter,
+    Collective::Scan,
+    Collective::ExclusiveScan,
 ];
 
 /// Collectives with a list of counts.
@@ -307,6 +314,14 @@ pub(crate) fn uneven(collective: Collective, n: usize, about: usize, random: &mu
         Lens::Matrix((0..n).map(|i| row((i + 1) % n)).collect())
     } else {
         Lens::Blocks(row(n - 1))
+    }
+}
+
+/// One of the reductions that a collective takes.
+pub(crate) fn any_op(collective: Collective, random: &mut Random) -> ReduceOp {
+    match collective.ops() {
+        [] => ReduceOp::Sum,
+        ops => ops[random.below(ops.len())],
     }
 }
 

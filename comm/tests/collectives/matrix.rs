@@ -19,7 +19,7 @@ const AREA: usize = 1 << 20;
 /// Reductions that make a difference for a collective.
 fn ops(collective: Collective) -> &'static [ReduceOp] {
     if collective.reduces() {
-        &ReduceOp::ALL
+        collective.ops()
     } else {
         &[ReduceOp::Sum]
     }

@@ -33,6 +33,14 @@ fn gather_v(counts: [usize; 4]) -> Call {
     })
 }
 
+fn coalesced(lengths: &'static [usize]) -> Call {
+    call(move |comm| {
+        let mut buffers: Vec<_> = lengths.iter().map(|length| vec![1_f32; *length]).collect();
+        let mut each: Vec<&mut [f32]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+        comm.all_reduce_coalesced(&mut each, ReduceOp::Sum)
+    })
+}
+
 /// What all ranks but one call, what that one calls, the field that differs, and words that the
 /// two sides must hold.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -108,6 +116,41 @@ fn pairs() -> Vec<(Call, Call, Field, &'static str, &'static str)> {
             Field::Splits,
             "[9, 2, 30000, 1]",
             "[9, 2, 30000, 2]",
+        ),
+        (
+            coalesced(&[5, 0, 7]),
+            coalesced(&[5, 7]),
+            Field::Splits,
+            "buffers of [5, 0, 7] elements",
+            "buffers of [5, 7] elements",
+        ),
+        (
+            coalesced(&[5, 40_000]),
+            coalesced(&[40_000, 5]),
+            Field::Splits,
+            "[5, 40000]",
+            "[40000, 5]",
+        ),
+        (
+            coalesced(&[5, 7]),
+            coalesced(&[5, 8]),
+            Field::Count,
+            "all_reduce_coalesced(f32[12], sum)",
+            "all_reduce_coalesced(f32[13], sum)",
+        ),
+        (
+            sum(12),
+            coalesced(&[5, 7]),
+            Field::Collective,
+            "all_reduce(",
+            "all_reduce_coalesced(",
+        ),
+        (
+            call(|comm| comm.scan_in_place(&mut [1_f32; 5], ReduceOp::Sum)),
+            call(|comm| comm.exclusive_scan_in_place(&mut [1_f32; 5], ReduceOp::Sum)),
+            Field::Collective,
+            "scan(",
+            "exclusive_scan(",
         ),
         (
             call(|comm| comm.all_gather(&[1_u64], &mut [0; 4])),

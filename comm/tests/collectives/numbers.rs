@@ -1,9 +1,13 @@
 //! The same bits on every rank and in every run, whatever the numbers.
 
+use half::bf16;
 use muster_comm::algo::{Links, algorithms_for};
-use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::buffer::Element;
+use muster_comm::collective::{Communicator, reference};
+use muster_comm::error::CommError;
+use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
-use crate::check::{Case, Inputs, Lens};
+use crate::check::{Case, Inputs, Lens, run};
 use crate::perform::perform;
 use crate::support::{Random, Setup, ranks, seed};
 
@@ -42,6 +46,95 @@ fn wild_cases(n: usize, counts: &[usize], random: &mut Random) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Several buffers in one call get what each gets alone: few, many, long and empty ones, and none at all.
+#[test]
+fn coalesced_buffers_get_what_each_gets_alone() {
+    for setup in [Setup::shm(), Setup::tcp()] {
+        for n in [1, 2, 3] {
+            let results = ranks(n, &setup, |world| -> Result<(), CommError> {
+                let comm = world.everyone()?;
+                let lists: [&[usize]; 6] = [
+                    &[],
+                    &[7],
+                    &[0, 0],
+                    &[3, 0, 1, 1000],
+                    &[1; 2500],
+                    &[70_000, 1, 300_000],
+                ];
+                for (turn, lengths) in lists.into_iter().enumerate() {
+                    check_coalesced::<f32>(&comm, lengths, ReduceOp::Sum, turn)?;
+                    check_coalesced::<bf16>(&comm, lengths, ReduceOp::Avg, turn)?;
+                    check_coalesced::<u8>(&comm, lengths, ReduceOp::Max, turn)?;
+                }
+                Ok(())
+            });
+            results.into_iter().for_each(|result| result.unwrap());
+        }
+    }
+}
+
+fn check_coalesced<T: Element>(
+    comm: &Communicator,
+    lengths: &[usize],
+    op: ReduceOp,
+    turn: usize,
+) -> Result<(), CommError> {
+    let (n, dtype) = (comm.size(), T::DTYPE);
+    let input = |at: usize, rank: usize| {
+        let seed = (turn * 10_000 + at) as u64;
+        let (rank, length) = (Rank::from_index(rank), lengths[at]);
+        reference::exact_inputs(dtype, op, rank, n, length, seed)
+    };
+    let of = |bytes: &[u8]| -> Vec<T> {
+        let elements = bytes.chunks_exact(size_of::<T>());
+        elements.map(bytemuck::pod_read_unaligned).collect()
+    };
+    let mut buffers: Vec<Vec<T>> = (0..lengths.len())
+        .map(|at| of(&input(at, comm.rank())))
+        .collect();
+    let mut each: Vec<&mut [T]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+    comm.all_reduce_coalesced(&mut each, op)?;
+    for (at, buffer) in buffers.iter().enumerate() {
+        let inputs: Vec<_> = (0..n).map(|rank| input(at, rank)).collect();
+        let expected = reference::all_reduce(dtype, op, &inputs).swap_remove(0);
+        let got: &[u8] = bytemuck::cast_slice(buffer);
+        let difference = reference::first_difference(dtype, &expected, got);
+        assert!(
+            difference.is_none(),
+            "buffer {at} of {lengths:?}: {difference:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Floats whose sums depend on the order, over shared memory and by messages, against the reference bit by bit.
+#[test]
+fn a_scan_combines_in_rank_order_on_every_way() {
+    let mut random = Random::new(seed() ^ 22);
+    for setup in [Setup::shm(), Setup::reading(), Setup::tcp()] {
+        for n in [2, 3, 5] {
+            let mut cases = Vec::new();
+            for collective in [Collective::Scan, Collective::ExclusiveScan] {
+                for dtype in FLOATS {
+                    for op in collective.ops() {
+                        for count in [1, 37, 5000, 70_001] {
+                            let lens = Lens::Same(count);
+                            let case = Case::new(collective, dtype, lens, random.next());
+                            cases.push(Case {
+                                op: *op,
+                                inputs: Inputs::Wild,
+                                in_place: random.below(2) == 0,
+                                ..case
+                            });
+                        }
+                    }
+                }
+            }
+            run(&setup, n, cases);
+        }
+    }
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn out_of_place<T: Element>(
     };
     let len = match case.collective {
         C::AllReduce | C::Reduce | C::ReduceScatter | C::Scatter => count,
+        C::Scan | C::ExclusiveScan => count,
         C::AllGather | C::Gather | C::AllToAll => n * count,
         C::ReduceScatterV | C::ScatterV => blocks[me],
         C::AllGatherV | C::GatherV => total,
@@ -169,6 +170,8 @@ fn out_of_place<T: Element>(
     match case.collective {
         C::AllReduce => comm.all_reduce(give, take, op),
         C::Reduce => comm.reduce(give, take, op, root),
+        C::Scan => comm.scan(give, take, op),
+        C::ExclusiveScan => comm.exclusive_scan(give, take, op),
         C::ReduceScatter => comm.reduce_scatter(give, take, op),
         C::ReduceScatterV => comm.reduce_scatter_v(give, blocks, take, op),
         C::AllGather => comm.all_gather(give, take),
@@ -214,7 +217,7 @@ fn in_place<T: Element>(
     // Where this rank's input lies before the call, and its result after.
     let own = me * bytes;
     let (len, from, to, size) = match case.collective {
-        C::AllReduce | C::Broadcast => (count, 0, 0, bytes),
+        C::AllReduce | C::Broadcast | C::Scan | C::ExclusiveScan => (count, 0, 0, bytes),
         C::Reduce => (count, 0, 0, if me == root { bytes } else { 0 }),
         C::ReduceScatter => (n * count, 0, own, bytes),
         C::AllGather => (n * count, own, 0, n * bytes),
@@ -233,6 +236,8 @@ fn in_place<T: Element>(
         C::AllReduce => comm.all_reduce_in_place(all, op),
         C::Broadcast => comm.broadcast(all, root),
         C::Reduce => comm.reduce_in_place(all, op, root),
+        C::Scan => comm.scan_in_place(all, op),
+        C::ExclusiveScan => comm.exclusive_scan_in_place(all, op),
         C::ReduceScatter => comm.reduce_scatter_in_place(all, op),
         C::AllGather => comm.all_gather_in_place(all),
         C::AllToAll => comm.all_to_all_in_place(all),

@@ -11,7 +11,7 @@ use muster_comm::sync::Clock;
 use muster_comm::types::{DType, ReduceOp};
 use muster_comm::world::World;
 
-use crate::check::{Case, Lens, UNEVEN, UNIFORM, check, uneven};
+use crate::check::{Case, Lens, UNEVEN, UNIFORM, any_op, check, uneven};
 use crate::support::{Random, Setup, group, ranks, seed};
 
 /// One step that all ranks agree on.
@@ -52,7 +52,7 @@ fn case(n: usize, random: &mut Random) -> Case {
     };
     let case = Case::new(collective, random.pick(&DType::ALL), lens, random.next());
     Case {
-        op: random.pick(&ReduceOp::ALL),
+        op: any_op(collective, random),
         root: random.below(n),
         in_place: !is_uneven && random.below(2) == 0,
         ..case

@@ -55,6 +55,21 @@ fn all_kinds(comm: &Communicator) -> Result<(), CommError> {
     comm.run_views(call(C::AllReduce, whole, Some(send), Some(view)))?;
     assert_eq!(buffer, sum);
 
+    let upto: Vec<i32> = (0..count)
+        .map(|at| (0..=me).map(|rank| values(rank, count)[at]).sum())
+        .collect();
+    let (send, recv) = (ReadView::new(&mine), WriteView::new(&mut out));
+    comm.run_views(call(C::Scan, whole, Some(send), Some(recv)))?;
+    assert_eq!(out, upto);
+    let mut buffer = mine.clone();
+    let mut view = WriteView::new(&mut buffer);
+    let start = view.as_mut_ptr();
+    // SAFETY: as above.
+    let send = unsafe { ReadView::from_raw(start, count, DType::I32) };
+    comm.run_views(call(C::ExclusiveScan, whole, Some(send), Some(view)))?;
+    let before: Vec<i32> = upto.iter().zip(&mine).map(|(sum, own)| sum - own).collect();
+    assert_eq!(buffer, before);
+
     let mut all = vec![0; n * count];
     let (send, recv) = (ReadView::new(&mine), WriteView::new(&mut all));
     comm.run_views(call(C::AllGather, whole, Some(send), Some(recv)))?;
@@ -128,6 +143,18 @@ fn views_that_do_not_fit_the_call_are_refused_and_the_group_stays_usable() {
         // A length that the count does not say.
         let recv = Some(WriteView::new(&mut out));
         refused(call(Collective::AllReduce, four, read(), recv));
+        // A reduction without an identity.
+        let recv = Some(WriteView::new(&mut out[..4]));
+        let average = ViewCall {
+            op: ReduceOp::Avg,
+            ..call(
+                Collective::ExclusiveScan,
+                four,
+                Some(ReadView::new(&send[..4])),
+                recv,
+            )
+        };
+        refused(average);
         // Another element type.
         let floats = [0.0_f32; 8];
         let eight = ViewCounts::Uniform(8);

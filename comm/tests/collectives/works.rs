@@ -25,6 +25,10 @@ fn asynchronous_and_blocking_calls_run_in_the_order_of_the_program() {
                 let told = comm.broadcast_async(vec![comm.rank() as u16; 3], root);
                 let block = comm.reduce_scatter_async(vec![1_i32; 9], SUM);
                 let swapped = comm.all_to_all_async(vec![comm.rank() as u8; 3]);
+                let some = vec![vec![round; 3], Vec::new(), vec![1; 500]];
+                let some = comm.all_reduce_coalesced_async(some, SUM);
+                let upto = comm.scan_async(vec![round; 300], SUM);
+                let before = comm.exclusive_scan_async(vec![round + 1; 4], ReduceOp::Min);
                 let met = comm.barrier_async();
                 let mut last = [1_i8];
                 comm.all_reduce_in_place(&mut last, SUM)?;
@@ -37,6 +41,11 @@ fn asynchronous_and_blocking_calls_run_in_the_order_of_the_program() {
                 assert_eq!(told.wait()?, vec![root as u16; 3]);
                 assert_eq!(block.wait()?, [3; 3]);
                 assert_eq!(swapped.wait()?, [0, 1, 2]);
+                let me = comm.rank() as u32;
+                assert_eq!(some.wait()?, [vec![3 * round; 3], Vec::new(), vec![3; 500]]);
+                assert_eq!(upto.wait()?, vec![round * (me + 1); 300]);
+                let least = if me == 0 { u32::MAX } else { round + 1 };
+                assert_eq!(before.wait()?, [least; 4]);
                 met.wait()?;
             }
             Ok(())

@@ -475,3 +475,26 @@ fn one_rank_cannot_enter_a_round_twice() {
     });
     on_all(&members, |session| session.leave());
 }
+
+#[test]
+fn a_rank_that_stands_still_after_it_came_to_a_round_is_named_and_not_who_waits_for_it() {
+    let coordinator = start(CoordinatorOptions {
+        arbiter: Some(|| Box::new(Onlooker)),
+        ..options(3)
+    });
+    let members = world(&coordinator, 3);
+    std::thread::scope(|scope| {
+        // Rank 1 waits for rank 2 elsewhere, and so never comes.
+        for rank in [0, 2] {
+            let session = &members[rank].session;
+            scope.spawn(move || {
+                let all = session.gather("ready", Vec::new(), Deadline::after(PATIENCE));
+                let text = all.expect_err("rank 1 does not come").to_string();
+                assert!(
+                    text.contains("rank 2") && text.contains("state T"),
+                    "{text}"
+                );
+            });
+        }
+    });
+}

@@ -50,7 +50,7 @@ pub(crate) fn value(op: ReduceOp, rank: usize, i: usize) -> f64 {
     value + 1.0
 }
 
-/// `op` over all ranks, elementwise, as values.
+/// `op` over these ranks, elementwise, as values.
 fn reduction(problem: &Problem, dtype: DType, op: ReduceOp, ins: &[Vec<f64>]) -> Vec<f64> {
     let is_float = matches!(dtype, DType::Bf16 | DType::F16 | DType::F32 | DType::F64);
     (0..problem.in_len(0))
@@ -63,7 +63,7 @@ fn reduction(problem: &Problem, dtype: DType, op: ReduceOp, ins: &[Vec<f64>]) ->
                 ReduceOp::Sum => all.sum(),
                 ReduceOp::Avg => {
                     #[expect(clippy::cast_precision_loss, reason = "a few ranks")]
-                    let mean = all.sum::<f64>() / problem.n() as f64;
+                    let mean = all.sum::<f64>() / ins.len() as f64;
                     if is_float { mean } else { mean.trunc() }
                 }
             }
@@ -88,6 +88,10 @@ pub(crate) fn reference(
     match problem.collective() {
         Collective::AllReduce => reduction(problem, dtype, op, ins),
         Collective::Reduce if rank == root => reduction(problem, dtype, op, ins),
+        Collective::Scan => reduction(problem, dtype, op, &ins[..=rank]),
+        // What rank 0 gets of the exclusive one is no matter of plans.
+        Collective::ExclusiveScan if rank == 0 => Vec::new(),
+        Collective::ExclusiveScan => reduction(problem, dtype, op, &ins[..rank]),
         Collective::ReduceScatter | Collective::ReduceScatterV => {
             block(&reduction(problem, dtype, op, ins))
         }
@@ -108,6 +112,7 @@ pub(crate) fn reference(
                 .collect()
         }
         other @ (Collective::AllGatherObject
+        | Collective::AllReduceCoalesced
         | Collective::BroadcastObject
         | Collective::GatherObject
         | Collective::Recv

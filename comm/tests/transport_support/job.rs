@@ -96,6 +96,8 @@ fn prepare(
     let (send, expected) = (elements(how.dtype, input), elements(how.dtype, out));
     let layout = how.in_place.then(|| problem.in_place(rank)).flatten();
     let recv_count = problem.out_len(rank);
+    // What nobody contributes to is no matter of plans.
+    let is_made = !problem.pattern().contributors(problem.n(), rank).is_empty();
     // One buffer for both holds the larger of the two.
     let (span, in_at, out_at) = match layout {
         None | Some(InPlace::Apart) => (recv_count * size, 0, 0),
@@ -113,7 +115,7 @@ fn prepare(
         send,
         recv,
         expected,
-        recv_bytes: recv_count * size,
+        recv_bytes: if is_made { recv_count * size } else { 0 },
         recv_at: GUARD + out_at,
         run: None,
         result: None,
@@ -133,6 +135,7 @@ fn prepare(
     let call = MessageCall {
         rank,
         ranks: problem.n(),
+        contributors: problem.pattern().contributors(problem.n(), rank).len(),
         group: 77,
         seq,
         tag: tag_of(problem, how),
@@ -172,6 +175,7 @@ pub(crate) fn by_hand(
     let mut settings = MessageCall {
         rank,
         ranks,
+        contributors: ranks,
         group: 77,
         seq: 1,
         tag: CallTag {
@@ -229,6 +233,7 @@ pub(crate) fn with_value(
     let call = MessageCall {
         rank,
         ranks: problem.n(),
+        contributors: problem.pattern().contributors(problem.n(), rank).len(),
         group: 77,
         seq: 1,
         tag: tag_of(problem, how),

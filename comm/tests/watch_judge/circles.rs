@@ -75,6 +75,54 @@ fn what_a_worker_does_holds_up_only_who_waits_for_it() {
 }
 
 #[test]
+fn a_rank_comes_to_the_calls_that_it_has_started_whatever_its_own_thread_waits_for() {
+    let plant = |pending: u32| {
+        let mut plant = Plant::new(2);
+        plant.group(1, "g1", &[0, 1], 0);
+        plant.group(2, "g2", &[0, 1], 0);
+        plant.waits(0, 1, &[1]);
+        plant.waits(1, 2, &[0]);
+        plant.report(1).groups[0].pending = pending;
+        plant.confirm();
+        plant
+    };
+    assert_eq!(
+        verdict(judge(&plant(0).scene, Question::Waiting)).class,
+        Class::Deadlock
+    );
+    // The worker of rank 1 has a call of g1 to make, and has not got a processor so far.
+    let started = plant(1);
+    assert_eq!(judge(&started.scene, Question::Waiting), Finding::Nothing);
+    // It is in an earlier call of g1, in which it waits for rank 0.
+    let mut behind = plant(1);
+    behind.report(0).groups[0].entered = 2;
+    if let Some(call) = &mut behind.report(0).groups[0].call {
+        call.seq = 2;
+    }
+    behind.waits(1, 1, &[0]);
+    behind.confirm();
+    assert_eq!(judge(&behind.scene, Question::Waiting), Finding::Nothing);
+}
+
+#[test]
+fn a_rank_whose_time_is_up_waits_for_its_asynchronous_calls_until_it_knows_why() {
+    let mut plant = Plant::new(3);
+    plant.group(1, "g1", &[0, 1], 0);
+    plant.group(2, "g2", &[1, 2], 0);
+    plant.waits(0, 1, &[1]);
+    plant.waits(1, 2, &[2]);
+    let group = &mut plant.report(1).groups[1];
+    (group.awaited_by, group.pending) = (1, 1);
+    group.call.as_mut().expect("planted").is_async = true;
+    plant.confirm();
+    let verdict = plant.overdue(0, 1);
+    assert_eq!(
+        (verdict.class, verdict.blamed.as_slice()),
+        (Class::NotJoined, [2].as_slice())
+    );
+}
+
+#[test]
 fn a_young_circle_gets_time_to_end_by_its_deadlines() {
     let mut plant = Plant::new(2);
     plant.group(1, "g1", &[0, 1], 0);

@@ -1,8 +1,4 @@
 //! The buffers of a cell and the one call that is repeated on them.
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each match picks the few calls that it concerns"
-)]
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,13 +6,13 @@ use muster_comm::algo::choices_for;
 use muster_comm::buffer::Element;
 use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, ReduceOp};
+use muster_comm::types::{Collective, Counting, Extent, Pattern, ReduceOp};
 use muster_comm::world::{AllocError, RegionBuffer};
 use serde_bytes::ByteBuf;
 
 use crate::bench::data::{self, Data, Stretch};
-use crate::bench::ground::{Form, Ground, There, no_room};
-use crate::bench::plan::{Cell, Memory, carries_objects};
+use crate::bench::ground::{Form, Ground, There, make_call, no_room};
+use crate::bench::plan::{Cell, Memory};
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]
@@ -128,7 +124,7 @@ impl<'a, T: Element> Call<'a, T> {
             me,
             seed,
         };
-        let is_object = carries_objects(collective);
+        let is_object = collective.is_of_objects();
         let (sends, recvs) = if is_object {
             (0, 0)
         } else {
@@ -142,16 +138,15 @@ impl<'a, T: Element> Call<'a, T> {
             (take(sends)?, take(recvs)?)
         };
         let members = 0..shape.n;
-        let (send_counts, recv_counts) = match collective {
-            Collective::AllToAllV => (
+        let (send_counts, recv_counts) = match collective.counting() {
+            Counting::Splits => (
                 members.clone().map(|to| shape.pair(me, to)).collect(),
                 members.map(|from| shape.pair(from, me)).collect(),
             ),
-            Collective::AllGatherV
-            | Collective::GatherV
-            | Collective::ReduceScatterV
-            | Collective::ScatterV => (shape.parts(), Vec::new()),
-            _ => (Vec::new(), Vec::new()),
+            Counting::Blocks => (shape.parts(), Vec::new()),
+            Counting::Buffers | Counting::Messages | Counting::Objects | Counting::Uniform => {
+                (Vec::new(), Vec::new())
+            }
         };
         let there = match ground {
             Ground::Device(comm) => Some(There::new(comm, collective, send.len(), recv.len())?),
@@ -173,11 +168,10 @@ impl<'a, T: Element> Call<'a, T> {
             } else {
                 ByteBuf::new()
             },
-            objects: match collective {
-                Collective::ScatterObject if me == shape.root => {
-                    (0..shape.n).map(|to| object_of(to, shape.count)).collect()
-                }
-                _ => Vec::new(),
+            objects: if collective == Collective::ScatterObject && me == shape.root {
+                (0..shape.n).map(|to| object_of(to, shape.count)).collect()
+            } else {
+                Vec::new()
             },
             data,
         };
@@ -199,7 +193,7 @@ impl<'a, T: Element> Call<'a, T> {
 
     fn write(&mut self, timed: bool) {
         let size = T::DTYPE.size();
-        if carries_objects(self.collective) {
+        if self.collective.is_of_objects() {
             return;
         }
         if !self.in_place {
@@ -211,32 +205,29 @@ impl<'a, T: Element> Call<'a, T> {
             data::blank(bytemuck::cast_slice_mut(&mut self.recv));
             return;
         }
-        let elements = self.recv.len();
+        let (elements, (begin, _)) = (self.recv.len(), self.starts());
         let buffer: &mut [u8] = bytemuck::cast_slice_mut(&mut self.recv);
         if timed && self.collective.reduces() {
             return data::write(&[self.data.neutral(elements)], size, buffer);
         }
-        let sent = self.data.sent();
-        match self.collective {
-            // The own block lies in its place among the others.
-            Collective::AllGather => {
-                let own = self.data.me * self.data.shape.count * size;
-                data::blank(buffer);
-                let end = own + self.data.shape.count * size;
-                data::write(&sent, size, &mut buffer[own..end]);
-            }
-            Collective::Gather if self.data.me == self.root => {
-                let own = self.root * self.data.shape.count * size;
-                data::blank(buffer);
-                let end = own + self.data.shape.count * size;
-                data::write(&sent, size, &mut buffer[own..end]);
-            }
-            Collective::Broadcast if self.data.me == self.root => {
-                data::write(&self.data.received(), size, buffer);
-            }
-            Collective::Broadcast => data::blank(buffer),
-            _ => data::write(&sent, size, buffer),
+        if self.collective.has_one_buffer() {
+            let given = self.data.received();
+            let is_given = self.data.me == self.root;
+            return data::write(if is_given { &given } else { &[] }, size, buffer);
         }
+        // The part that is sent may lie behind other blocks.
+        let (before, own) = buffer.split_at_mut(begin * size);
+        data::blank(before);
+        data::write(&self.data.sent(), size, own);
+    }
+
+    /// Where in the one buffer of a call in place what is sent and what is received begin, in elements.
+    fn starts(&self) -> (usize, usize) {
+        let (me, count) = (self.data.me, self.data.shape.count);
+        let pattern = self.collective.pattern().filter(|_| self.in_place);
+        let starts = pattern.and_then(|pattern| pattern.in_place(me == self.root, me));
+        let (sends, gets) = starts.unwrap_or_default();
+        (sends * count, gets * count)
     }
 
     /// Makes the call once.
@@ -245,46 +236,27 @@ impl<'a, T: Element> Call<'a, T> {
     /// The error of the call.
     #[inline]
     pub fn make(&mut self) -> Result<(), CommError> {
-        let (comm, op, root) = (self.comm, self.op, self.root);
+        let form = Form {
+            collective: self.collective,
+            op: self.op,
+            root: self.root,
+            in_place: self.in_place,
+            send_counts: &self.send_counts,
+            recv_counts: &self.recv_counts,
+        };
         if let Some(there) = &self.there {
-            return there.make(&Form {
-                collective: self.collective,
-                op,
-                root,
-                in_place: self.in_place,
-                send_counts: &self.send_counts,
-                recv_counts: &self.recv_counts,
-            });
+            return there.make(&form);
         }
-        if self.in_place {
-            let buffer = &mut self.recv[..];
-            return match self.collective {
-                Collective::AllReduce => comm.all_reduce_in_place(buffer, op),
-                Collective::AllGather => comm.all_gather_in_place(buffer),
-                Collective::AllToAll => comm.all_to_all_in_place(buffer),
-                Collective::Gather => comm.gather_in_place(buffer, root),
-                Collective::Reduce => comm.reduce_in_place(buffer, op, root),
-                Collective::ReduceScatter => comm.reduce_scatter_in_place(buffer, op),
-                Collective::Scatter => comm.scatter_in_place(buffer, root),
-                _ => comm.broadcast(buffer, root),
-            };
+        let (comm, send) = (self.comm, &self.send[..]);
+        if self.collective.is_of_objects() {
+            return self.objects().map(drop);
         }
-        let (send, recv) = (&self.send[..], &mut self.recv[..]);
-        let (sends, recvs) = (&self.send_counts[..], &self.recv_counts[..]);
-        match self.collective {
-            Collective::AllReduce => comm.all_reduce(send, recv, op),
-            Collective::AllGather => comm.all_gather(send, recv),
-            Collective::AllGatherV => comm.all_gather_v(send, recv, sends),
-            Collective::AllToAll => comm.all_to_all(send, recv),
-            Collective::AllToAllV => comm.all_to_all_v(send, sends, recv, recvs),
-            Collective::Gather => comm.gather(send, recv, root),
-            Collective::GatherV => comm.gather_v(send, recv, sends, root),
-            Collective::Reduce => comm.reduce(send, recv, op, root),
-            Collective::ReduceScatter => comm.reduce_scatter(send, recv, op),
-            Collective::ReduceScatterV => comm.reduce_scatter_v(send, sends, recv, op),
-            Collective::Scatter => comm.scatter(send, recv, root),
-            Collective::ScatterV => comm.scatter_v(send, sends, recv, root),
-            Collective::Broadcast => comm.broadcast(recv, root),
+        let recv = &mut self.recv[..];
+        make_call!(form, comm, send, recv, {
+            Collective::ExclusiveScan if self.in_place => comm.exclusive_scan_in_place(recv, form.op),
+            Collective::ExclusiveScan => comm.exclusive_scan(send, recv, form.op),
+            Collective::Scan if self.in_place => comm.scan_in_place(recv, form.op),
+            Collective::Scan => comm.scan(send, recv, form.op),
             Collective::SendRecvBatch | Collective::Send | Collective::Recv => {
                 let (n, me) = (comm.size(), comm.rank());
                 comm.batch_send_recv(&[
@@ -292,19 +264,19 @@ impl<'a, T: Element> Call<'a, T> {
                     PointToPoint::recv(recv, (me + n - 1) % n),
                 ])
             }
-            Collective::Barrier => comm.barrier(),
             Collective::AllGatherObject
+            | Collective::AllReduceCoalesced
             | Collective::BroadcastObject
             | Collective::GatherObject
-            | Collective::ScatterObject => self.objects().map(drop),
-        }
+            | Collective::ScatterObject => unreachable!("objects are sent above, and several buffers are not measured"),
+        })
     }
 
     /// How the last call went, where the host backend carries it out by an algorithm.
     #[must_use]
     pub fn taken(&self) -> Option<&'static str> {
         let is_selected = choices_for(self.collective).next().is_some();
-        let is_here = self.there.is_none() && (is_selected || carries_objects(self.collective));
+        let is_here = self.there.is_none() && (is_selected || self.collective.is_of_objects());
         is_here.then(|| self.comm.last_algorithm()).flatten()
     }
 
@@ -313,7 +285,7 @@ impl<'a, T: Element> Call<'a, T> {
     /// # Errors
     /// The error of the call.
     pub fn check(&mut self) -> Result<Checked, CommError> {
-        if carries_objects(self.collective) {
+        if self.collective.is_of_objects() {
             let wrong = self.objects_wrong(&self.objects()?);
             return Ok(Checked { wrong, first: None });
         }
@@ -328,7 +300,7 @@ impl<'a, T: Element> Call<'a, T> {
     /// Those of copies from the device.
     pub fn look_after_timing(&mut self) -> Result<Checked, CommError> {
         // In place an all_to_all changes its own input; reductions had neutral values.
-        if self.in_place && self.collective == Collective::AllToAll {
+        if self.in_place && self.collective.pattern() == Some(Pattern::AllToAll) {
             return Ok(Checked::default());
         }
         self.look(true)
@@ -339,19 +311,15 @@ impl<'a, T: Element> Call<'a, T> {
             there.get(&mut self.recv)?;
         }
         let size = T::DTYPE.size();
-        let expected: Vec<Stretch> = if timed && self.in_place && self.collective.reduces() {
+        let is_neutral = timed && self.in_place && self.collective.reduces();
+        let expected: Vec<Stretch> = if is_neutral {
             vec![self.data.neutral(self.recv.len())]
         } else {
             self.data.received()
         };
         let elements: usize = expected.iter().map(|stretch| stretch.elements).sum();
-        let (me, count) = (self.data.me, self.data.shape.count);
-        // In place the result may lie behind other blocks.
-        let begin = match self.collective {
-            Collective::ReduceScatter if self.in_place && !timed => me * count,
-            Collective::Scatter if self.in_place && me == self.root => me * count,
-            _ => 0,
-        };
+        // In place the result may lie behind other blocks. Where neutral values are reduced all blocks hold it.
+        let begin = if is_neutral { 0 } else { self.starts().1 };
         let got = &self.recv[begin..begin + elements];
         let (wrong, first) = data::wrong(&expected, size, bytemuck::cast_slice(got));
         Ok(Checked { wrong, first })
@@ -360,30 +328,27 @@ impl<'a, T: Element> Call<'a, T> {
     /// Makes a call with objects: whose they are and what arrived.
     fn objects(&self) -> Result<Vec<(usize, ByteBuf)>, CommError> {
         let (comm, root) = (self.comm, self.root);
-        Ok(match self.collective {
-            Collective::AllGatherObject => {
-                (0..).zip(comm.all_gather_object(&self.object)?).collect()
-            }
-            Collective::GatherObject => {
-                let all = comm.gather_object(&self.object, root)?;
-                (0..).zip(all.unwrap_or_default()).collect()
-            }
-            Collective::BroadcastObject => {
-                let mine = (comm.rank() == root).then_some(&self.object);
-                vec![(root, comm.broadcast_object(mine, root)?)]
-            }
-            _ => vec![(comm.rank(), comm.scatter_object(&self.objects, root)?)],
+        Ok(if self.collective == Collective::AllGatherObject {
+            (0..).zip(comm.all_gather_object(&self.object)?).collect()
+        } else if self.collective == Collective::GatherObject {
+            let all = comm.gather_object(&self.object, root)?;
+            (0..).zip(all.unwrap_or_default()).collect()
+        } else if self.collective == Collective::BroadcastObject {
+            let mine = (comm.rank() == root).then_some(&self.object);
+            vec![(root, comm.broadcast_object(mine, root)?)]
+        } else {
+            vec![(comm.rank(), comm.scatter_object(&self.objects, root)?)]
         })
     }
 
     /// How many bytes of the objects of a call are wrong or missing.
     fn objects_wrong(&self, objects: &[(usize, ByteBuf)]) -> u64 {
         let (n, count) = (self.data.shape.n, self.data.shape.count);
-        let wanted = match self.collective {
-            Collective::AllGatherObject => n,
-            Collective::GatherObject if self.comm.rank() != self.root => 0,
-            Collective::GatherObject => n,
-            _ => 1,
+        let pattern = self.collective.pattern();
+        let wanted = match pattern.map(|pattern| pattern.recv(self.data.me == self.root)) {
+            Some(Extent::AllBlocks) => n,
+            Some(Extent::OwnBlock | Extent::Vector) => 1,
+            Some(Extent::Nothing) | None => 0,
         };
         let differing = |(from, object): &(usize, ByteBuf)| {
             let right = object_of(*from, count);

@@ -7,13 +7,8 @@
 //!
 //! DATA-1: receive buffers are filled before a checked call, so that an element that nobody wrote
 //! is counted as wrong.
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each match picks the few calls that it concerns"
-)]
-
 use muster_comm::collective::reference::{self, distinct_inputs, exact_inputs};
-use muster_comm::types::{Collective, DType, Rank, ReduceOp};
+use muster_comm::types::{DType, Extent, Pattern, Rank, ReduceOp, Source};
 
 use crate::bench::shape::Shape;
 
@@ -54,87 +49,50 @@ impl Data {
     /// What the send buffer holds, stretch after stretch.
     #[must_use]
     pub fn sent(&self) -> Vec<Stretch> {
-        let shape = &self.shape;
-        let all = 0..shape.n;
-        match shape.collective {
-            Collective::AllToAll => all
-                .map(|to| self.moved(self.me, Some(to), shape.count))
+        let (shape, me) = (&self.shape, self.me);
+        let elements = shape.send_elements(me);
+        let Some(pattern) = shape.collective.pattern() else {
+            return vec![self.moved(me, None, elements)];
+        };
+        match pattern.send(me == shape.root) {
+            _ if pattern.reduces() => vec![stretch(self.summand(me), elements)],
+            Extent::Nothing => Vec::new(),
+            Extent::OwnBlock | Extent::Vector => vec![self.moved(me, None, elements)],
+            Extent::AllBlocks => (0..shape.n)
+                .map(|to| self.moved(me, Some(to), shape.part(me, to)))
                 .collect(),
-            Collective::AllToAllV => all
-                .map(|to| self.moved(self.me, Some(to), shape.pair(self.me, to)))
-                .collect(),
-            Collective::Scatter | Collective::ScatterV => {
-                if self.me != shape.root {
-                    return Vec::new();
-                }
-                all.map(|to| self.moved(self.me, Some(to), self.part(to)))
-                    .collect()
-            }
-            call if call.reduces() => {
-                let elements = shape.send_elements(self.me);
-                vec![stretch(self.summand(self.me), elements)]
-            }
-            _ => vec![self.moved(self.me, None, shape.send_elements(self.me))],
         }
     }
 
     /// What the receive buffer must hold after the call.
     #[must_use]
     pub fn received(&self) -> Vec<Stretch> {
-        let shape = &self.shape;
-        let all = 0..shape.n;
-        let elements = shape.recv_elements(self.me);
-        match shape.collective {
-            Collective::AllToAll | Collective::AllToAllV => all
-                .map(|from| self.moved(from, Some(self.me), self.pair(from)))
+        let (shape, me) = (&self.shape, self.me);
+        if shape.collective.is_of_objects() {
+            // Objects are looked at as they come.
+            return Vec::new();
+        }
+        let elements = shape.recv_elements(me);
+        let Some(pattern) = shape.collective.pattern() else {
+            let previous = (me + shape.n - 1) % shape.n;
+            return vec![self.moved(previous, None, elements)];
+        };
+        // What a member has for this one alone differs from what it has for others.
+        let to = (pattern.send(true) == Extent::AllBlocks).then_some(me);
+        match pattern.source() {
+            _ if pattern.recv(me == shape.root) == Extent::Nothing => Vec::new(),
+            Source::Nobody => Vec::new(),
+            Source::Root => vec![self.moved(shape.root, to, elements)],
+            Source::Each => (0..shape.n)
+                .map(|from| self.moved(from, to, shape.part(from, me)))
                 .collect(),
-            Collective::AllGather | Collective::AllGatherV => all
-                .map(|from| self.moved(from, None, self.part(from)))
-                .collect(),
-            Collective::Gather | Collective::GatherV => {
-                if self.me != shape.root {
-                    return Vec::new();
-                }
-                all.map(|from| self.moved(from, None, self.part(from)))
-                    .collect()
-            }
-            Collective::Scatter | Collective::ScatterV => {
-                vec![self.moved(shape.root, Some(self.me), elements)]
-            }
-            Collective::Broadcast => vec![self.moved(shape.root, None, elements)],
-            Collective::SendRecvBatch => {
-                let previous = (self.me + shape.n - 1) % shape.n;
-                vec![self.moved(previous, None, elements)]
-            }
-            call if call.reduces() => {
-                let before: usize = match call {
-                    Collective::ReduceScatter => shape.count * self.me,
-                    Collective::ReduceScatterV => shape.parts()[..self.me].iter().sum(),
-                    _ => 0,
-                };
+            Source::Reduction(_) => {
+                let before: usize = to.map_or(0, |me| (0..me).map(|to| shape.part(me, to)).sum());
                 vec![Stretch {
                     phase: before % PERIOD,
-                    ..stretch(self.reduction(), elements)
+                    ..stretch(self.reduction(pattern), elements)
                 }]
             }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Elements of a member's block in calls that have one a member.
-    fn part(&self, member: usize) -> usize {
-        match self.shape.collective {
-            Collective::AllGatherV | Collective::GatherV | Collective::ScatterV => {
-                self.shape.parts()[member]
-            }
-            _ => self.shape.count,
-        }
-    }
-
-    fn pair(&self, from: usize) -> usize {
-        match self.shape.collective {
-            Collective::AllToAllV => self.shape.pair(from, self.me),
-            _ => self.shape.count,
         }
     }
 
@@ -155,35 +113,28 @@ impl Data {
         exact_inputs(self.dtype, self.op, rank, n, PERIOD, self.seed)
     }
 
-    fn reduction(&self) -> Vec<u8> {
-        let inputs: Vec<Vec<u8>> = (0..self.shape.n)
-            .map(|member| self.summand(member))
-            .collect();
+    /// What this member gets of a reduction.
+    fn reduction(&self, pattern: Pattern) -> Vec<u8> {
+        let contributors = pattern.contributors(self.shape.n, self.me);
+        let inputs: Vec<Vec<u8>> = contributors.map(|member| self.summand(member)).collect();
+        if inputs.is_empty() {
+            return self.identity();
+        }
         reference::reduce(self.dtype, self.op, Rank(0), &inputs).swap_remove(0)
     }
 
-    /// A pattern that a reduction in place does not change, however often it is repeated: zeros,
-    /// and ones for products. So repeated calls neither overflow nor meet subnormal numbers.
+    /// A pattern that a reduction in place does not change, however often it is repeated: its identity. So repeated
+    /// calls neither overflow nor meet subnormal numbers.
     #[must_use]
     pub fn neutral(&self, elements: usize) -> Stretch {
-        let mut one = match self.dtype {
-            DType::Bf16 => half::bf16::ONE.to_le_bytes().to_vec(),
-            DType::F16 => half::f16::ONE.to_le_bytes().to_vec(),
-            DType::F32 => 1.0_f32.to_le_bytes().to_vec(),
-            DType::F64 => 1.0_f64.to_le_bytes().to_vec(),
-            DType::I8
-            | DType::I16
-            | DType::I32
-            | DType::I64
-            | DType::U8
-            | DType::U16
-            | DType::U32
-            | DType::U64 => 1_u64.to_le_bytes()[..self.dtype.size()].to_vec(),
-        };
-        if self.op != ReduceOp::Prod {
-            one.fill(0);
-        }
-        stretch(one.repeat(PERIOD), elements)
+        stretch(self.identity(), elements)
+    }
+
+    /// The identity of the reduction, as a pattern; an average leaves zeroes as they are.
+    fn identity(&self) -> Vec<u8> {
+        let zero = || vec![0; self.dtype.size()];
+        let one = self.op.identity(self.dtype).unwrap_or_else(zero);
+        one.repeat(PERIOD)
     }
 }
 
@@ -267,6 +218,7 @@ fn pieces(
 mod tests {
     use super::*;
     use crate::bench::shape::Split;
+    use muster_comm::types::Collective;
 
     fn data(collective: Collective, n: usize, me: usize, bytes: u64) -> Data {
         Data {
@@ -289,7 +241,7 @@ mod tests {
     fn what_must_come_out_is_what_the_reference_says() {
         let (n, size) = (3, 40_000);
         type Naive = fn(&[Vec<u8>]) -> Vec<Vec<u8>>;
-        let cases: [(Collective, Naive); 6] = [
+        let cases: [(Collective, Naive); 8] = [
             (Collective::AllReduce, |inputs| {
                 reference::all_reduce(DType::F32, ReduceOp::Sum, inputs)
             }),
@@ -298,6 +250,12 @@ mod tests {
             }),
             (Collective::Reduce, |inputs| {
                 reference::reduce(DType::F32, ReduceOp::Sum, Rank(1), inputs)
+            }),
+            (Collective::Scan, |inputs| {
+                reference::scan(DType::F32, ReduceOp::Sum, inputs)
+            }),
+            (Collective::ExclusiveScan, |inputs| {
+                reference::exclusive_scan(DType::F32, ReduceOp::Sum, inputs)
             }),
             (Collective::AllGather, reference::all_gather),
             (Collective::Gather, |inputs| {

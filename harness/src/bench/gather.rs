@@ -4,10 +4,11 @@
 //! for the same sample, divided by the calls in it.
 
 use muster_comm::layout::Layout;
+use muster_comm::types::Collective;
 
 use crate::bench::measured::Measured;
 use crate::bench::model::Record;
-use crate::bench::plan::{Cell, Memory, Plan, What, carries_objects};
+use crate::bench::plan::{Cell, Memory, Plan, What};
 use crate::bench::told::{
     Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
 };
@@ -166,18 +167,14 @@ impl Gather {
             bytes: shape.bytes(),
             count: shape.shown_count() as u64,
             dtype: text(has_numbers, cell.dtype.name()),
-            op: text(
-                collective.is_some_and(muster_comm::types::Collective::reduces),
-                cell.op.name(),
-            ),
+            op: text(collective.is_some_and(Collective::reduces), cell.op.name()),
             root: collective
-                .is_some_and(muster_comm::types::Collective::is_rooted)
+                .is_some_and(Collective::is_rooted)
                 .then(|| u32::try_from(shape.root).unwrap_or(u32::MAX)),
             in_place: cell.in_place,
             memory: cell.memory.name().to_owned(),
             split: text(
-                collective
-                    .is_some_and(|call| call.name().ends_with("_v") && !carries_objects(call)),
+                collective.is_some_and(Collective::has_lengths),
                 shape.split.name(),
             ),
             group: kind.kind.clone(),

@@ -12,7 +12,7 @@ use muster_comm::types::{Collective, DType, ReduceOp};
 use serde::{Deserialize, Serialize};
 
 pub use self::sizes::{parse_size, sweep};
-pub use self::what::{What, carries_objects, places};
+pub use self::what::{What, places};
 use crate::bench::shape::{Shape, Split};
 use crate::check::cases::{Case, Catalogue, KindGroups, ObjectShape, Question, WORLD_KIND};
 
@@ -241,13 +241,15 @@ impl Plan {
             Places::In => vec![inside],
             Places::Out => vec![!out],
         };
-        let ops = if collective.reduces() {
-            &self.ops[..]
+        // Of the reductions that are asked for those that the call takes; the options say that there is one.
+        let is_taken = |op: &ReduceOp| collective.ops().contains(op);
+        let ops: Vec<ReduceOp> = if collective.reduces() {
+            self.ops.iter().copied().filter(is_taken).collect()
         } else {
-            &[ReduceOp::Sum]
+            vec![ReduceOp::Sum]
         };
         for dtype in &self.dtypes {
-            for op in ops {
+            for op in &ops {
                 for memory in &self.memories {
                     for in_place in &places {
                         for bytes in &self.sizes {
@@ -328,7 +330,7 @@ impl Plan {
         let mut cases = Vec::new();
         for cell in self.cells(layout) {
             let question = match cell.what {
-                What::Collective(collective) if carries_objects(collective) => Question::Object {
+                What::Collective(collective) if collective.is_of_objects() => Question::Object {
                     collective,
                     shape: ObjectShape::Small,
                 },

@@ -3,7 +3,7 @@
 //! Pure arithmetic. `docs/metrics.md` has the formulas with their sources; the tests compare them
 //! with numbers worked out by hand.
 
-use muster_comm::types::{Collective, Extent, Pattern};
+use muster_comm::types::{Collective, Counting, Extent, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes that a member contributes in the exchange of entries: payload and counts of a slot.
@@ -79,7 +79,7 @@ impl Shape {
         let least = usize::from(bytes > 0);
         let count = match collective.pattern() {
             Some(Pattern::Barrier) => 0,
-            Some(pattern) if !pattern.is_of_vectors() && !collective.has_lengths() => {
+            Some(pattern) if pattern.is_of_blocks() && !collective.has_lengths() => {
                 (elements / n).max(least)
             }
             Some(_) | None => elements.max(least),
@@ -108,6 +108,22 @@ impl Shape {
         (0..self.n).map(part).collect()
     }
 
+    /// Elements of the part that member `from` has for member `to`, or for all alike.
+    #[must_use]
+    pub fn part(&self, from: usize, to: usize) -> usize {
+        let block = match self.collective.pattern().map(|pattern| pattern.send(true)) {
+            Some(Extent::AllBlocks) => to,
+            Some(Extent::Nothing | Extent::OwnBlock | Extent::Vector) | None => from,
+        };
+        match self.collective.counting() {
+            Counting::Splits => self.pair(from, to),
+            Counting::Blocks => self.parts()[block],
+            Counting::Buffers | Counting::Messages | Counting::Objects | Counting::Uniform => {
+                self.count
+            }
+        }
+    }
+
     /// Elements that member `from` has for member `to` in `all_to_all_v`. The member with the most
     /// to send or to receive has about `count` elements.
     #[must_use]
@@ -129,8 +145,8 @@ impl Shape {
     #[must_use]
     pub fn send_elements(&self, me: usize) -> usize {
         match self.collective.pattern() {
-            // It has one buffer, which counts as received.
-            Some(Pattern::Broadcast) if !self.collective.is_of_objects() => 0,
+            // The one buffer counts as received.
+            Some(_) if self.collective.has_one_buffer() => 0,
             Some(pattern) => {
                 let pairs = (0..self.n).map(|to| self.pair(me, to));
                 self.elements(pattern.send(me == self.root), me, pairs)
@@ -159,7 +175,7 @@ impl Shape {
         match extent {
             Extent::Nothing => 0,
             Extent::OwnBlock if differ => self.parts()[me],
-            Extent::AllBlocks if self.collective == Collective::AllToAllV => pairs.sum(),
+            Extent::AllBlocks if self.collective.has_splits() => pairs.sum(),
             Extent::AllBlocks if differ => self.parts().iter().sum(),
             Extent::AllBlocks => self.count * self.n,
             Extent::Vector | Extent::OwnBlock => self.count,
@@ -179,7 +195,7 @@ impl Shape {
     /// that begins a call over shared memory.
     #[must_use]
     pub fn fits_entry(&self) -> bool {
-        let sent = if self.collective == Collective::Broadcast {
+        let sent = if self.collective.has_one_buffer() {
             self.count
         } else {
             let sent = (0..self.n).map(|me| self.send_elements(me));
@@ -198,9 +214,7 @@ impl Shape {
     #[must_use]
     pub fn bus_bytes(&self) -> f64 {
         match self.collective.pattern() {
-            _ if self.collective == Collective::AllToAllV => {
-                (self.busiest_exchange() * self.element) as f64
-            }
+            _ if self.collective.has_splits() => (self.busiest_exchange() * self.element) as f64,
             Some(pattern) => self.bytes() as f64 * pattern.bus_factor(self.n),
             None => self.bytes() as f64,
         }

@@ -7,7 +7,7 @@
 //! CASES-2: a rank that works through the cases it is a member of, in order, waits for nobody who
 //! waits for it: kinds come one after the other, and within a kind a rank is in one group at most.
 
-use muster_comm::types::{Collective, DType};
+use muster_comm::types::{Collective, DType, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// The groups of one kind.
@@ -115,33 +115,23 @@ pub struct Catalogue {
     pub cases: Vec<Case>,
 }
 
-/// Calls that move or reduce numbers, in the order in which they are checked.
-const NUMERIC: [Collective; 16] = [
-    Collective::Barrier,
-    Collective::AllReduce,
-    Collective::ReduceScatter,
-    Collective::ReduceScatterV,
-    Collective::AllGather,
-    Collective::AllGatherV,
-    Collective::AllToAll,
-    Collective::AllToAllV,
-    Collective::Broadcast,
-    Collective::Reduce,
-    Collective::Gather,
-    Collective::GatherV,
-    Collective::Scatter,
-    Collective::ScatterV,
-    Collective::Send,
-    Collective::SendRecvBatch,
-];
+/// Calls that move or reduce numbers, in the order in which they are checked: the barrier first. What is sent is received,
+/// so `recv` is checked with `send`.
+fn numeric() -> impl Iterator<Item = Collective> {
+    let all = || Collective::ALL.into_iter();
+    let rest =
+        |call: &Collective| !call.is_empty() && !call.is_of_objects() && *call != Collective::Recv;
+    all()
+        .filter(|call| call.is_empty())
+        .chain(all().filter(rest))
+}
 
 /// Calls that carry objects.
-const OBJECTS: [Collective; 4] = [
-    Collective::AllGatherObject,
-    Collective::GatherObject,
-    Collective::BroadcastObject,
-    Collective::ScatterObject,
-];
+fn objects() -> impl Iterator<Item = Collective> {
+    Collective::ALL
+        .into_iter()
+        .filter(|call| call.is_of_objects())
+}
 
 /// Elements of the sweep over all element types.
 const COUNT_TYPICAL: usize = 1000;
@@ -237,8 +227,8 @@ fn questions(
 ) -> Vec<Question> {
     let mut questions = vec![Question::Membership];
     let is_asked = |call: &Collective| selection.calls.is_empty() || selection.calls.contains(call);
-    for collective in NUMERIC.into_iter().filter(is_asked) {
-        if collective == Collective::Barrier {
+    for collective in numeric().filter(is_asked) {
+        if collective.is_empty() {
             let (dtype, count) = (DTYPE_TYPICAL, 0);
             questions.push(Question::Collective {
                 collective,
@@ -255,9 +245,8 @@ fn questions(
             });
         }
     }
-    let objects = selection.calls.is_empty() && (with_objects || depth == Depth::Full);
-    if objects {
-        for collective in OBJECTS {
+    if selection.calls.is_empty() && (with_objects || depth == Depth::Full) {
+        for collective in objects() {
             for shape in ObjectShape::ALL {
                 questions.push(Question::Object { collective, shape });
             }
@@ -290,7 +279,8 @@ fn shapes(
         Depth::Full => {
             let large = BYTES_LARGE / DTYPE_TYPICAL.size();
             // What is counted a block is large when all blocks are.
-            let large = if counts_blocks(collective) {
+            let is_of_blocks = collective.pattern().is_some_and(Pattern::is_of_blocks);
+            let large = if is_of_blocks {
                 large / members + 1
             } else {
                 large + 1
@@ -322,24 +312,8 @@ fn is_checked_large(collective: Collective) -> bool {
             | Collective::AllToAllV
             | Collective::Broadcast
             | Collective::ReduceScatter
+            | Collective::Scan
             | Collective::Send
-    )
-}
-
-/// Whether the count of a call is that of one block of several.
-fn counts_blocks(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::AllGather
-            | Collective::AllGatherV
-            | Collective::AllToAll
-            | Collective::AllToAllV
-            | Collective::Gather
-            | Collective::GatherV
-            | Collective::ReduceScatter
-            | Collective::ReduceScatterV
-            | Collective::Scatter
-            | Collective::ScatterV
     )
 }
 

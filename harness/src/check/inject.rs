@@ -161,17 +161,8 @@ impl FromStr for Inject {
 /// Whether faults can be planted in a call: in those that carry numbers of all members or a root.
 #[must_use]
 pub fn can_be_falsified(collective: Collective) -> bool {
-    !matches!(
-        collective,
-        Collective::AllGatherObject
-            | Collective::Barrier
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::Recv
-            | Collective::ScatterObject
-            | Collective::Send
-            | Collective::SendRecvBatch
-    )
+    let is_of_others = collective.is_of_objects() || collective.is_of_messages();
+    !is_of_others && !collective.is_empty()
 }
 
 fn did_you_mean(meant: Option<&str>) -> String {

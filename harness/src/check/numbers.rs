@@ -13,7 +13,7 @@ use half::{bf16, f16};
 use muster_comm::buffer::Element;
 use muster_comm::collective::reference::{self, Difference, distinct_inputs, first_difference};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, DType, Rank, ReduceOp};
+use muster_comm::types::{Collective, DType, Extent, Rank, ReduceOp, Source};
 
 use crate::check::message::Wrong;
 use crate::check::subject::{Message, Subject};
@@ -137,29 +137,30 @@ pub(super) fn elements<T: Element>(bytes: &[u8]) -> Vec<T> {
 
 impl Numbers<'_> {
     fn typed<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        match self.collective {
-            Collective::Barrier => self.comm.barrier().map(|()| None),
-            Collective::AllReduce
-            | Collective::Reduce
-            | Collective::ReduceScatter
-            | Collective::ReduceScatterV => self.reductions::<T>(),
-            Collective::AllGather => self.all_gather::<T>(),
-            Collective::AllGatherV => self.all_gather_v::<T>(),
-            Collective::AllToAll => self.all_to_all::<T>(),
-            Collective::AllToAllV => self.all_to_all_v::<T>(),
-            Collective::Gather | Collective::GatherV => self.gathers::<T>(),
-            Collective::Scatter | Collective::ScatterV => self.scatters::<T>(),
-            Collective::SendRecvBatch => self.batch::<T>(),
-            Collective::Recv | Collective::Send => self.ring::<T>(),
-            Collective::Broadcast => self.broadcast::<T>(),
+        let Some(pattern) = self.collective.pattern() else {
+            return if self.collective == Collective::SendRecvBatch {
+                self.batch::<T>()
+            } else {
+                self.ring::<T>()
+            };
+        };
+        let has_lengths = self.collective.has_lengths();
+        let is_of_own_blocks = pattern.send(true) == Extent::OwnBlock;
+        match pattern.source() {
             // Objects have a check of their own; asked here, nothing would be proved.
-            Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::ScatterObject => Ok(Some(Wrong {
+            _ if self.collective.is_of_objects() => Ok(Some(Wrong {
                 text: format!("{} carries no numbers", self.collective),
                 ..Wrong::default()
             })),
+            Source::Each if pattern.is_rooted() => self.gathers::<T>(),
+            Source::Each if is_of_own_blocks && has_lengths => self.all_gather_v::<T>(),
+            Source::Each if is_of_own_blocks => self.all_gather::<T>(),
+            Source::Each if has_lengths => self.all_to_all_v::<T>(),
+            Source::Each => self.all_to_all::<T>(),
+            Source::Nobody => self.comm.barrier().map(|()| None),
+            Source::Reduction(_) => self.reductions::<T>(pattern),
+            Source::Root if pattern.has_one_buffer() => self.broadcast::<T>(),
+            Source::Root => self.scatters::<T>(),
         }
     }
 
@@ -310,7 +311,7 @@ impl Numbers<'_> {
 
     fn gathers<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (me, root) = (self.me(), self.root());
-        let uneven = self.collective == Collective::GatherV;
+        let uneven = self.collective.has_lengths();
         let parts = if uneven {
             self.uneven_parts()
         } else {
@@ -353,7 +354,7 @@ impl Numbers<'_> {
 
     fn scatters<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (me, root) = (self.me(), self.root());
-        let uneven = self.collective == Collective::ScatterV;
+        let uneven = self.collective.has_lengths();
         let parts = if uneven {
             self.uneven_parts()
         } else {

@@ -6,23 +6,33 @@
 use muster_comm::buffer::Element;
 use muster_comm::collective::reference::{self, exact_inputs};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, Rank, ReduceOp};
+use muster_comm::types::{Pattern, Rank, ReduceOp};
 
 use crate::check::message::Wrong;
 use crate::check::numbers::{Attempt, Numbers, blank, elements};
 
 impl Numbers<'_> {
     /// Every reduction that was asked for; the first wrong one is told.
-    pub(super) fn reductions<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
+    pub(super) fn reductions<T: Element>(
+        &self,
+        pattern: Pattern,
+    ) -> Result<Option<Wrong>, CommError> {
         let mut wrong = None;
-        for op in self.ops {
-            let found = if self.collective == Collective::AllReduce {
-                self.all_reduce::<T>(*op)?
-            } else if self.collective == Collective::Reduce {
-                self.reduce::<T>(*op)?
-            } else {
-                self.reduce_scatters::<T>(*op)?
-            };
+        let taken = |op: &&ReduceOp| pattern.ops().contains(op);
+        for op in self.ops.iter().filter(taken) {
+            let found = match pattern {
+                Pattern::AllReduce if self.collective.is_coalesced() => self.coalesced::<T>(*op),
+                Pattern::AllReduce => self.all_reduce::<T>(*op),
+                Pattern::ExclusiveScan | Pattern::Scan => self.scans::<T>(*op, pattern),
+                Pattern::Reduce => self.reduce::<T>(*op),
+                Pattern::ReduceScatter => self.reduce_scatters::<T>(*op),
+                Pattern::AllGather
+                | Pattern::AllToAll
+                | Pattern::Barrier
+                | Pattern::Broadcast
+                | Pattern::Gather
+                | Pattern::Scatter => unreachable!("{} does not reduce", self.collective),
+            }?;
             wrong = wrong.or(found);
         }
         Ok(wrong)
@@ -73,6 +83,56 @@ impl Numbers<'_> {
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
+    /// Buffers of several lengths, some of them empty.
+    fn coalesced<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
+        let inputs: Vec<_> = (0..self.len())
+            .map(|member| self.addend(op, member))
+            .collect();
+        let mut attempt = Attempt {
+            expected: reference::reduce(self.dtype, op, Rank(0), &inputs).swap_remove(0),
+            got: elements::<T>(&inputs[self.me()]),
+            blocks: Vec::new(),
+            how: format!("{op}, four buffers"),
+        };
+        let (first, rest) = attempt.got.split_at_mut(self.count / 4);
+        let (second, third) = rest.split_at_mut(self.count / 2);
+        self.comm
+            .all_reduce_coalesced(&mut [first, second, &mut [], third], op)?;
+        Ok(attempt.judge(self, None))
+    }
+
+    fn scans<T: Element>(
+        &self,
+        op: ReduceOp,
+        pattern: Pattern,
+    ) -> Result<Option<Wrong>, CommError> {
+        let me = self.me();
+        // Only what this member gets is made: the reference of all of them is as many reductions.
+        let end = me + usize::from(pattern == Pattern::Scan);
+        let sent = self.addend(op, me);
+        let inputs: Vec<_> = (0..end).map(|member| self.addend(op, member)).collect();
+        let mut expected = if inputs.is_empty() {
+            reference::exclusive_scan(self.dtype, op, std::slice::from_ref(&sent))
+        } else {
+            reference::reduce(self.dtype, op, Rank(0), &inputs)
+        };
+        let send: Vec<T> = elements(&sent);
+        let mut attempt = Attempt {
+            expected: expected.swap_remove(0),
+            got: blank(self.count),
+            blocks: Vec::new(),
+            how: format!("{op}, out of place"),
+        };
+        self.comm
+            .scan(self.collective, &send, &mut attempt.got, op)?;
+        let wrong = attempt.judge(self, Some((&send, &sent)));
+        attempt.got = send;
+        attempt.how = format!("{op}, in place");
+        self.comm
+            .scan_in_place(self.collective, &mut attempt.got, op)?;
+        Ok(wrong.or_else(|| attempt.judge(self, None)))
+    }
+
     fn reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let (me, root) = (self.me(), self.root());
         let sent = self.addend(op, me);
@@ -105,7 +165,7 @@ impl Numbers<'_> {
 
     fn reduce_scatters<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
-        let uneven = self.collective == Collective::ReduceScatterV;
+        let uneven = self.collective.has_lengths();
         let parts: Vec<usize> = (0..len)
             .map(|member| {
                 if uneven {

@@ -245,6 +245,72 @@ impl Subject {
         broadcast(root: usize) => Broadcast;
     }
 
+    /// `all_reduce_coalesced`. Devices do not have it.
+    ///
+    /// # Errors
+    /// As the call of the communicator.
+    pub fn all_reduce_coalesced<T: Element>(
+        &self,
+        buffers: &mut [&mut [T]],
+        op: ReduceOp,
+    ) -> Result<(), CommError> {
+        match self {
+            Self::Host(comm) => comm.all_reduce_coalesced(buffers, op),
+            // The buffers are packed into private memory, wherever they lie.
+            Self::Region(region) => region.comm().all_reduce_coalesced(buffers, op),
+            Self::Device(device) => Err(device.comm.lacking(Collective::AllReduceCoalesced)),
+        }
+    }
+
+    /// `scan` or `exclusive_scan`, as the collective says. Devices have neither.
+    ///
+    /// # Errors
+    /// As the call of the communicator.
+    pub fn scan<T: Element>(
+        &self,
+        collective: Collective,
+        sendbuf: &[T],
+        recvbuf: &mut [T],
+        op: ReduceOp,
+    ) -> Result<(), CommError> {
+        let call = |comm: &Communicator, send: &[T], recv: &mut [T]| {
+            if collective == Collective::ExclusiveScan {
+                comm.exclusive_scan(send, recv, op)
+            } else {
+                comm.scan(send, recv, op)
+            }
+        };
+        match self {
+            Self::Host(comm) => call(comm, sendbuf, recvbuf),
+            Self::Region(region) => region.apart(collective, sendbuf, recvbuf, call),
+            Self::Device(device) => Err(device.comm.lacking(collective)),
+        }
+    }
+
+    /// [`Self::scan`] with one buffer.
+    ///
+    /// # Errors
+    /// As the call of the communicator.
+    pub fn scan_in_place<T: Element>(
+        &self,
+        collective: Collective,
+        buffer: &mut [T],
+        op: ReduceOp,
+    ) -> Result<(), CommError> {
+        let call = |comm: &Communicator, buffer: &mut [T]| {
+            if collective == Collective::ExclusiveScan {
+                comm.exclusive_scan_in_place(buffer, op)
+            } else {
+                comm.scan_in_place(buffer, op)
+            }
+        };
+        match self {
+            Self::Host(comm) => call(comm, buffer),
+            Self::Region(region) => region.in_place(buffer, call),
+            Self::Device(device) => Err(device.comm.lacking(collective)),
+        }
+    }
+
     /// `send`.
     ///
     /// # Errors

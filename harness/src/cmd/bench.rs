@@ -10,7 +10,7 @@ use muster_comm::types::{DType, ReduceOp};
 use crate::backend;
 use crate::bench::gather::Gather;
 use crate::bench::model::{BenchReport, Record, Settings};
-use crate::bench::plan::{Memory, Places, Stop, What, carries_objects};
+use crate::bench::plan::{Memory, Places, Stop, What};
 use crate::bench::shape::Split;
 use crate::check::inject::Inject;
 use crate::cmd::measure;
@@ -276,7 +276,7 @@ impl BenchArgs {
             );
         }
         let objects = |what: &What| match what {
-            What::Collective(call) => carries_objects(*call),
+            What::Collective(call) => call.is_of_objects(),
             What::BringUp | What::GroupCreate => false,
         };
         if let Some(what) = self.whats().into_iter().find(objects) {

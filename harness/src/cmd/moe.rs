@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::{Layout, Matrix};
+use muster_comm::layout::Layout;
 
 use crate::backend;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, parse_time, pin};
+use crate::cmd::values::{Common, matrix_of, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -26,7 +26,6 @@ use crate::report::origin::Origin;
 use crate::run::job::{Job, MatrixSpec};
 use crate::run::joined;
 use crate::run::work::{Measured, Work};
-use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -304,16 +303,7 @@ impl MoeArgs {
         };
         let world = ranks.map_or_else(String::new, |ranks| format!("@{ranks}"));
         let name = format!("tp{}ep{}{etp}{world}", self.tp, self.ep);
-        let illegal = |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
-        let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
-        let layout = matrix.layout().map_err(|error| illegal(&error))?;
-        let ranks = layout.dims().world;
-        if ranks > WORLD_SIZE_MAX {
-            return Err(Failure::usage(format!(
-                "{ranks} ranks are asked for, and moe starts a process on this host for each: at most {WORLD_SIZE_MAX}"
-            )));
-        }
-        Ok(layout)
+        matrix_of(&name, "moe").map(|(_, layout)| layout)
     }
 
     /// Writes the routing of every step and rank, if it was asked for.

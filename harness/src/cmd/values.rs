@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
 use muster_comm::launch::{Contract, Identity};
-use muster_comm::layout::Preset;
+use muster_comm::layout::{Layout, Matrix, Preset};
 use muster_comm::types::DType;
 
 use super::rules::Rules;
@@ -14,6 +14,7 @@ use crate::backend::{Backend, Choice};
 use crate::fail::Failure;
 use crate::out;
 use crate::run::job::Transport;
+use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
 /// ranks is 8 GiB, more than a machine without an accelerator should be asked for.
@@ -21,6 +22,23 @@ const COUNT_MAX: usize = 1 << 26;
 
 /// Longest deadline that makes sense: longer ones are a hang by another name.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The matrix of this name and its layout, for a command that starts a process for each rank.
+///
+/// # Errors
+/// A failure of class USAGE where there is no such matrix, or its world is too large.
+pub(crate) fn matrix_of(name: &str, command: &str) -> Result<(Matrix, Layout), Failure> {
+    let illegal = |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
+    let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
+    let layout = matrix.layout().map_err(|error| illegal(&error))?;
+    let ranks = layout.dims().world;
+    if ranks > WORLD_SIZE_MAX {
+        return Err(Failure::usage(format!(
+            "{ranks} ranks are asked for, and {command} starts a process on this host for each: at most {WORLD_SIZE_MAX}"
+        )));
+    }
+    Ok((matrix, layout))
+}
 
 pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
     name.trim().parse::<DType>().map_err(|error| {

@@ -153,6 +153,12 @@ pub(super) struct Held {
     pub(super) evidence: String,
 }
 
+/// All ports that somebody holds.
+pub(super) fn taken_ports(system: &System) -> Vec<u16> {
+    let held = held(system, |_| true).unwrap_or_default();
+    held.into_iter().map(|held| held.port).collect()
+}
+
 /// Everybody who holds a port among `wanted`, one entry a port, listeners first.
 pub(super) fn held(system: &System, wanted: impl Fn(u16) -> bool) -> Option<Vec<Held>> {
     let mut sockets = sockets(system)?;

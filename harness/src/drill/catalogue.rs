@@ -16,7 +16,7 @@ mod time;
 use std::time::Duration;
 
 use super::plan::{
-    BRING_UP, Blamed, DEADLINE_LONG, Deed, Expect, Launch, Outcome, Plan, Setting, Transport,
+    BRING_UP, Blamed, DEADLINE_LONG, Expect, Injection, Launch, Outcome, Plan, Setting, Transport,
 };
 use super::script::{Part, Step};
 use crate::exit::Exit;
@@ -165,7 +165,7 @@ fn plan(setting: &Setting, injected: String, steps: impl Fn(u32) -> Vec<Step>) -
             .map(|rank| part(rank, steps(rank)))
             .collect(),
         deadline: DEADLINE_LONG,
-        deed: Deed::None,
+        deed: Injection::None,
         squatter: false,
         injected,
         expect: well(setting),

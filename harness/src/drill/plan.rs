@@ -100,7 +100,7 @@ pub struct Plan {
     /// Deadline of calls.
     pub deadline: Duration,
     /// What is done from outside.
-    pub deed: Deed,
+    pub deed: Injection,
     /// Whether a stranger holds the port at which the ranks are to meet.
     pub squatter: bool,
     /// What was done, in words, for people.
@@ -143,7 +143,7 @@ pub type Settings = Vec<(&'static [&'static str], String)>;
 
 /// What is done from outside, once all ranks are at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Injection {
     /// A control group is set so; the ranks are told to go on.
     Control {
         /// Whose.

@@ -7,11 +7,11 @@ use muster_comm::sync::{Clock, Deadline};
 
 use super::catalogue::{Drill, life};
 use super::clean::{self, Before};
-use super::deed::{self, Done};
 use super::grade::{End, Graded, Seen, grade};
+use super::injection::{self, Done};
 use super::model::{Expected, Run, RunOutcome};
-use super::plan::{Deed, Outcome, Plan, Setting};
-use super::stage::{Child, Stage, Trouble, Who};
+use super::plan::{Injection, Outcome, Plan, Setting};
+use super::process_group::{Child, Stage, Trouble, Who};
 use super::told::What;
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -66,7 +66,7 @@ pub fn run(turn: &Turn, interrupts: &Arc<Interrupts>) -> Result<Option<Run>, Fai
         return Ok(None);
     }
     drop(stage);
-    if plan.deed == Deed::KillAll {
+    if plan.deed == Injection::KillAll {
         seen.leaks.extend(once_more(turn, interrupts)?);
     }
     seen.leaks.extend(before.own_leak());
@@ -90,7 +90,7 @@ fn watch(
         stage.is_over() || stage.told.iter().any(|told| told.what == What::Joined)
     });
     let ports = clean::ports_of(&clean::marked(&stage.mark));
-    let done = deed::perform(plan, &turn.setting, stage, draws)?;
+    let done = injection::perform(plan, &turn.setting, stage, draws)?;
     let gone_ns = (plan.expect.outcome == Outcome::Gone).then(|| gone(stage));
     let survivors = &plan.expect.survivors;
     let is_over = stage.until(bound, |stage| stage.is_over_for(survivors));

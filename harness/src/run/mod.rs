@@ -3,17 +3,17 @@
 
 mod applicable;
 pub mod job;
+mod jobs;
 pub mod joined;
 mod launcher;
 pub mod local;
 mod npu;
 mod printed;
-pub mod procstate;
 pub mod program;
-pub mod pump;
 pub mod rank;
 pub mod session;
 mod standing;
+mod supervisor;
 pub mod verdict;
 pub mod work;
 

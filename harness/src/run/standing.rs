@@ -1,11 +1,11 @@
 //! What the processes of ranks do that others wait for outside of any call: before they have joined, or after all others
-//! have ended. Of joined ranks in calls the arbiter knows more.
+//! have ended. Of joined ranks in calls the arbiter knows more, unless the ranks have given up already.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_comm::rendezvous::{Absent, Coordinator};
-use muster_comm::sync::Deadline;
+use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
 use muster_comm::watch::process;
 
@@ -15,6 +15,9 @@ use crate::world::RankProcess;
 const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// Time between two looks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Looks at a process in state D, and the pause before each: one that is stuck is there every time.
+const LOOKS_AT_D: usize = 10;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Processes between the one that was started and the rank's program: shells, wrappers.
 const DEPTH_MAX: usize = 16;
 
@@ -66,11 +69,35 @@ pub(super) fn tree(pid: u32) -> Vec<u32> {
     chain
 }
 
-/// Who has joined, and when those that have not are to be looked at.
+/// The state of a process that exists but does not run: `T` stopped, `t` traced, `D` stuck in the kernel. `None` for one
+/// that runs or sleeps, or that cannot be looked at.
+pub(super) fn not_running(pid: u32) -> Option<char> {
+    let look = || process::state(pid).filter(|state| matches!(state, 'T' | 't' | 'D'));
+    let state = look()?;
+    // Any process is in D for moments, while a page or a file comes from a disk.
+    for _ in 0..LOOKS_AT_D {
+        if state != 'D' {
+            break;
+        }
+        Clock::pause(LOOK_PAUSE);
+        look()?;
+    }
+    Some(state)
+}
+
+/// How long the main thread of a process could have run and got no processor, so far; zero where the kernel does not say.
+pub(super) fn run_delay(pid: u32) -> Option<Duration> {
+    let facts = process::look(pid)?;
+    Some(Duration::from_nanos(facts.cpu_time.delayed_ns))
+}
+
+/// Who has joined and left, and when those that have not are to be looked at.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     world_size: u32,
     joined: BTreeSet<u32>,
+    /// Ranks that said goodbye.
+    left: BTreeSet<u32>,
     is_over: bool,
     next: Option<Deadline>,
 }
@@ -80,6 +107,7 @@ impl Arrivals {
         Self {
             world_size,
             joined: BTreeSet::new(),
+            left: BTreeSet::new(),
             is_over: false,
             next: None,
         }
@@ -99,6 +127,21 @@ impl Arrivals {
     /// Whether this rank has joined.
     pub(super) fn has_joined(&self, rank: u32) -> bool {
         self.joined.contains(&rank)
+    }
+
+    /// A rank said goodbye.
+    pub(super) fn note_left(&mut self, rank: u32) {
+        self.left.insert(rank);
+    }
+
+    /// Whether this rank said goodbye.
+    pub(super) fn has_left(&self, rank: u32) -> bool {
+        self.left.contains(&rank)
+    }
+
+    /// Whether any rank did.
+    pub(super) fn has_any_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// Bring-up has failed: nobody waits any more.
@@ -126,8 +169,7 @@ impl Arrivals {
             .iter()
             .filter(|one| one.ended().is_none() && !self.joined.contains(&one.rank()));
         for one in missing {
-            let pid = u32::try_from(one.pid()).unwrap_or(0);
-            if let Some(standing) = standing(pid) {
+            if let Some(standing) = standing(one.pid()) {
                 let absent = Absent {
                     host: host.clone(),
                     pid: standing.pid,
@@ -144,9 +186,15 @@ impl Arrivals {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use muster_comm::sync::Clock;
-
     use super::*;
+
+    #[test]
+    fn a_process_that_runs_is_not_stopped_and_has_not_waited_long_for_a_processor() {
+        let own = std::process::id();
+        assert_eq!(not_running(own), None);
+        assert!(run_delay(own) < Some(Duration::from_secs(3600)));
+        assert_eq!(run_delay(u32::MAX), None);
+    }
 
     #[test]
     fn a_process_below_wrappers_is_found_and_seen_stopped() {

@@ -13,6 +13,7 @@ use crate::check::message::Failed;
 use crate::exit::Exit;
 use crate::out;
 use crate::report::cause::{Cause, listed};
+use crate::world::Ended;
 
 /// Ranks whose own words are kept as evidence.
 const WITNESSES_MAX: usize = 8;
@@ -58,9 +59,21 @@ pub struct Facts {
     pub frozen: Vec<(u32, char)>,
     /// What the arbiter of the ranks found first.
     pub found: Option<Box<watch::Verdict>>,
+    /// A program's rank that did not run when the first one ended badly.
+    pub stopped: Option<watch::Verdict>,
+    /// Programs' ranks that do not run hold up the end of the job.
+    pub last: Option<watch::Verdict>,
 }
 
 impl Facts {
+    /// What the arbiter found, where it is the cause. It saw all ranks, so it knows better than any of them.
+    fn final_found(&self, has_failed: bool) -> Option<&watch::Verdict> {
+        // After a mismatch the group may be usable, and after a failure on devices that on the host is: ranks go on after
+        // such a verdict, unless one of them failed because of it.
+        let found = self.found.as_deref();
+        found.filter(|found| found.is_final() || has_failed)
+    }
+
     /// Takes in what the arbiter says to the owner of the coordinator.
     pub fn hear(&mut self, bytes: &[u8]) {
         match ToOwner::decode(bytes) {
@@ -82,7 +95,29 @@ impl Facts {
     }
 }
 
-/// The cause, or `None` where every rank did its work.
+/// The cause of a failure of programs, or `None` where they did their work or were interrupted. `told` is what is known of
+/// the first rank that ended badly.
+#[must_use]
+pub fn judge_programs(
+    facts: &Facts,
+    first: Option<Ended>,
+    told: impl FnOnce(&Death) -> watch::Verdict,
+) -> Option<watch::Verdict> {
+    if facts.interrupted {
+        return None;
+    }
+    // A verdict without evidence gives way to what was seen of a process.
+    let has_seen = matches!(first, Some(Ended::Signaled(_))) || facts.stopped.is_some();
+    let is_vague = |found: &watch::Verdict| found.class == watch::Class::Internal;
+    facts
+        .final_found(!facts.deaths.is_empty())
+        .filter(|found| !(has_seen && is_vague(found)))
+        .or(facts.last.as_ref())
+        .cloned()
+        .or_else(|| facts.deaths.first().map(told))
+}
+
+/// The cause of a failure of jobs, or `None` where every rank did its work.
 #[must_use]
 pub fn judge(facts: &Facts, collector: &Collector) -> Option<Cause> {
     let mut verdict = interrupted(facts, collector)
@@ -154,12 +189,9 @@ fn is_of_device(kind: &ErrorKind) -> bool {
     )
 }
 
-/// What the arbiter found: it saw all ranks, so it knows better than any of them.
+/// What the arbiter found.
 fn found(facts: &Facts, collector: &Collector) -> Option<Cause> {
-    let found = facts.found.as_ref().filter(|found| {
-        // Ranks go on after a mismatch that leaves the group usable, unless they say that they did not.
-        found.is_final() || collector.has_failure()
-    })?;
+    let found = facts.final_found(collector.has_failure())?;
     let exit = Exit::from(found.class);
     let during = match found.blamed.as_slice() {
         [rank] => last_case(*rank, collector),
@@ -175,7 +207,7 @@ fn found(facts: &Facts, collector: &Collector) -> Option<Cause> {
             .evidence
             .push(format!("rank {}: {said}", death.rank));
     }
-    verdict.found = Some(found.clone());
+    verdict.found = Some(Box::new(found.clone()));
     Some(verdict)
 }
 

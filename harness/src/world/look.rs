@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use muster_comm::watch::process;
+
 /// Folders in which a file outlives the process that made it.
 const LASTING: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
 
@@ -40,11 +42,8 @@ pub fn carries(pid: i32, assignment: &str) -> bool {
 /// Whether a process runs, or could: it exists, and is neither a zombie nor about to be gone.
 #[must_use]
 pub fn is_alive(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        !stat
-            .rsplit_once(')')
-            .is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
-    })
+    let state = u32::try_from(pid).ok().and_then(process::state);
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// Files of anybody called muster in folders that outlive all of us.

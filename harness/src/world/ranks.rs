@@ -83,8 +83,8 @@ impl RankProcess {
 
     /// Its process id, for messages; signals go through the pidfd.
     #[must_use]
-    pub fn pid(&self) -> i32 {
-        self.pid.as_raw_nonzero().get()
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// How it ended, once it has.
@@ -144,14 +144,7 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
     /// A failure of class RESOURCE that names the rank which could not be started; those that had
     /// been are killed.
     pub fn start(spawn: &Spawn<'_>, interrupts: Option<Arc<Interrupts>>) -> Result<Self, Failure> {
-        let (sender, events) = channel();
-        let mut ranks = Self {
-            processes: Vec::new(),
-            events,
-            sender,
-            watcher: None,
-            stop: None,
-        };
+        let mut ranks = Self::empty();
         let kills = Kills::from_now();
         let mut watched = Vec::new();
         for rank in 0..spawn.world_size {
@@ -181,6 +174,28 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
         }
         ranks.watch(watched, kills, interrupts)?;
         Ok(ranks)
+    }
+
+    /// A queue for a world whose processes are another launcher's: requests to stop come through it, and what others put
+    /// into it.
+    ///
+    /// # Errors
+    /// A failure of class RESOURCE where the watcher cannot be started.
+    pub fn of_others(interrupts: Arc<Interrupts>) -> Result<Self, Failure> {
+        let mut ranks = Self::empty();
+        ranks.watch(Vec::new(), Kills::from_now(), Some(interrupts))?;
+        Ok(ranks)
+    }
+
+    fn empty() -> Self {
+        let (sender, events) = channel();
+        Self {
+            processes: Vec::new(),
+            events,
+            sender,
+            watcher: None,
+            stop: None,
+        }
     }
 
     fn watch(
@@ -317,14 +332,7 @@ fn start_one(spawn: &Spawn<'_>, rank: u32) -> std::io::Result<(RankProcess, File
     command
         .args(spawn.args)
         .envs(spawn.env.iter().map(|(name, value)| (name, value)))
-        .envs(identity(rank, spawn.world_size))
-        .envs(
-            spawn
-                .torch
-                .then(|| torch_identity(rank, spawn.world_size))
-                .into_iter()
-                .flatten(),
-        )
+        .envs(identity(rank, spawn.world_size, spawn.torch))
         .env("MUSTER_SECRET_FD", secret_reader.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::from(output_writer))
@@ -361,28 +369,25 @@ fn start_one(spawn: &Spawn<'_>, rank: u32) -> std::io::Result<(RankProcess, File
     Ok((process, File::from(output)))
 }
 
-/// The variables that tell a rank who it is.
-fn identity(rank: u32, world_size: u32) -> [(&'static str, String); 6] {
-    [
-        ("MUSTER_RANK", rank.to_string()),
-        ("MUSTER_WORLD_SIZE", world_size.to_string()),
-        ("MUSTER_LOCAL_RANK", rank.to_string()),
-        ("MUSTER_LOCAL_WORLD_SIZE", world_size.to_string()),
-        ("MUSTER_NODE_RANK", "0".to_owned()),
-        ("MUSTER_NNODES", "1".to_owned()),
-    ]
-}
-
-/// The same in the words of torchrun.
-fn torch_identity(rank: u32, world_size: u32) -> [(&'static str, String); 6] {
-    [
-        ("RANK", rank.to_string()),
-        ("WORLD_SIZE", world_size.to_string()),
-        ("LOCAL_RANK", rank.to_string()),
-        ("LOCAL_WORLD_SIZE", world_size.to_string()),
-        ("GROUP_RANK", "0".to_owned()),
-        ("GROUP_WORLD_SIZE", "1".to_owned()),
-    ]
+/// The variables that tell a rank who it is, and the same in the words of torchrun.
+fn identity(
+    rank: u32,
+    world_size: u32,
+    torch: bool,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let rows = [
+        ("MUSTER_RANK", "RANK", rank),
+        ("MUSTER_WORLD_SIZE", "WORLD_SIZE", world_size),
+        ("MUSTER_LOCAL_RANK", "LOCAL_RANK", rank),
+        ("MUSTER_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE", world_size),
+        ("MUSTER_NODE_RANK", "GROUP_RANK", 0),
+        ("MUSTER_NNODES", "GROUP_WORLD_SIZE", 1),
+    ];
+    let names = move |(ours, theirs, value): (_, _, u32)| {
+        let theirs = torch.then(|| (theirs, value.to_string()));
+        std::iter::once((ours, value.to_string())).chain(theirs)
+    };
+    rows.into_iter().flat_map(names)
 }
 
 /// The program of this process, to be started again for each rank.

@@ -44,7 +44,8 @@ enum Source {
     Stop,
 }
 
-/// Watches until every rank ended and closed its output, or `stop` is closed.
+/// Watches until every rank ended and closed its output, or `stop` is closed. Where there are no ranks only the interrupts
+/// are of interest, until then.
 pub(super) fn run<E: From<Event>>(
     mut ranks: Vec<Watched>,
     mut kills: Kills,
@@ -55,10 +56,8 @@ pub(super) fn run<E: From<Event>>(
     for rank in &ranks {
         kills.begin(rank.group.as_raw_nonzero().get());
     }
-    while ranks
-        .iter()
-        .any(|rank| rank.pidfd.is_some() || rank.output.is_some())
-    {
+    let is_watched = |rank: &Watched| rank.pidfd.is_some() || rank.output.is_some();
+    while ranks.is_empty() || ranks.iter().any(is_watched) {
         let mut ends = Vec::new();
         for source in ready(&ranks, interrupts, stop) {
             match source {

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use muster_comm::buffer::{ReadView, WriteView};
 use muster_comm::collective::{Communicator, PointToPoint, ViewCall, ViewCounts};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, DType, ReduceOp};
+use muster_comm::types::{Collective, DType, Extent, Pattern, ReduceOp};
 
 use super::comm::Lines;
 use super::limits::Element;
@@ -159,8 +159,8 @@ impl Job {
     pub(crate) fn volume(&self) -> usize {
         let bytes = |area: &Option<Area>| area.as_ref().map_or(0, |area| area.buffer.bytes);
         match self {
-            // Only the root of a scatter knows the send buffer; all ranks must say the same.
-            Self::Collective(job) if job.collective == Collective::Scatter => bytes(&job.recv),
+            // Only the root knows the send buffer; all ranks must say the same.
+            Self::Collective(job) if job.is_from_root() => bytes(&job.recv),
             Self::Collective(job) => bytes(&job.send).max(bytes(&job.recv)),
             Self::Messages(list) => list.iter().map(|message| message.buffer.bytes).sum(),
         }
@@ -281,13 +281,9 @@ impl CollectiveJob {
     fn run(&self, line: &Communicator, device: u32) -> Result<(), Trouble> {
         let mut packed_recv = Vec::new();
         let send = self.real(device, self.send.as_ref(), "sendBuf", Access::Read)?;
-        let recv_access = match self.collective {
-            // The one buffer of a broadcast is read on its root.
-            Collective::Broadcast => Access::Read,
-            _ if self.send.is_none() => Access::Write,
-            // In place the parts that are sent are read.
-            _ => Access::Read,
-        };
+        // The one buffer of a broadcast is read on its root; in place the parts that are sent are read.
+        let is_read = self.collective.has_one_buffer() || self.send.is_some();
+        let recv_access = if is_read { Access::Read } else { Access::Write };
         let recv = self.real(device, self.recv.as_ref(), "recvBuf", recv_access)?;
         let packed_send = self.packed_send(send, recv, line);
         let scattered = self.recv.as_ref().and_then(|area| area.blocks.as_ref());
@@ -384,13 +380,18 @@ impl CollectiveJob {
         let Counts::Uniform(count) = &self.counts else {
             return line.size() == 1 && std::ptr::eq(send.start, recv.start);
         };
-        let own = line.rank() * count * self.element.dtype.size();
+        let block = count * self.element.dtype.size();
         let (send, recv) = (send.start.addr(), recv.start.addr());
-        match self.collective {
-            Collective::AllGather => send == recv + own,
-            Collective::ReduceScatter | Collective::Scatter => recv == send + own,
-            _ => send == recv,
-        }
+        // Both buffers are there, as they are on the root.
+        let pattern = self.collective.pattern();
+        let starts = pattern.and_then(|pattern| pattern.in_place(true, line.rank()));
+        starts.is_some_and(|(sends, gets)| send + gets * block == recv + sends * block)
+    }
+
+    /// Whether only the root has something to send, in a buffer of its own.
+    fn is_from_root(&self) -> bool {
+        let sends_nothing = |pattern: Pattern| pattern.send(false) == Extent::Nothing;
+        !self.collective.has_one_buffer() && self.collective.pattern().is_some_and(sends_nothing)
     }
 }
 

@@ -7,7 +7,7 @@ use loom::thread;
 
 use crate::arena::Arena;
 use crate::shm::heap::Heap;
-use crate::shm::slot::{DONE, Entry, PeerSlot, Room, Slot, progress};
+use crate::shm::slot::{DONE, Entry, PayloadClass, PeerSlot, Slot, progress};
 use crate::sync::{AtomicU64, Ordering};
 
 const KEY: u64 = 9;
@@ -29,7 +29,7 @@ fn slots(arena: &Arc<Arena>, ranks: usize) -> Vec<Slot> {
 /// Makes what lies in front of the payloads: the words of the entries.
 fn make(arena: &Arena, slot: &Slot) {
     for seq in 0..2 {
-        arena.make(slot.payload(seq, Room::Ample).addr() - 128, 128);
+        arena.make(slot.payload(seq, PayloadClass::Ample).addr() - 128, 128);
     }
 }
 
@@ -61,8 +61,8 @@ fn entry(rank: usize, seq: u64) -> Entry {
 }
 
 /// Where the payload of a call lies: of every other call in the words of the entry.
-fn room(seq: u64) -> Room {
-    Room::for_bytes(8, seq.is_multiple_of(2))
+fn room(seq: u64) -> PayloadClass {
+    PayloadClass::for_bytes(8, seq.is_multiple_of(2))
 }
 
 /// Two ranks make calls: each gives an entry with a payload and takes that of the other one (SLOT-1). In
@@ -122,7 +122,7 @@ pub fn a_destroyed_group_is_noticed(is_reused_as_data: bool) {
     let owner = {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
-            let payload = old.payload(1, Room::Ample).addr();
+            let payload = old.payload(1, PayloadClass::Ample).addr();
             drop(old);
             if is_reused_as_data {
                 // All that lies in front of the payload, the sequence number with it.

@@ -170,9 +170,15 @@ fn every_collective_is_measured_on_emulated_devices_and_right() {
     let records = records(&ended);
     assert!(records.len() > 60, "{}", records.len());
     for record in &records {
+        // HCCL has no prefix reductions.
+        let collective = record["collective"].as_str().expect("a name");
+        if ["scan", "exclusive_scan"].contains(&collective) {
+            let why = record["unsupported"].as_str().unwrap_or_default();
+            assert!(why.contains("HCCL has no such call"), "{record}");
+            continue;
+        }
         assert_eq!(record["unsupported"], Value::Null, "{record}");
         assert!(record["latency_us"]["min"].as_f64() > Some(0.0), "{record}");
-        let collective = record["collective"].as_str().expect("a name");
         if collective != "barrier" && collective != "group_create" {
             assert_eq!(
                 (&record["wrong"], &record["memory"]),

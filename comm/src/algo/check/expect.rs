@@ -4,7 +4,7 @@ use super::super::problem::Problem;
 use super::memory::{Buffer, Run, side_by_side};
 use super::run::Symbols;
 use super::{Fault, FaultKind};
-use crate::types::Collective;
+use crate::types::{Extent, Source};
 
 /// What a part of a receive buffer must hold.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ struct Want {
 pub(super) fn check_results(problem: &Problem, symbols: &Symbols<'_>) -> Result<(), Fault> {
     let mut first_sums = FirstSums::default();
     for rank in 0..problem.n() {
-        if problem.collective() == Collective::Barrier
+        if problem.collective().is_empty()
             && let Some(other) = symbols.unheard(rank)
         {
             return Err(after_the_end(rank, None, FaultKind::Unheard { other }));
@@ -31,8 +31,9 @@ pub(super) fn check_results(problem: &Problem, symbols: &Symbols<'_>) -> Result<
                 .result(rank, want.start, want.len)
                 .map_err(|element| after_the_end(rank, None, FaultKind::Unwritten { element }))?;
             for run in found {
-                check_run(symbols, rank, want, run)?;
-                if want.from.is_none() {
+                check_run(problem, symbols, rank, want, run)?;
+                // The prefixes of different ranks are different sums.
+                if want.from.is_none() && !problem.pattern().is_prefix() {
                     first_sums.compare(rank, want, run)?;
                 }
             }
@@ -44,74 +45,65 @@ pub(super) fn check_results(problem: &Problem, symbols: &Symbols<'_>) -> Result<
 /// What the receive buffer of `rank` must hold.
 fn wanted(problem: &Problem, rank: usize) -> Vec<Want> {
     let (len, n) = (problem.out_len(rank), problem.n());
-    let whole = |from, base| Want {
+    let pattern = problem.pattern();
+    // Where in a send buffer the part for this rank begins.
+    let base = |from: usize| match (problem.blocks(), problem.matrix()) {
+        (Some(blocks), _) if pattern.send(true) == Extent::AllBlocks => blocks.start(rank),
+        (_, Some(matrix)) => matrix.send_start(from, rank),
+        (Some(_) | None, None) => 0,
+    };
+    let whole = |from: Option<usize>| Want {
         start: 0,
         len,
         from,
-        base,
+        base: base(from.unwrap_or(0)),
     };
-    let wants = match problem.collective() {
-        Collective::AllReduce | Collective::Reduce => vec![whole(None, 0)],
-        Collective::ReduceScatter | Collective::ReduceScatterV => {
-            vec![whole(None, problem.the_blocks().start(rank))]
-        }
-        Collective::Broadcast => vec![whole(problem.root(), 0)],
-        Collective::Scatter | Collective::ScatterV => {
-            vec![whole(problem.root(), problem.the_blocks().start(rank))]
-        }
-        Collective::AllGather
-        | Collective::AllGatherV
-        | Collective::Gather
-        | Collective::GatherV => {
-            let blocks = problem.the_blocks();
-            let block = |from| Want {
-                start: blocks.start(from),
-                len: blocks.len(from),
-                from: Some(from),
-                base: 0,
+    let wants = match pattern.source() {
+        Source::Nobody => Vec::new(),
+        // Where nobody contributes the result is no matter of plans.
+        Source::Reduction(_) if pattern.contributors(n, rank).is_empty() => Vec::new(),
+        Source::Reduction(_) => vec![whole(None)],
+        Source::Root => vec![whole(problem.root())],
+        Source::Each if len == 0 => Vec::new(),
+        Source::Each => {
+            let column = problem.matrix().map(|matrix| matrix.column(rank));
+            let len_from = |from: usize| match &column {
+                Some(column) => column[from],
+                None => problem.the_blocks().len(from),
             };
-            (0..n).filter(|_| len > 0).map(block).collect()
-        }
-        Collective::AllToAll | Collective::AllToAllV => {
-            let matrix = problem.the_matrix();
             let mut start = 0;
-            let mut block = |(from, len)| {
+            let block = |from| {
                 let want = Want {
                     start,
-                    len,
+                    len: len_from(from),
                     from: Some(from),
-                    base: matrix.send_start(from, rank),
+                    base: base(from),
                 };
-                start += len;
+                start += want.len;
                 want
             };
-            matrix
-                .column(rank)
-                .into_iter()
-                .enumerate()
-                .map(&mut block)
-                .collect()
+            (0..n).map(block).collect()
         }
-        Collective::AllGatherObject
-        | Collective::Barrier
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::Recv
-        | Collective::ScatterObject
-        | Collective::Send
-        | Collective::SendRecvBatch => Vec::new(),
     };
     wants.into_iter().filter(|want| want.len > 0).collect()
 }
 
-fn check_run(symbols: &Symbols<'_>, rank: usize, want: Want, run: Run) -> Result<(), Fault> {
+fn check_run(
+    problem: &Problem,
+    symbols: &Symbols<'_>,
+    rank: usize,
+    want: Want,
+    run: Run,
+) -> Result<(), Fault> {
+    let pattern = problem.pattern();
+    let ranks = pattern.contributors(problem.n(), rank);
     let element = want.start + run.start;
     let fault = |kind| Err(after_the_end(rank, run.written, kind));
     let wanted_base = want.base + run.start;
     let right_tree = match want.from {
         Some(from) => run.tree == symbols.forest.leaf(from),
-        None => match symbols.forest.lacks(run.tree) {
-            None => true,
+        None => match symbols.forest.lacks(run.tree, ranks.clone()) {
+            None => !pattern.is_prefix() || symbols.forest.is_in_order(run.tree, ranks.clone()),
             Some(contributor) if run.base == wanted_base => {
                 return fault(FaultKind::Lacks {
                     element,
@@ -126,6 +118,10 @@ fn check_run(symbols: &Symbols<'_>, rank: usize, want: Want, run: Run) -> Result
     }
     let whose = match want.from {
         Some(from) => format!("element {wanted_base} of rank {from}"),
+        None if pattern.is_prefix() => {
+            let last = ranks.end - 1;
+            format!("element {wanted_base} of ranks 0 to {last} in rank order")
+        }
         None => format!("element {wanted_base} of all ranks"),
     };
     fault(FaultKind::Wrong {

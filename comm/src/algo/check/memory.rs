@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// A stored tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,13 +89,27 @@ impl Forest {
         Ok(tree)
     }
 
-    /// The lowest rank that does not contribute.
-    pub(super) fn lacks(&self, tree: Tree) -> Option<usize> {
+    /// The lowest of these ranks that does not contribute.
+    pub(super) fn lacks(&self, tree: Tree, mut ranks: Range<usize>) -> Option<usize> {
         let node = &self.nodes[tree.0];
         if node.members == self.n && tree != self.token() {
             return None;
         }
-        (0..self.n).find(|rank| node.ranks[rank / 64] >> (rank % 64) & 1 == 0)
+        ranks.find(|rank| node.ranks[rank / 64] >> (rank % 64) & 1 == 0)
+    }
+
+    /// Whether these ranks contribute, no others, and from left to right in ascending order.
+    pub(super) fn is_in_order(&self, tree: Tree, ranks: Range<usize>) -> bool {
+        let mut next = ranks.start;
+        let mut stack = vec![tree];
+        while let Some(tree) = stack.pop() {
+            match self.nodes[tree.0].parts {
+                Some((left, right)) => stack.extend([right, left]),
+                None if tree.0 == next => next += 1,
+                None => return false,
+            }
+        }
+        next == ranks.end
     }
 
     /// The tree in brackets, cut off where it gets long.
@@ -302,7 +317,14 @@ mod tests {
         assert_eq!(forest.combine(a, b), Ok(ab));
         assert_ne!(forest.combine(b, a), Ok(ab));
         assert_eq!(forest.combine(ab, b), Err(69));
-        assert_eq!(forest.lacks(ab), Some(0));
+        assert_eq!(forest.lacks(ab, 0..70), Some(0));
         assert_eq!(forest.describe(ab), "(r1 + r69)");
+        let (c, ba) = (forest.leaf(2), forest.combine(b, a).expect("disjoint"));
+        let ac = forest.combine(a, c).expect("disjoint");
+        assert!(forest.is_in_order(ac, 1..3));
+        assert!(!forest.is_in_order(ac, 1..2));
+        assert!(!forest.is_in_order(ac, 1..4));
+        assert!(!forest.is_in_order(ab, 1..3));
+        assert!(!forest.is_in_order(ba, 1..3));
     }
 }

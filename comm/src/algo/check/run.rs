@@ -6,7 +6,6 @@ use super::super::schedule::{At, Observer};
 use super::memory::{Buffer, Forest, Run, Tree, side_by_side};
 use super::rules::{Map, Memory, is_idle, written};
 use super::{Fault, FaultKind, at};
-use crate::types::Collective;
 
 /// A write that takes effect when its round is complete.
 #[derive(Debug)]
@@ -56,10 +55,10 @@ impl<'a> Symbols<'a> {
         for (rank, plan) in plans.iter().enumerate() {
             let own = symbols.forest.leaf(rank);
             symbols.fill(rank, Span::new(Space::In, 0, problem.in_len(rank)), own);
-            if problem.collective() == Collective::Broadcast && problem.root() == Some(rank) {
+            if problem.collective().has_one_buffer() && problem.root() == Some(rank) {
                 symbols.fill(rank, Span::new(Space::Out, 0, problem.out_len(rank)), own);
             }
-            if problem.collective() == Collective::Barrier {
+            if problem.collective().is_empty() {
                 let token = symbols.forest.token();
                 let scratch = Span::new(Space::Scratch, 0, plan.scratch);
                 symbols.fill(rank, scratch, token);

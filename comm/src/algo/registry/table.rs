@@ -1,6 +1,6 @@
 //! The table itself.
 
-use super::super::{bruck, direct, doubling, halving, hierarchical, pairwise, ring, tree};
+use super::super::{bruck, direct, doubling, halving, hierarchical, pairwise, ring, scan, tree};
 use super::{Algorithm, Links};
 use crate::types::Collective;
 
@@ -26,11 +26,13 @@ pub static ENTRY: Algorithm = Algorithm {
         Collective::AllToAll,
         Collective::Barrier,
         Collective::Broadcast,
+        Collective::ExclusiveScan,
         Collective::Gather,
         Collective::GatherV,
         Collective::Reduce,
         Collective::ReduceScatter,
         Collective::ReduceScatterV,
+        Collective::Scan,
         Collective::Scatter,
         Collective::ScatterV,
     ],
@@ -363,6 +365,32 @@ pub static ALGORITHMS: &[Algorithm] = &[
         good: "Ranks on several hosts, several on each: one vector of each host crosses the network.",
         source: None,
         build: hierarchical::reduce,
+    },
+    Algorithm {
+        name: "direct",
+        collectives: &[Collective::Scan, Collective::ExclusiveScan],
+        links: Links::Direct,
+        steps: &[
+            "Every rank copies its send buffer into memory that its peers can read.",
+            "Every rank reduces the copies of the ranks before it, in ascending rank order; for scan its own last.",
+        ],
+        good: "All ranks share memory. The last rank does most of the work.",
+        source: None,
+        build: scan::direct,
+    },
+    Algorithm {
+        name: "linear",
+        collectives: &[Collective::Scan, Collective::ExclusiveScan],
+        links: Links::Message,
+        steps: &[
+            "The vector is cut into segments of 65536 elements, at most 64 of them.",
+            "Segment after segment, each rank gets the result of the ranks before it, adds its own elements behind, and \
+             sends that to the next rank.",
+        ],
+        good: "Few ranks, or much data. The elements are combined strictly in rank order, so that the result is that of \
+               shared memory, bit by bit.",
+        source: None,
+        build: scan::linear,
     },
     Algorithm {
         name: "direct",

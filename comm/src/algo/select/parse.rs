@@ -46,7 +46,7 @@ fn parse_rule(line: &str) -> Result<Rule, TableErrorKind> {
     let by_bytes = conditions
         .iter()
         .any(|condition| matches!(condition, Condition::Bytes(..)));
-    if by_bytes && collective == Collective::AllToAllV {
+    if by_bytes && collective.has_splits() {
         return Err(TableErrorKind::BytesUnknown);
     }
     let for_messages = conditions.contains(&Condition::Links(Links::Message));

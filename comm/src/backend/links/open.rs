@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Links, Plane, remote};
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::context::{Context, Identity, Island, Status};
 use crate::error::ErrorKind;
 use crate::transport::ring::{RingError, RingStream};
@@ -66,11 +66,11 @@ impl Links {
     /// not here yet.
     pub(super) fn open(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         plane: Plane,
         peers: impl Iterator<Item = usize>,
     ) -> Result<Awaited, ErrorKind> {
-        let (n, me) = (vigil.group.len(), vigil.group.me);
+        let (n, me) = (wait_context.group.len(), wait_context.group.me);
         for streams in [&mut self.collective, &mut self.point] {
             if streams.is_empty() {
                 streams.resize_with(n, || None);
@@ -85,7 +85,7 @@ impl Links {
                 continue;
             }
             if peer > me {
-                let stream = self.make(vigil, plane, peer)?;
+                let stream = self.make(wait_context, plane, peer)?;
                 self.plane(plane)[peer] = Some(stream);
             } else {
                 awaited.peers.push(peer);
@@ -104,19 +104,19 @@ impl Links {
     /// Makes the stream to a member with a higher index.
     fn make(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
-        match region_of(vigil.context, vigil.group, peer) {
-            Some((island, _)) => self.create_ring(vigil, island, plane, peer),
-            None => remote::open(vigil, plane, peer),
+        match region_of(wait_context.context, wait_context.group, peer) {
+            Some((island, _)) => self.create_ring(wait_context, island, plane, peer),
+            None => remote::open(wait_context, plane, peer),
         }
     }
 
     fn create_ring(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         island: &Island,
         plane: Plane,
         peer: usize,
@@ -126,7 +126,7 @@ impl Links {
             what: "shared memory of this rank".to_owned(),
             need: format!(
                 "{bytes} bytes for a link to rank {}",
-                vigil.group.members[peer]
+                wait_context.group.members[peer]
             ),
             have,
         };
@@ -139,7 +139,7 @@ impl Links {
         // SAFETY: the block is ours and unpublished, and `keep` holds it.
         let ring = unsafe { RingStream::create(block.as_ptr(), bytes, keep) };
         let ring = ring.map_err(|error| full(error.to_string()))?;
-        let key = ring_key(vigil.group.key, plane, vigil.group.me, peer);
+        let key = ring_key(wait_context.group.key, plane, wait_context.group.me, peer);
         let local = island.local;
         let place = directory::publish(&island.arena, local, key, 0, block.offset())
             .ok_or_else(|| full("no free place in the directory".to_owned()))?;
@@ -149,7 +149,7 @@ impl Links {
             local,
             place,
             plane,
-            peer: vigil.group.members[peer],
+            peer: wait_context.group.members[peer],
         });
         Ok(Box::new(ring))
     }
@@ -197,14 +197,16 @@ impl Awaited {
     /// Takes the streams that are there now.
     pub(super) fn attach(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         streams: &mut [Option<Box<dyn Stream>>],
     ) -> Result<(), ErrorKind> {
         let mut at = 0;
         while let Some(peer) = self.peers.get(at).copied() {
-            let stream = match region_of(vigil.context, vigil.group, peer) {
-                Some((island, local)) => attach_ring(vigil.group, island, self.plane, peer, local)?,
-                None => remote::take(vigil.context, vigil.group, self.plane, peer)?,
+            let stream = match region_of(wait_context.context, wait_context.group, peer) {
+                Some((island, local)) => {
+                    attach_ring(wait_context.group, island, self.plane, peer, local)?
+                }
+                None => remote::take(wait_context.context, wait_context.group, self.plane, peer)?,
             };
             if stream.is_some() {
                 streams[peer] = stream;

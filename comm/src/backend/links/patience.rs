@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::message::Direction;
-use super::super::vigil::{NEWS_TIMEOUT, Vigil};
+use super::super::wait_context::{NEWS_TIMEOUT, WaitContext};
 use crate::context::Island;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
@@ -38,7 +38,7 @@ pub(super) fn way_to_rest<'a>(
 /// its leaving can overtake what it sent before. It may where that comes within a moment, or, where the wait
 /// is for others, something that they pass on.
 pub(super) fn linger(
-    vigil: &Vigil<'_>,
+    wait_context: &WaitContext<'_>,
     ended: &ErrorKind,
     mut ready: impl FnMut() -> bool,
     missing: impl Fn() -> Vec<usize>,
@@ -52,12 +52,18 @@ pub(super) fn linger(
         return false;
     };
     let shares_memory = |island: &Island| island.locals[peer.index()].is_some();
-    let has_left = vigil.context.status.gone(*peer).is_some();
-    if !has_left || vigil.context.island.as_ref().is_some_and(shares_memory) {
+    let has_left = wait_context.context.status.gone(*peer).is_some();
+    if !has_left
+        || wait_context
+            .context
+            .island
+            .as_ref()
+            .is_some_and(shares_memory)
+    {
         return false;
     }
-    let moment = NEWS_TIMEOUT.min(vigil.left());
-    let members = &vigil.group.members;
+    let moment = NEWS_TIMEOUT.min(wait_context.left());
+    let members = &wait_context.group.members;
     let is_waited_for = || missing().iter().any(|index| members[*index] == *peer);
     let was_waited_for = is_waited_for();
     let mut waited = Duration::ZERO;

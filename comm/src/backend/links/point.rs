@@ -15,7 +15,7 @@ use crate::backend::Failure;
 use crate::backend::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, Workspace,
 };
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::kernel;
 use crate::transport::{CallTag, Stream};
 use crate::types::{Collective, DType};
@@ -61,18 +61,19 @@ impl Links {
     /// itself are matched within the batch, in order (checked by the collective layer).
     pub(crate) fn exchange(
         &mut self,
-        vigil: &Vigil<'_>,
+        wait_context: &WaitContext<'_>,
         messages: &[Message],
     ) -> Result<(), Failure> {
-        let me = vigil.group.me;
+        let me = wait_context.group.me;
         copy_to_self(messages, me);
         let others = messages.iter().filter(|message| message.peer != me);
         let peers = others.clone().map(|message| message.peer);
-        let mut awaited = self.open(vigil, Plane::PointToPoint, peers)?;
+        let mut awaited = self.open(wait_context, Plane::PointToPoint, peers)?;
         let mut running = Vec::new();
         for message in others {
             let seq = self.counters.next(message.direction, message.peer);
-            let run = start(vigil, message, seq).map_err(|error| translate(vigil, &error))?;
+            let run = start(wait_context, message, seq)
+                .map_err(|error| translate(wait_context, &error))?;
             running.push(Running {
                 message: *message,
                 run,
@@ -87,7 +88,7 @@ impl Links {
         let refused = RefCell::new(None);
         let mut ready = || {
             let mut streams = held.borrow_mut();
-            if let Err(kind) = awaited.attach(vigil, &mut streams) {
+            if let Err(kind) = awaited.attach(wait_context, &mut streams) {
                 *refused.borrow_mut() = Some(kind);
                 return true;
             }
@@ -105,15 +106,15 @@ impl Links {
         let sleep = |timeout| rest_on(&held.borrow(), waits().into_iter(), timeout);
         let rest = way_to_rest(&held.borrow(), &sleep);
         let waited = loop {
-            match vigil.wait(&rest, &mut ready, missing) {
-                Err(kind) if linger(vigil, &kind, &mut ready, missing) => {}
+            match wait_context.wait(&rest, &mut ready, missing) {
+                Err(kind) if linger(wait_context, &kind, &mut ready, missing) => {}
                 ended => break ended,
             }
         };
         awaited.release(streams);
         let result = match (refused.take(), failed.get()) {
             (Some(kind), _) => Err(kind),
-            (None, Some(error)) => Err(explain(vigil, &error)),
+            (None, Some(error)) => Err(explain(wait_context, &error)),
             (None, None) => waited,
         };
         result.map_err(|kind| Failure {
@@ -155,7 +156,11 @@ fn pass(
     }
 }
 
-fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, MessageError> {
+fn start(
+    wait_context: &WaitContext<'_>,
+    message: &Message,
+    seq: u64,
+) -> Result<MessageRun, MessageError> {
     // A message of no elements still says that it came: one element whose value does not matter.
     let empty = message.count == 0;
     let space = match (empty, message.direction) {
@@ -182,9 +187,10 @@ fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, M
         staged: false,
     };
     let call = MessageCall {
-        rank: vigil.group.me,
-        ranks: vigil.group.len(),
-        group: vigil.group.key,
+        rank: wait_context.group.me,
+        ranks: wait_context.group.len(),
+        contributors: 1,
+        group: wait_context.group.key,
         seq,
         tag: CallTag {
             collective: Collective::SendRecvBatch as u8,
@@ -199,7 +205,7 @@ fn start(vigil: &Vigil<'_>, message: &Message, seq: u64) -> Result<MessageRun, M
         mark: 0,
         dtype: message.dtype,
         op: None,
-        checksum: vigil.context.checksum,
+        checksum: wait_context.context.checksum,
     };
     let sends = message.direction == Direction::Send;
     let buffers = Buffers {

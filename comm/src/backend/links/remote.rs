@@ -1,7 +1,7 @@
 //! Links to ranks that share no memory with this one.
 
 use super::Plane;
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::context::{Context, Identity, Net};
 use crate::error::ErrorKind;
 use crate::sync::Clock;
@@ -10,12 +10,12 @@ use crate::transport::tcp::{Bundle, LinkName, ParkedKey, TcpError, TcpLink, conn
 
 /// Makes the stream to a member with a higher index.
 pub(super) fn open(
-    vigil: &Vigil<'_>,
+    wait_context: &WaitContext<'_>,
     plane: Plane,
     peer: usize,
 ) -> Result<Box<dyn Stream>, ErrorKind> {
-    let group = vigil.group;
-    let net = net(vigil.context, group, peer)?;
+    let group = wait_context.group;
+    let net = net(wait_context.context, group, peer)?;
     let (mine, theirs) = (group.members[group.me], group.members[peer]);
     let Some(address) = net.addresses[theirs.index()] else {
         let what = "it does not listen for links".to_owned();
@@ -29,26 +29,28 @@ pub(super) fn open(
             from: mine.0,
             to: theirs.0,
         };
-        connect(address, name, &net.secret, vigil.deadline())
+        connect(address, name, &net.secret, wait_context.deadline())
     };
     // The other side may be stopped: who looks at the board is to see for whom this call waits.
-    vigil.enter();
-    vigil.place.waits(Clock::now(), &[peer], true);
+    wait_context.enter();
+    wait_context.place.waits(Clock::now(), &[peer], true);
     let links: Result<Vec<TcpLink>, TcpError> = (0..net.lanes).map(lane).collect();
     if links.is_ok() {
-        vigil.place.goes_on();
+        wait_context.place.goes_on();
     }
     match links {
         Ok(links) => Ok(stream_of(links)),
-        Err(TcpError::TimedOut { .. }) => Err(vigil.stalled(&[peer])),
+        Err(TcpError::TimedOut { .. }) => Err(wait_context.stalled(&[peer])),
         // A peer that is gone does not listen: say that rather than how the connection failed.
-        Err(error) => Err(vigil
-            .look(&[peer])
-            .err()
-            .unwrap_or_else(|| ErrorKind::Transport {
-                peer: theirs,
-                what: error.to_string(),
-            })),
+        Err(error) => {
+            Err(wait_context
+                .look(&[peer])
+                .err()
+                .unwrap_or_else(|| ErrorKind::Transport {
+                    peer: theirs,
+                    what: error.to_string(),
+                }))
+        }
     }
 }
 

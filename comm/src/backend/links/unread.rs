@@ -60,7 +60,7 @@ impl Links {
     fn of_collective(&self, group: &Identity, peer: usize, frame: &Frame, seq: u64) -> Unread {
         let (sender, receiver) = (group.members[peer], group.members[group.me]);
         let words = |tag: CallTag| describe(&CallTag { algo: 0, ..tag });
-        let calls = self.heed.as_ref();
+        let calls = self.callsite_check.as_ref();
         if let Some((field, own)) = calls.and_then(|calls| calls.made_differently(frame)) {
             let call = CallId {
                 key: group.key,

@@ -90,7 +90,7 @@ pub(super) struct Memory {
     dtype: DType,
     op: Option<ReduceOp>,
     /// What an average divides by.
-    ranks: u32,
+    contributors: u32,
     workspace: Workspace,
 }
 
@@ -130,7 +130,7 @@ impl Memory {
             recv: buffers.recv,
             dtype: call.dtype,
             op: call.op,
-            ranks: u32::try_from(call.ranks).unwrap_or(u32::MAX),
+            contributors: u32::try_from(call.contributors).unwrap_or(u32::MAX),
             workspace,
         };
         memory.check(plan)?;
@@ -321,9 +321,9 @@ impl Memory {
     /// Turns what the plan left into the result: averages divide, halves round.
     pub(super) fn finish(&mut self) {
         let Place { start, count } = self.output;
-        if self.op == Some(ReduceOp::Avg) && self.ranks > 1 {
+        if self.op == Some(ReduceOp::Avg) && self.contributors > 1 {
             // SAFETY: the output holds `count` elements of the working type.
-            unsafe { kernel::finish_avg(self.work, start, count, self.ranks) };
+            unsafe { kernel::finish_avg(self.work, start, count, self.contributors) };
         }
         if self.work != self.dtype {
             // SAFETY: the output holds `count` f32, and the caller's receive buffer as many

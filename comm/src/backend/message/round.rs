@@ -8,7 +8,9 @@
 use std::ops::Range;
 
 use super::memory::{BOUNCE_BYTES, Memory};
-use super::{Direction, Heed, MessageCall, MessageError, StepField, Streams, Wait, stream_to};
+use super::{
+    CallsiteCheck, Direction, MessageCall, MessageError, StepField, Streams, Wait, stream_to,
+};
 use crate::algo::plan::{Span, Step};
 use crate::sabotage::{self, Sabotage};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
@@ -105,7 +107,7 @@ impl Receiving {
         call: &MessageCall,
         round: usize,
         memory: &mut Memory,
-        heed: &mut Heed,
+        callsite_check: &mut CallsiteCheck,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
         if self.header_done < FRAME_BYTES {
@@ -115,7 +117,7 @@ impl Receiving {
             if self.header_done < FRAME_BYTES {
                 return Ok(len > 0);
             }
-            self.accept(call, round, heed)?;
+            self.accept(call, round, callsite_check)?;
             moved = true;
         }
         if self.received < self.bytes {
@@ -150,7 +152,7 @@ impl Receiving {
         &mut self,
         call: &MessageCall,
         round: usize,
-        heed: &mut Heed,
+        callsite_check: &mut CallsiteCheck,
     ) -> Result<(), MessageError> {
         let peer = self.peer;
         let frame =
@@ -168,7 +170,7 @@ impl Receiving {
         }
         let differs = call.tag.difference(&frame.tag);
         if frame.seq == call.seq {
-            heed.notice(peer, call, &frame)?;
+            callsite_check.notice(peer, call, &frame)?;
             if let Some(field) = differs {
                 return Err(MessageError::Mismatch {
                     peer,
@@ -193,16 +195,16 @@ impl Receiving {
             } => (round, payload, checksum),
         };
         let is_expected = frame.seq == call.seq && u64::from(their_round) == round as u64;
-        if !is_expected && heed.is_repeated(peer, call, &frame) {
+        if !is_expected && callsite_check.is_repeated(peer, call, &frame) {
             return Err(MessageError::repeated(peer, &frame, their_round));
         }
         if frame.seq != call.seq {
-            return Err(MessageError::other_call(peer, call, &frame, heed));
+            return Err(MessageError::other_call(peer, call, &frame, callsite_check));
         }
         if !is_expected {
             return at(StepField::Round, round as u64, u64::from(their_round));
         }
-        heed.take(peer, frame.seq, their_round);
+        callsite_check.take(peer, frame.seq, their_round);
         if payload != self.bytes as u64 {
             return Err(MessageError::Length {
                 peer,
@@ -384,7 +386,7 @@ impl Round {
         &mut self,
         call: &MessageCall,
         memory: &mut Memory,
-        heed: &mut Heed,
+        callsite_check: &mut CallsiteCheck,
         streams: &mut Streams,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
@@ -392,7 +394,7 @@ impl Round {
             moved |= self.pass_sends(memory, streams)?;
         }
         if self.recvs_left > 0 {
-            moved |= self.pass_recvs(call, memory, heed, streams)?;
+            moved |= self.pass_recvs(call, memory, callsite_check, streams)?;
         }
         Ok(moved)
     }
@@ -421,7 +423,7 @@ impl Round {
         &mut self,
         call: &MessageCall,
         memory: &mut Memory,
-        heed: &mut Heed,
+        callsite_check: &mut CallsiteCheck,
         streams: &mut Streams,
     ) -> Result<bool, MessageError> {
         let mut moved = false;
@@ -431,7 +433,7 @@ impl Round {
             }
             let receiving = &mut self.recvs[i];
             let stream = stream_to(streams, receiving.peer)?;
-            moved |= receiving.pull(stream, call, self.at, memory, heed)?;
+            moved |= receiving.pull(stream, call, self.at, memory, callsite_check)?;
             self.recvs_left -= usize::from(receiving.complete);
         }
         Ok(moved)

@@ -8,24 +8,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::ledger::Ledger;
-use crate::context::{Context, Testimony, Witness};
+use super::op_log::OpLog;
+use crate::context::{Context, StallReport, Witness};
 use crate::device::stream::Event;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::watch::judge::device::Words;
 
 /// Beyond the vendor's time limit, until its error must have come out.
 const SLACK: Duration = Duration::from_millis(1500);
-/// What a testimony takes on its way, with room.
+/// What a stall report takes on its way, with room.
 const TRAVEL: Duration = Duration::from_secs(2);
-/// Between two looks at the ledger while waiting to speak.
+/// Between two looks at the op log while waiting to speak.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One communicator's ledger, and the voice of this rank about it.
+/// One communicator's op log, and the voice of this rank about it.
 pub(super) struct Bench {
     context: Arc<Context>,
     case: u64,
-    ledger: Mutex<Ledger>,
+    op_log: Mutex<OpLog>,
     changed: Condvar,
     /// Events behind calls whose end nobody has waited for yet, by key of the call.
     open: Mutex<Vec<(u64, Event)>>,
@@ -37,7 +37,7 @@ pub(super) struct Bench {
 impl std::fmt::Debug for Bench {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bench")
-            .field("made", &self.ledger().made())
+            .field("made", &self.op_log().made())
             .finish_non_exhaustive()
     }
 }
@@ -51,7 +51,7 @@ impl Bench {
         Arc::new(Self {
             context,
             case,
-            ledger: Mutex::new(Ledger::new()),
+            op_log: Mutex::new(OpLog::new()),
             changed: Condvar::new(),
             open: Mutex::default(),
             exec_timeout,
@@ -73,13 +73,13 @@ impl Bench {
         self.context.status.court.close(self.case);
     }
 
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn op_log(&self) -> MutexGuard<'_, OpLog> {
+        self.op_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the ledger and wakes who waits to speak.
-    pub(super) fn write<R>(&self, change: impl FnOnce(&mut Ledger) -> R) -> R {
-        let result = change(&mut self.ledger());
+    /// Changes the op log and wakes who waits to speak.
+    pub(super) fn write<R>(&self, change: impl FnOnce(&mut OpLog) -> R) -> R {
+        let result = change(&mut self.op_log());
         self.changed.notify_all();
         result
     }
@@ -99,11 +99,11 @@ impl Bench {
         if let Some(last) = past {
             let number = open[last].0;
             open.drain(..=last);
-            self.write(|ledger| ledger.complete(number));
+            self.write(|op_log| op_log.complete(number));
         }
     }
 
-    /// Longest time that the testimonies of all live members take to arrive.
+    /// Longest time that the stall reports of all live members take to arrive.
     pub(super) fn patience(&self) -> Duration {
         self.exec_timeout.unwrap_or_default() + SLACK + TRAVEL
     }
@@ -114,7 +114,9 @@ impl Bench {
         members
             .iter()
             .map(|rank| {
-                let own = all.iter().find(|testimony| testimony.rank == rank.0)?;
+                let own = all
+                    .iter()
+                    .find(|stall_report| stall_report.rank == rank.0)?;
                 // Who says what cannot be read says nothing.
                 postcard::from_bytes(&own.words).ok()
             })
@@ -125,7 +127,7 @@ impl Bench {
     pub(super) fn missing(&self, members: &[crate::types::Rank]) -> Vec<usize> {
         let all = self.context.status.court.said(self.case);
         let is_silent =
-            |rank: &crate::types::Rank| all.iter().all(|testimony| testimony.rank != rank.0);
+            |rank: &crate::types::Rank| all.iter().all(|stall_report| stall_report.rank != rank.0);
         (0..members.len())
             .filter(|index| is_silent(&members[*index]))
             .collect()
@@ -144,14 +146,14 @@ impl Bench {
             return;
         }
         self.refresh(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner));
-        let words = postcard::to_allocvec(&self.ledger().words()).unwrap_or_default();
-        let testimony = Testimony {
+        let words = postcard::to_allocvec(&self.op_log().words()).unwrap_or_default();
+        let stall_report = StallReport {
             case: self.case,
             rank: self.context.rank.0,
             words,
         };
-        self.context.status.set_testimony(testimony.clone());
-        self.context.control.testify(&testimony);
+        self.context.status.set_testimony(stall_report.clone());
+        self.context.control.testify(&stall_report);
     }
 
     /// Speaks as soon as there is no more to be learnt from the device.
@@ -162,16 +164,16 @@ impl Bench {
             .map(|limit| u64::try_from((limit + SLACK).as_millis()).unwrap_or(u64::MAX));
         loop {
             self.refresh(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner));
-            let ledger = self.ledger();
-            let waits_longer = match (ledger.open_ms(), limit_ms) {
-                (Some(open_ms), Some(limit_ms)) => open_ms < limit_ms && !ledger.has_fault(),
+            let op_log = self.op_log();
+            let waits_longer = match (op_log.open_ms(), limit_ms) {
+                (Some(open_ms), Some(limit_ms)) => open_ms < limit_ms && !op_log.has_fault(),
                 (None, _) | (_, None) => false,
             };
             if !waits_longer || deadline.passed() {
-                drop(ledger);
+                drop(op_log);
                 return self.speak();
             }
-            let waited = self.changed.wait_timeout(ledger, LOOK.min(deadline.left()));
+            let waited = self.changed.wait_timeout(op_log, LOOK.min(deadline.left()));
             drop(waited);
         }
     }

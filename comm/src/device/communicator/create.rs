@@ -15,10 +15,10 @@ use super::{DeviceCommunicator, Inner};
 use crate::collective::{Call, Communicator};
 use crate::context::Identity;
 use crate::device::error::DeviceError;
-use crate::device::lane::Ticket;
 use crate::device::library::{Device, Engine, Origin};
 use crate::device::options::DeviceOptions;
 use crate::device::stream::Stream;
+use crate::device::vendor_thread::Ticket;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::Collective;
@@ -27,7 +27,7 @@ use crate::watch::judge::{Member, Scene};
 /// Tells the calls on a device from those that its ranks make to agree about them, on the board.
 const ON_DEVICE: u64 = 0x6e70_755f_6465_7673;
 
-/// One look at the lane while the vendor joins.
+/// One look at the vendor thread while the vendor joins.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What a rank tells the others about its device.
@@ -111,11 +111,11 @@ fn create(
     };
     let cards = exchange_cards(&host, device, way)?;
     check_cards(&host, &cards).map_err(error)?;
-    let lane = match parent {
-        Parent::Of(parent) if way == Way::Sub => Some(parent.inner.engine.lane()),
+    let vendor_thread = match parent {
+        Parent::Of(parent) if way == Way::Sub => Some(parent.inner.engine.vendor_thread()),
         Parent::Of(_) | Parent::None => None,
     };
-    let engine = Engine::start(device, group.size(), lane).map_err(vendor)?;
+    let engine = Engine::start(device, group.size(), vendor_thread).map_err(vendor)?;
     let config = engine.config(options).map_err(error)?;
     let exec_timeout = exec_timeout(options, config.exec_timeout_s);
     let origin = origin(
@@ -312,7 +312,7 @@ fn origin(
     }
 }
 
-/// The lane's answer, or an error when the deadline or a peer's fate ends the wait.
+/// The vendor thread's answer, or an error when the deadline or a peer's fate ends the wait.
 fn await_ticket<R>(
     host: &Communicator,
     ticket: &Ticket<Result<R, DeviceError>>,

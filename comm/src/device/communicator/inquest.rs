@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Inner;
 use super::run::Open;
-use crate::backend::vigil::Vigil;
+use crate::backend::wait_context::WaitContext;
 use crate::collective::Call;
 use crate::context::Notice;
 use crate::error::verdict::{CallId, Verdict};
@@ -33,14 +33,14 @@ impl Inner {
     /// Asks all members what they know, and judges. `fault` is what this rank's device reports.
     pub(super) fn inquest(&self, open: &Open, fault: Option<ErrorKind>) -> Lost {
         if let Some(kind) = &fault {
-            self.bench.write(|ledger| {
-                ledger.set_fault(kind);
+            self.bench.write(|op_log| {
+                op_log.set_fault(kind);
             });
         }
         self.bench.speak();
         let members = self.desk.members();
-        let vigil = self.vigil(Deadline::after(self.bench.patience()), open.seq);
-        let heard = vigil.wait(
+        let wait_context = self.wait_context(Deadline::after(self.bench.patience()), open.seq);
+        let heard = wait_context.wait(
             &Rest::Pause,
             || self.bench.missing(members).is_empty(),
             || self.bench.missing(members),
@@ -88,16 +88,16 @@ impl Inner {
             waiting_for,
             waited_ms,
         };
-        let vigil = self.on_board(seq);
-        vigil.arbitrate(&kind, Some(Cause::InVain))
+        let wait_context = self.on_board(seq);
+        wait_context.arbitrate(&kind, Some(Cause::InVain))
     }
 
     /// The call of this number as boards show it.
-    fn on_board(&self, seq: u64) -> Vigil<'_> {
-        Vigil {
+    fn on_board(&self, seq: u64) -> WaitContext<'_> {
+        WaitContext {
             group: &self.group,
             place: &self.place,
-            ..self.vigil(Deadline::after(self.desk.deadline()), seq)
+            ..self.wait_context(Deadline::after(self.desk.deadline()), seq)
         }
     }
 
@@ -146,7 +146,7 @@ impl Inner {
         reason = "nobody is asked about all others"
     )]
     pub(super) fn shared(&self, seq: u64, kind: ErrorKind) -> Lost {
-        let vigil = self.on_board(seq);
+        let wait_context = self.on_board(seq);
         let members = self.desk.members();
         let verdict = match &kind {
             ErrorKind::PeerClosed { orderly: false, .. } => {
@@ -155,14 +155,14 @@ impl Inner {
                     usable: false,
                     culprit: None,
                 };
-                vigil.arbitrate(&kind, Some(cause))
+                wait_context.arbitrate(&kind, Some(cause))
             }
             // Who gave the group up has had its verdict told before, unless nobody could tell it to this rank.
             ErrorKind::PeerAborted { .. } if self.bench.missing(members).is_empty() => self
-                .known(vigil.call())
+                .known(wait_context.call())
                 .or_else(|| self.judge(&self.bench.said(members)).verdict),
             // Who left in good order may have done its part.
-            _ => self.known(vigil.call()),
+            _ => self.known(wait_context.call()),
         };
         Lost {
             kind: self.as_met_here(kind),
@@ -184,9 +184,9 @@ impl Inner {
 
     /// What this rank says of an error that only it meets.
     pub(super) fn alone(&self, fault: &ErrorKind) -> Vec<Option<Words>> {
-        let words = self.bench.write(|ledger| {
-            ledger.set_fault(fault);
-            ledger.words()
+        let words = self.bench.write(|op_log| {
+            op_log.set_fault(fault);
+            op_log.words()
         });
         let me = self.desk.rank();
         let own = |index| (index == me).then(|| words.clone());

@@ -26,16 +26,16 @@
 //! - `DEVICE-1`: a call that the vendor refused for its arguments takes no number; the ranks stay in
 //!   step.
 //! - `DEVICE-2`: work holds the memory that it uses, until it has ended or for ever.
-//! - `DEVICE-3`: every rank holds the same testimonies when it judges, and so comes to the same
+//! - `DEVICE-3`: every rank holds the same stall reports when it judges, and so comes to the same
 //!   verdict.
 
 mod bench;
 mod calls;
 mod create;
 mod inquest;
-mod ledger;
 mod messages;
 mod on_stream;
+mod op_log;
 mod prepare;
 mod run;
 mod work;
@@ -53,9 +53,9 @@ use self::bench::Bench;
 use crate::collective::{Call, Communicator};
 use crate::context::Identity;
 use crate::device::error::DeviceError;
-use crate::device::lane::Ticket;
 use crate::device::library::{Device, Engine, support};
 use crate::device::stream::Stream;
+use crate::device::vendor_thread::Ticket;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Deadline, lock};
 use crate::types::{Collective, DType, Rank, ReduceOp};
@@ -122,7 +122,7 @@ impl Drop for Inner {
             .stream
             .look(Duration::ZERO)
             .is_ok_and(|is_empty| is_empty);
-        if lock(&self.failed).is_some() || !is_idle && self.bench.ledger().open_ms().is_some() {
+        if lock(&self.failed).is_some() || !is_idle && self.bench.op_log().open_ms().is_some() {
             // The vendor must not be waited for; see `Engine::drop`.
             self.engine.set_broken();
         }
@@ -206,6 +206,15 @@ impl DeviceCommunicator {
         let deadline = Deadline::after(self.deadline());
         let call = Call::bare(collective);
         self.inner.error(call, kind, 0, deadline, true)
+    }
+
+    /// The refusal of a call that no product takes, such as [`Collective::Scan`].
+    #[must_use]
+    pub fn lacking(&self, collective: Collective) -> CommError {
+        self.error_of(
+            collective,
+            support::lacking(self.inner.device.soc(), collective),
+        )
     }
 
     /// Whether this product takes a call with this type and reduction; the refusal names what it

@@ -13,7 +13,7 @@ use crate::device::memory::DeviceSlice;
 use crate::device::step::Step;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
-use crate::types::{Collective, ReduceOp};
+use crate::types::{Collective, Pattern, ReduceOp};
 use crate::watch::judge::device::Ask;
 
 /// The memory of a call.
@@ -325,10 +325,6 @@ impl DeviceCommunicator {
     }
 
     /// One buffer for what is given and what is got, where in it each begins, and the count.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "every other collective has one block, the whole buffer"
-    )]
     pub(super) fn prepare_in_place<T: Element>(
         &self,
         collective: Collective,
@@ -341,17 +337,21 @@ impl DeviceCommunicator {
         if let Some(root) = root {
             checks.check_index(bare, "root", root)?;
         }
-        let blocks = Call::new::<T>(collective, buffer.len() / self.size());
-        let count = || checks.check_blocks(blocks, "buffer", buffer.len());
-        let (me, at_root) = (self.rank(), root == Some(self.rank()));
-        let (call, count, send_at, recv_at) = match collective {
-            Collective::AllGather => (blocks, count()?, me * count()?, 0),
-            Collective::AllToAll => (blocks, count()?, 0, 0),
-            Collective::Gather if at_root => (blocks, count()?, me * count()?, 0),
-            Collective::ReduceScatter => (blocks, count()?, 0, me * count()?),
-            Collective::Scatter if at_root => (blocks, count()?, 0, me * count()?),
-            _ => (bare, buffer.len(), 0, 0),
+        let (me, is_root) = (self.rank(), root == Some(self.rank()));
+        let starts = collective
+            .pattern()
+            .and_then(|pattern| pattern.in_place(!collective.is_rooted() || is_root, me));
+        let has_blocks = collective.pattern().is_some_and(Pattern::is_of_blocks);
+        let (call, count, (sends, gets)) = match starts {
+            Some(starts) if has_blocks => {
+                let blocks = Call::new::<T>(collective, buffer.len() / self.size());
+                let count = checks.check_blocks(blocks, "buffer", buffer.len())?;
+                (blocks, count, starts)
+            }
+            // A vector, or the one block that a rank has which is not the root.
+            Some(_) | None => (bare, buffer.len(), (0, 0)),
         };
+        let (send_at, recv_at) = (sends * count, gets * count);
         let memory = Memory::InPlace {
             buffer,
             send_at,

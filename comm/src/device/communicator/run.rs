@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::inquest::Lost;
 use super::{DeviceCommunicator, Inner};
-use crate::backend::vigil::{Limit, Vigil};
+use crate::backend::wait_context::{Limit, WaitContext};
 use crate::collective::Call;
 use crate::device::error::DeviceError;
 use crate::device::memory::Storage;
@@ -15,10 +15,10 @@ use crate::device::stream::{Event, Stream};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Deadline, lock};
 use crate::vendor::{self, Fault};
-use crate::watch::judge::device::{Ask, Stage, is_message, mismatch};
+use crate::watch::judge::device::{Ask, Stage, mismatch};
 use crate::watch::{Announced, Mark};
 
-/// One look at the device or the lane: short at first, so that a quick call ends quickly; bounded,
+/// One look at the device or the vendor_thread: short at first, so that a quick call ends quickly; bounded,
 /// so that the fate of peers is noticed.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(20);
@@ -68,17 +68,17 @@ impl Inner {
         if let Some(cause) = lock(&self.failed).clone() {
             return Err(cause);
         }
-        let next = self.bench.ledger().made() + 1;
-        if let Some(kind) = self.vigil(deadline, next).given_up() {
+        let next = self.bench.op_log().made() + 1;
+        if let Some(kind) = self.wait_context(deadline, next).given_up() {
             return Err(self.fail(call, next, deadline, self.shared(next, kind)));
         }
         self.compare(call, &ask, deadline)?;
         self.follow(stream)
             .map_err(|error| self.error(call, error.into(), 0, deadline, true))?;
-        let (number, seq) = self.bench.write(|ledger| {
-            let entered = ledger.enter(ask, call.site);
+        let (number, seq) = self.bench.write(|op_log| {
+            let entered = op_log.enter(ask, call.site);
             for (peer, outgoing) in &messages {
-                ledger.count_message(*peer, *outgoing);
+                op_log.count_message(*peer, *outgoing);
             }
             entered
         });
@@ -87,7 +87,7 @@ impl Inner {
             .engine
             .enqueue(steps, storages, stream, wants_event)
             .map_err(|error| {
-                self.bench.write(|ledger| ledger.retract(number));
+                self.bench.write(|op_log| op_log.retract(number));
                 self.conclude(number, false);
                 self.error(call, error.into(), seq, deadline, true)
             })?;
@@ -111,7 +111,7 @@ impl Inner {
         match taken {
             Ok(event) => {
                 self.bench
-                    .write(|ledger| ledger.note(number, Stage::Enqueued));
+                    .write(|op_log| op_log.note(number, Stage::Enqueued));
                 if let Some(event) = &event {
                     self.bench.watch(number, event.clone());
                 }
@@ -157,7 +157,7 @@ impl Inner {
         {
             standing.remove(0);
             if standing.is_empty() {
-                let made = self.bench.ledger().made();
+                let made = self.bench.op_log().made();
                 self.place.end(call, made, is_ok);
             } else {
                 self.place.end_one(call, is_ok);
@@ -171,7 +171,7 @@ impl Inner {
         loop {
             match self.has_ended(open, stream, look.min(open.deadline.left())) {
                 Ok(true) => {
-                    self.bench.write(|ledger| ledger.complete(open.number));
+                    self.bench.write(|op_log| op_log.complete(open.number));
                     self.conclude(open.number, true);
                     return Ok(());
                 }
@@ -207,13 +207,13 @@ impl Inner {
         if open.deadline.passed() {
             return Err(self.inquest(open, None));
         }
-        let vigil = self.vigil(open.deadline, open.seq);
-        if let Some(kind) = vigil.given_up() {
+        let wait_context = self.wait_context(open.deadline, open.seq);
+        if let Some(kind) = wait_context.given_up() {
             return Err(self.shared(open.seq, kind));
         }
         if self.desk.context().status.epoch() > 0 {
             let everyone: Vec<usize> = (0..self.desk.size()).collect();
-            match vigil.look(&everyone) {
+            match wait_context.look(&everyone) {
                 // Who left in good order had done its part; its device may be ahead of ours.
                 Ok(()) | Err(ErrorKind::PeerClosed { orderly: true, .. }) => {}
                 Err(kind) => return Err(self.shared(open.seq, kind)),
@@ -240,12 +240,12 @@ impl Inner {
             None => kind.is_recoverable(),
         };
         if is_harmless {
-            self.bench.write(|ledger| ledger.retract(open.number));
+            self.bench.write(|op_log| op_log.retract(open.number));
             self.conclude(open.number, false);
             return self.error(open.call, kind, open.seq, open.deadline, true);
         }
         self.bench
-            .write(|ledger| ledger.note(open.number, Stage::Failed));
+            .write(|op_log| op_log.note(open.number, Stage::Failed));
         let lost = if matches!(fault, Some(Fault::Memory)) {
             // No peer is the cause, so none is asked; those that have enough memory are in the call and
             // would wait for this rank.
@@ -284,7 +284,7 @@ impl Inner {
 
     /// In checked mode: whether all ranks make the same call, before any gives it to its device.
     fn compare(&self, call: Call, ask: &Ask, deadline: Deadline) -> Result<(), CommError> {
-        if !self.checked || is_message(ask.collective) {
+        if !self.checked || ask.collective.is_of_messages() {
             return Ok(());
         }
         let all = self.desk.all_gather_object(ask)?;
@@ -295,8 +295,8 @@ impl Inner {
         }
     }
 
-    pub(super) fn vigil(&self, deadline: Deadline, seq: u64) -> Vigil<'_> {
-        Vigil {
+    pub(super) fn wait_context(&self, deadline: Deadline, seq: u64) -> WaitContext<'_> {
+        WaitContext {
             context: self.desk.context(),
             group: self.desk.identity(),
             limit: Limit::At(deadline),

@@ -1,6 +1,6 @@
 //! The calls of HCCL that this library makes, each checked and with the vendor's words.
 //!
-//! All of them run on the communicator's lane, a thread on which its device is current.
+//! All of them run on the communicator's vendor thread, a thread on which its device is current.
 
 use std::ffi::{CStr, CString};
 use std::path::Path;

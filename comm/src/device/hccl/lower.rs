@@ -12,7 +12,7 @@ use super::soc::Product;
 use super::support;
 use crate::backend::Counts;
 use crate::device::step::{Handle, Step};
-use crate::types::{Collective, DType, ReduceOp};
+use crate::types::{Collective, DType, Pattern, ReduceOp};
 
 /// A checked call: `send` and `recv` as the collective layer defines them. In place they are the
 /// addresses within the one buffer at which what is sent and what is received begin.
@@ -94,20 +94,39 @@ impl Side {
 
 impl DeviceCall<'_> {
     /// Bytes of scratch memory that the call needs, besides the few that are always there.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "no other call needs any")]
     pub(crate) fn scratch_bytes(&self) -> usize {
-        let (uniform, size) = (self.uniform(), self.dtype.size());
-        let elements = match self.collective {
-            Collective::AllToAll if self.in_place => self.n * uniform,
-            Collective::Reduce if self.me != self.root => uniform,
-            Collective::ReduceScatter if self.in_place => uniform,
-            Collective::ReduceScatterV if !self.is_direct_reduce_scatter_v() => {
-                self.blocks().iter().sum()
+        let uniform = self.uniform();
+        let elements = match self.pattern() {
+            Pattern::AllToAll if self.in_place => self.n * uniform,
+            Pattern::Reduce if self.me != self.root => uniform,
+            Pattern::ReduceScatter if self.collective.has_lengths() => {
+                if self.is_direct_reduce_scatter_v() {
+                    0
+                } else {
+                    self.blocks().iter().sum()
+                }
             }
-            Collective::Scatter if self.in_place && self.me == self.root => uniform,
-            _ => 0,
+            Pattern::ReduceScatter if self.in_place => uniform,
+            Pattern::Scatter if self.in_place && self.me == self.root => uniform,
+            Pattern::AllGather
+            | Pattern::AllReduce
+            | Pattern::AllToAll
+            | Pattern::Barrier
+            | Pattern::Broadcast
+            | Pattern::ExclusiveScan
+            | Pattern::Gather
+            | Pattern::Reduce
+            | Pattern::ReduceScatter
+            | Pattern::Scan
+            | Pattern::Scatter => 0,
         };
-        elements * size
+        elements * self.dtype.size()
+    }
+
+    /// How its data moves: objects go over the host, and messages have steps of their own.
+    fn pattern(&self) -> Pattern {
+        let pattern = self.collective.pattern();
+        pattern.unwrap_or_else(|| unreachable!("{} is made of messages", self.collective))
     }
 
     /// The vendor's calls, in order; none where no rank has anything to do. `scratch` is device
@@ -116,38 +135,34 @@ impl DeviceCall<'_> {
         if self.is_empty_everywhere() {
             return Vec::new();
         }
-        match self.collective {
-            Collective::AllGather => vec![Step::AllGather {
+        let has_lengths = self.collective.has_lengths();
+        match self.pattern() {
+            Pattern::AllGather if has_lengths => vec![self.all_gather_v()],
+            Pattern::AllGather => vec![Step::AllGather {
                 send: self.send,
                 recv: self.recv,
                 count: self.uniform() as u64,
                 dtype: self.dtype,
             }],
-            Collective::AllGatherV => vec![self.all_gather_v()],
-            Collective::AllReduce => vec![Step::AllReduce {
+            Pattern::AllReduce => vec![Step::AllReduce {
                 send: self.send,
                 recv: self.recv,
                 count: self.uniform() as u64,
                 dtype: self.dtype,
                 op: self.op,
             }],
-            Collective::AllToAll => self.all_to_all(scratch),
-            Collective::AllToAllV => vec![self.all_to_all_v()],
-            Collective::Barrier => vec![Step::Barrier],
-            Collective::Broadcast => vec![self.broadcast(scratch)],
-            Collective::Gather | Collective::GatherV => vec![self.gather(scratch)],
-            Collective::Reduce => vec![self.reduce(scratch)],
-            Collective::ReduceScatter => self.reduce_scatter(scratch),
-            Collective::ReduceScatterV => self.reduce_scatter_v(scratch),
-            Collective::Scatter | Collective::ScatterV => vec![self.scatter(scratch)],
-            // Objects never come here, and messages have steps of their own.
-            Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::Recv
-            | Collective::ScatterObject
-            | Collective::Send
-            | Collective::SendRecvBatch => Vec::new(),
+            Pattern::AllToAll if has_lengths => vec![self.all_to_all_v()],
+            Pattern::AllToAll => self.all_to_all(scratch),
+            Pattern::Barrier => vec![Step::Barrier],
+            Pattern::Broadcast => vec![self.broadcast(scratch)],
+            Pattern::ExclusiveScan | Pattern::Scan => {
+                unreachable!("`support` refuses {}", self.collective)
+            }
+            Pattern::Gather => vec![self.gather(scratch)],
+            Pattern::Reduce => vec![self.reduce(scratch)],
+            Pattern::ReduceScatter if has_lengths => self.reduce_scatter_v(scratch),
+            Pattern::ReduceScatter => self.reduce_scatter(scratch),
+            Pattern::Scatter => vec![self.scatter(scratch)],
         }
     }
 
@@ -410,7 +425,7 @@ impl DeviceCall<'_> {
     /// Whether every rank can tell that no rank has anything to do.
     fn is_empty_everywhere(&self) -> bool {
         match self.counts {
-            Counts::Uniform(count) => count == 0 && self.collective != Collective::Barrier,
+            Counts::Uniform(count) => count == 0 && !self.collective.is_empty(),
             Counts::Blocks(blocks) => blocks.iter().all(|count| *count == 0),
             Counts::Splits { .. } => false,
         }

@@ -8,7 +8,7 @@ use hccl_sys::types::{HcclDataType, HcclReduceOp};
 
 use super::soc::{Product, Soc};
 use crate::error::ErrorKind;
-use crate::types::{Collective, DType, ReduceOp};
+use crate::types::{Collective, DType, Pattern, ReduceOp};
 
 /// Types that some reduction of a product takes.
 const fn reducible(product: Product) -> &'static [DType] {
@@ -90,15 +90,14 @@ pub(crate) fn check(
     op: Option<ReduceOp>,
 ) -> Result<(), ErrorKind> {
     let product = soc.product;
-    let messages = matches!(
-        collective,
-        Collective::Recv | Collective::Send | Collective::SendRecvBatch
-    );
-    if product == Product::Ascend310P && messages {
+    if product == Product::Ascend310P && collective.is_of_messages() {
         return Err(ErrorKind::Unsupported {
             what: format!("{collective} on {soc}"),
             why: "HCCL has no messages between two ranks there; use a collective".to_owned(),
         });
+    }
+    if collective.is_coalesced() || collective.pattern().is_some_and(Pattern::is_prefix) {
+        return Err(lacking(soc, collective));
     }
     let (Some(dtype), Some(op)) = (dtype, op) else {
         return Ok(());
@@ -115,6 +114,14 @@ pub(crate) fn check(
         what: format!("{collective} of {dtype} by {op} on {soc}"),
         why: format!("{op} takes {} there", types.join(", ")),
     })
+}
+
+/// The refusal of a call that HCCL does not have and that is not composed of others.
+pub(crate) fn lacking(soc: &Soc, collective: Collective) -> ErrorKind {
+    ErrorKind::Unsupported {
+        what: format!("{collective} on {soc}"),
+        why: "HCCL has no such call; make it on the host".to_owned(),
+    }
 }
 
 /// The vendor's number of a type.
@@ -202,6 +209,20 @@ mod tests {
             ReduceOp::Sum
         ));
         assert!(has_reduce_scatter_v(Product::A2, DType::F32, ReduceOp::Avg));
+    }
+
+    #[test]
+    fn what_hccl_does_not_have_is_refused_on_every_product() {
+        for soc in ["Ascend910B2", "Ascend310P3", "Ascend999"] {
+            for collective in [
+                Collective::Scan,
+                Collective::ExclusiveScan,
+                Collective::AllReduceCoalesced,
+            ] {
+                let refused = refusal(soc, collective, DType::F32, ReduceOp::Sum).unwrap();
+                assert!(refused.contains("HCCL has no such call"), "{refused}");
+            }
+        }
     }
 
     #[test]

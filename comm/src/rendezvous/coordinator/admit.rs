@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::conn::{Proving, Seals, Stage};
 use super::engine::Engine;
-use super::parting::Ended;
+use super::goodbye::Ended;
 use super::{CoordinatorEvent, Refusal};
 use crate::rendezvous::limits::{REFUSAL_ADDRESSES_MAX, REFUSAL_EVENT_EVERY};
 use crate::rendezvous::secret::{PROOF_BYTES, Transcript, random_bytes};
@@ -75,9 +75,9 @@ impl Engine {
     pub(super) fn proof(&mut self, token: u64, body: &[u8], proving: &Proving) {
         let shown: Option<[u8; PROOF_BYTES]> = body.try_into().ok();
         let is_proved = shown.is_some_and(|shown| proving.transcript.joiner_is_proved(&shown));
-        let why = if proving.job_id != self.desk.job.job_id {
+        let why = if proving.job_id != self.membership.job.job_id {
             Refusal::OtherJob
-        } else if proving.attempt != self.desk.job.attempt {
+        } else if proving.attempt != self.membership.job.attempt {
             Refusal::OtherAttempt
         } else if !is_proved {
             Refusal::WrongSecret
@@ -88,8 +88,8 @@ impl Engine {
         self.refuse(token, why);
         if let Some(conn) = self.conns.get_mut(&token) {
             let refusal = Admission::Refused {
-                attempt: self.desk.job.attempt,
-                job_id: self.desk.job.job_id.clone(),
+                attempt: self.membership.job.attempt,
+                job_id: self.membership.job.job_id.clone(),
             };
             conn.queue_plain(plain_frame(&refusal.encode()));
             self.drain(token);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::desk::Desk;
 use super::job::Phase;
+use super::membership::Membership;
 use super::{Absent, CoordinatorEvent};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::PROGRESS_RANKS_MAX;
@@ -42,7 +42,7 @@ impl Stopped {
     }
 }
 
-impl Desk {
+impl Membership {
     pub(super) fn absence(&self, now_ms: u64) -> RendezvousError {
         let is_missing = |rank: &Rank| self.job.process(*rank).is_none();
         let seen = self.absent.iter().filter(|(rank, _)| is_missing(rank));
@@ -72,7 +72,8 @@ impl Desk {
         self.absent.insert(rank, absent);
     }
 
-    /// Looks at the ranks that the others wait for in a round of bring-up.
+    /// Looks at all ranks while some are waited for in a round of bring-up: one that came to the round may hold up those who
+    /// have not, since ranks of a host also wait for each other directly.
     pub(super) fn look_at_awaited(&mut self, now_ms: u64) {
         let (Some(look), Phase::Ready { since_ms }) = (self.look, self.job.phase()) else {
             return;
@@ -81,8 +82,15 @@ impl Desk {
         if now_ms < self.next_look_ms {
             return;
         }
-        self.next_look_ms = now_ms + LOOK_EVERY_MS;
-        for rank in self.rounds.awaited().unwrap_or_default() {
+        let Some(awaited) = self.rounds.awaited().filter(|ranks| !ranks.is_empty()) else {
+            self.next_look_ms = now_ms + LOOK_EVERY_MS;
+            return;
+        };
+        let world_size = u64::from(self.job.world_size());
+        self.next_look_ms = now_ms + LOOK_EVERY_MS.max(world_size);
+        let others = (0..self.job.world_size()).map(Rank);
+        let others = others.filter(|rank| !awaited.contains(rank));
+        for rank in awaited.iter().copied().chain(others) {
             let how = self.job.process(rank).and_then(|process| look(&process));
             if self.stopped.see(rank, how.is_some(), now_ms) {
                 let how = how.unwrap_or_default();

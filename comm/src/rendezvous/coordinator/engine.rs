@@ -1,4 +1,4 @@
-//! The coordinator's event loop: sockets, time and the owner's commands on one side, the `desk` on the
+//! The coordinator's event loop: sockets, time and the owner's commands on one side, the `membership` on the
 //! other. One thread, no locks, nothing blocks but the poll itself.
 //!
 //! - `ENGINE-1`: a connection that is over gets an entry in `ended`, and nothing it says after that
@@ -16,9 +16,9 @@ use crossbeam::channel::{Receiver, Sender};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::conn::{Conn, Read, Stage};
-use super::desk::{Desk, Rules};
+use super::goodbye::Ended;
 use super::job::Phase;
-use super::parting::Ended;
+use super::membership::{Membership, Rules};
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
 use crate::rendezvous::arbiter::Eyes;
 use crate::rendezvous::card::{DownReason, millis};
@@ -80,7 +80,7 @@ pub(super) struct Channels {
 pub(super) struct Engine {
     pub(super) io: Channels,
     pub(super) secret: Secret,
-    pub(super) desk: Desk,
+    pub(super) membership: Membership,
     pub(super) conns: BTreeMap<u64, Conn>,
     /// Connections that have said nothing complete, oldest first.
     pub(super) silent: BTreeSet<u64>,
@@ -119,7 +119,7 @@ impl Engine {
         Self {
             io,
             secret: options.secret,
-            desk: Desk::new(
+            membership: Membership::new(
                 (options.job_id, options.attempt),
                 options.build,
                 options.world_size,
@@ -167,7 +167,7 @@ impl Engine {
             self.obey();
             self.settle();
             self.tick();
-            self.desk.tell_left();
+            self.membership.tell_left();
             self.carry_out();
             self.settle();
             if self.is_over() {
@@ -180,7 +180,7 @@ impl Engine {
     fn patience(&self) -> Duration {
         let is_hurried = !self.silent.is_empty()
             || !self.unproved.is_empty()
-            || self.desk.is_busy()
+            || self.membership.is_busy()
             || self.accept_after.is_some()
             || self.stop_by.is_some()
             || self.finish_by.is_some()
@@ -188,7 +188,7 @@ impl Engine {
         if is_hurried {
             return TICK;
         }
-        match self.desk.job.phase() {
+        match self.membership.job.phase() {
             Phase::Gathering => self
                 .arrival
                 .left()
@@ -268,7 +268,7 @@ impl Engine {
             return;
         }
         if self.silent.len() + self.unproved.len()
-            >= self.strangers_max + self.desk.job.missing_count()
+            >= self.strangers_max + self.membership.job.missing_count()
         {
             self.evict_oldest();
         }
@@ -400,17 +400,18 @@ impl Engine {
         while let Ok(command) = self.io.commands.try_recv() {
             match command {
                 Command::Absent(rank, absent) => {
-                    self.desk.see_absent(rank, absent, self.now_ms());
+                    self.membership.see_absent(rank, absent, self.now_ms());
                     self.carry_out();
                 }
                 Command::Drain(rank) => {
-                    if let Some(token) = self.desk.token(rank) {
+                    if let Some(token) = self.membership.token(rank) {
                         self.take_in_rest(token);
                     }
                     self.undrained.push(rank);
                 }
                 Command::Broadcast(bytes) => {
-                    self.desk.tell_all(&ToSession::Message { bytes }, None);
+                    self.membership
+                        .tell_all(&ToSession::Message { bytes }, None);
                     self.carry_out();
                 }
                 Command::Finish(deadline) => self.finish_by = Some(deadline),
@@ -425,13 +426,13 @@ impl Engine {
         let now = Clock::now();
         self.resume_accepting(now);
         self.expire_connections(now);
-        let is_finished = |finish_by: Deadline| finish_by.passed() || self.desk.is_deserted();
+        let is_finished = |finish_by: Deadline| finish_by.passed() || self.membership.is_deserted();
         if self.stop_by.is_none() && self.finish_by.is_some_and(is_finished) {
             self.stop_by = Some(now + DRAIN_MAX);
         }
-        self.desk.tick(self.now_ms());
+        self.membership.tick(self.now_ms());
         self.carry_out();
-        if !self.desk.is_judging_the_last() {
+        if !self.membership.is_judging_the_last() {
             for rank in std::mem::take(&mut self.undrained) {
                 self.emit(CoordinatorEvent::Drained { rank });
             }

@@ -1,8 +1,8 @@
 //! Connections of ranks that end without a goodbye: why they did is decided by what is seen of the process.
 
 use super::CoordinatorEvent;
-use super::desk::{Desk, Task};
 use super::job::Phase;
+use super::membership::{Membership, Task};
 use crate::rendezvous::arbiter::{Liveness, Seen};
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::limits::{ENDING_WAIT_MAX, OWNER_WAIT, OWNER_WAIT_MAX};
@@ -19,7 +19,7 @@ pub(super) struct Held {
     due_ms: u64,
 }
 
-impl Desk {
+impl Membership {
     /// The connection of a rank is over: on purpose, or lost without a goodbye.
     pub(crate) fn ended(&mut self, rank: Rank, lost: Option<DownReason>, now_ms: u64) {
         self.seen_ms = now_ms;

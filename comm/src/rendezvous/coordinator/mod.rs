@@ -1,18 +1,18 @@
 //! The coordinator: a thread that serves one job's bring-up and then its liveness.
 //!
-//! This file is its handle. `engine` is the event loop, `desk` with `job` and `rounds` are the rules
+//! This file is its handle. `engine` is the event loop, `membership` with `job` and `rounds` are the rules
 //! without I/O, `conn` is one connection, `owner` finds out who has the port.
 
 mod admit;
 mod awaited;
 mod conn;
-pub(crate) mod desk;
 mod engine;
+mod goodbye;
 mod job;
 mod listen;
 mod lost;
+pub(crate) mod membership;
 mod owner;
-mod parting;
 mod rounds;
 mod serve;
 

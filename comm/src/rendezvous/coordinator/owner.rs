@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::rendezvous::phrase::Plain;
+use crate::rendezvous::text::Plain;
 
 /// Socket table entries that are looked at: bounds the work on a host with very many connections.
 const SOCKETS_MAX: usize = 200_000;

@@ -89,6 +89,11 @@ impl Rounds {
         }
     }
 
+    /// Whether no round can be completed any more.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
     /// Takes one rank's part.
     pub(super) fn contribute(
         &mut self,

@@ -1,11 +1,11 @@
-//! What the coordinator does with a frame, by how far its connection has come, and with what the desk
+//! What the coordinator does with a frame, by how far its connection has come, and with what the membership
 //! wants done about connections.
 
 use super::CoordinatorEvent;
 use super::conn::Stage;
-use super::desk::Task;
 use super::engine::Engine;
-use super::parting::Ended;
+use super::goodbye::Ended;
+use super::membership::Task;
 use crate::rendezvous::arbiter::{Liveness, Seen};
 use crate::rendezvous::card::DownReason;
 use crate::rendezvous::limits::{HANDSHAKE_WAIT, REPORTS_BYTES_MAX};
@@ -29,17 +29,17 @@ impl Engine {
                     self.proof(token, &body, &proving);
                 }
             }
-            Stage::Introducing => self.desk.introduce(token, &body, now_ms),
-            Stage::Joined(rank) => self.desk.hear(token, *rank, &body, now_ms),
+            Stage::Introducing => self.membership.introduce(token, &body, now_ms),
+            Stage::Joined(rank) => self.membership.hear(token, *rank, &body, now_ms),
             Stage::Draining => {}
         }
         self.carry_out();
     }
 
-    /// Does what the desk wants done.
+    /// Does what the membership wants done.
     pub(super) fn carry_out(&mut self) {
         loop {
-            let tasks = self.desk.tasks();
+            let tasks = self.membership.tasks();
             if tasks.is_empty() {
                 return;
             }
@@ -69,17 +69,17 @@ impl Engine {
         }
     }
 
-    /// Looks at the processes of ranks; the desk decides at once what follows.
+    /// Looks at the processes of ranks; the membership decides at once what follows.
     fn look(&mut self, ranks: &[Rank]) {
         for rank in ranks {
-            let seen = match (self.eyes, self.desk.job.card(*rank)) {
+            let seen = match (self.eyes, self.membership.job.card(*rank)) {
                 (Some(eyes), Some(card)) => (eyes.look)(*rank, card),
                 _ => Seen {
                     liveness: Liveness::Hidden,
                     bytes: Vec::new(),
                 },
             };
-            self.desk.looked(*rank, &seen, self.now_ms());
+            self.membership.looked(*rank, &seen, self.now_ms());
         }
     }
 

@@ -20,7 +20,7 @@ use crate::types::Rank;
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Time beyond its deadline that a joiner gives the coordinator to say who is missing.
-const GIVE_UP_GRACE: Duration = Duration::from_millis(250);
+const GIVE_UP_GRACE: Duration = Duration::from_secs(3);
 
 /// The complete world, and the connection on which it was announced.
 pub(super) struct World {

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-pub use self::entry::{Entry, Room};
+pub use self::entry::{Entry, PayloadClass};
 use self::entry::{FAR_WORDS, NEAR_WORDS};
 use super::arena::Arena;
 use super::bell::Bell;
@@ -147,7 +147,7 @@ impl Slot {
 
     /// Where the payload of call `seq` goes, before the entry is published: as many bytes as the room has.
     #[must_use]
-    pub fn payload(&self, seq: u64, room: Room) -> *mut u8 {
+    pub fn payload(&self, seq: u64, room: PayloadClass) -> *mut u8 {
         self.arena
             .at(payload_offset(self.block.offset(), seq, room), room.bytes())
     }
@@ -340,7 +340,7 @@ impl PeerSlot {
     /// The payload of entry `seq`, which lies in this room: not to be read before the entry was seen.
     /// [`PAYLOAD_MAX`] bytes from here on are memory of the arena, whatever the entry says.
     #[must_use]
-    pub fn payload(&self, arena: &Arena, seq: u64, room: Room) -> *const u8 {
+    pub fn payload(&self, arena: &Arena, seq: u64, room: PayloadClass) -> *const u8 {
         arena.at(payload_offset(self.base, seq, room), PAYLOAD_MAX)
     }
 
@@ -385,10 +385,10 @@ fn entry_offset(slot: usize, seq: u64) -> usize {
     slot + ENTRIES + index(seq % 2) * ENTRY_STRIDE
 }
 
-fn payload_offset(slot: usize, seq: u64, room: Room) -> usize {
+fn payload_offset(slot: usize, seq: u64, room: PayloadClass) -> usize {
     let within = match room {
-        Room::Small => SMALL,
-        Room::Ample => PAYLOAD,
+        PayloadClass::Small => SMALL,
+        PayloadClass::Ample => PAYLOAD,
     };
     entry_offset(slot, seq) + within
 }

@@ -1,9 +1,10 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
-use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS, UNREADABLE_WAIT_MS};
+use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
+use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
-use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Seen};
+use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, ProcessId, Seen};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
@@ -339,6 +340,55 @@ fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_no
     };
     assert_eq!(found(0), Some(vec![1, 2]));
     assert_eq!(found(10 * TOGETHER_MS), Some(vec![1]));
+}
+
+#[test]
+fn of_ends_that_nobody_saw_only_the_first_is_certain() {
+    let mut play = Play::new(&[]);
+    play.arbiter.down(Rank(2), &DownReason::Ended);
+    play.arbiter.down(Rank(1), &DownReason::Ended);
+    play.complain(Cause::InVain);
+    play.pass(2 * ROUND_MS);
+    assert_eq!(play.told[0].confidence, Confidence::Likely);
+    assert!(
+        play.told[0]
+            .to_string()
+            .contains("a launcher may have ended the others")
+    );
+    let mut alone = Play::new(&[]);
+    alone.arbiter.down(Rank(1), &DownReason::Ended);
+    alone.complain(Cause::InVain);
+    alone.pass(2 * ROUND_MS);
+    assert_eq!(alone.told[0].confidence, Confidence::Certain);
+}
+
+#[test]
+fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended() {
+    let play = || {
+        let mut play = Play::new(&[]);
+        let process = |pid| ProcessId {
+            pid,
+            ..ProcessId::default()
+        };
+        play.arbiter.processes = (0..3).map(process).collect();
+        play.arbiter.is_ending = Some(|process| process.pid == 2);
+        play.arbiter
+            .down(Rank(1), &DownReason::Killed { signal: 11 });
+        play.complain(Cause::InVain);
+        play.pass(5 * ROUND_MS);
+        assert_eq!(play.found(), None);
+        play
+    };
+    let mut ended = play();
+    ended
+        .arbiter
+        .down(Rank(2), &DownReason::Killed { signal: 9 });
+    ended.pass(2 * ROUND_MS);
+    assert_eq!(ended.found(), Some((Class::PeerDead, [1, 2].as_slice())));
+    // One that does not end is not waited for without end.
+    let mut stuck = play();
+    stuck.pass(ENDING_WAIT_MS);
+    assert_eq!(stuck.found(), Some((Class::PeerDead, [1].as_slice())));
 }
 
 #[test]

@@ -35,4 +35,6 @@ pub(super) const TOOK: usize = MEMBERS + MEMBERS_WORDS;
 pub(super) const AWAITED: usize = TOOK + TOOK_BOUNDS_MS.len();
 /// How many members are missing, whether or not there is room to name them all.
 pub(super) const MISSING_COUNT: usize = AWAITED + 1;
-const _: () = assert!(MISSING_COUNT < LINE_WORDS);
+/// Asynchronous calls that were started and have not ended. Changes without the version.
+pub(super) const PENDING: usize = MISSING_COUNT + 1;
+const _: () = assert!(PENDING < LINE_WORDS);

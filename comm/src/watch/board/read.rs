@@ -5,7 +5,7 @@
 //! the second copy, without a call: it is plainly not stuck.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -53,15 +53,9 @@ pub enum BoardError {
 /// [`BoardError`]: no such process, not ours, or no rank.
 pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
     let failed = |source| BoardError::System { pid, source };
-    let folder = format!("/proc/{pid}/fd");
     let mut reports = Vec::new();
     let mut seen = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)?.flatten() {
-        let path = entry.path();
-        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
-            continue;
-        }
-        let file = File::open(&path).map_err(failed)?;
+    for file in boards(pid, File::options().read(true)).map_err(failed)? {
         let (first, second) = (copy(&file).map_err(failed)?, copy(&file).map_err(failed)?);
         let is_new = seen.insert((first[Head::Job as usize], first[Head::Rank as usize]));
         if second[Head::Magic as usize] == MAGIC && is_new {
@@ -107,12 +101,7 @@ pub(in crate::watch) fn bulletin(
 
 /// The board of this rank of the process, to write to.
 fn writable(pid: u32, rank: u32) -> io::Result<File> {
-    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
-        let path = entry.path();
-        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
-            continue;
-        }
-        let file = File::options().read(true).write(true).open(&path)?;
+    for file in boards(pid, File::options().read(true).write(true))? {
         let word = |head: Head| {
             let mut word = [0; 8];
             file.read_exact_at(&mut word, head as u64 * 8)
@@ -123,6 +112,28 @@ fn writable(pid: u32, rank: u32) -> io::Result<File> {
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+/// The boards that a process has open: its own, and for a moment those of others that it reads itself. One that it closes while
+/// it is looked at is none.
+fn boards(pid: u32, options: &OpenOptions) -> io::Result<Vec<File>> {
+    let mut files = Vec::new();
+    let mut refused = None;
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        let path = entry.path();
+        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
+            continue;
+        }
+        match options.open(&path) {
+            Ok(file) => files.push(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if files.is_empty() => Err(error),
+        _ => Ok(files),
+    }
 }
 
 fn is_board(target: &std::path::Path) -> bool {
@@ -261,6 +272,7 @@ impl Reader<'_> {
             entered: word(line::ENTERED),
             thread: (site >> 32) as u32,
             awaited_by: word(line::AWAITED) as u32,
+            pending: word(line::PENDING) as u32,
             version: word(line::VERSION),
             p99_ms: p99_ms(words),
             members,

@@ -1,17 +1,17 @@
 //! From what the ranks of a group say of a call on their devices to one verdict.
 //!
-//! Pure: testimonies in, verdict out; every rank that holds the same testimonies comes to the same
+//! Pure: stall reports in, verdict out; every rank that holds the same stall reports comes to the same
 //! verdict. In this order: a device that reports more than a timeout; ranks that enqueued different
 //! calls; ranks that did not enqueue the call; ranks that say nothing; devices that neither complete
 //! nor complain while their peers report that they waited too long (the rank *without* the vendor's
 //! timeout is its cause).
 
-mod tell;
-mod testimony;
+mod stall_report;
+mod verdicts;
 
-pub(crate) use self::testimony::{Ask, Deed, Stage, Words, is_message, mismatch};
+pub(crate) use self::stall_report::{Ask, Deed, Stage, Words, mismatch};
 
-use self::testimony::describe;
+use self::stall_report::describe;
 use super::Scene;
 use crate::error::ErrorKind;
 use crate::error::verdict::{Class, Confidence, Verdict};
@@ -34,7 +34,7 @@ pub(crate) struct Case<'a> {
     pub(crate) said: &'a [Option<Words>],
 }
 
-/// What the testimonies show.
+/// What the stall reports show.
 struct Shown {
     /// The error, as it is to the ranks that have not met it themselves.
     kind: ErrorKind,
@@ -88,7 +88,7 @@ impl Case<'_> {
         Some(self.reported_by(index, kind))
     }
 
-    /// Ranks whose calls differ in what testimonies do not hold, as the vendor noticed.
+    /// Ranks whose calls differ in what stall reports do not hold, as the vendor noticed.
     fn inconsistent(&self) -> Option<Shown> {
         let (index, kind) = self.spoken().find_map(|(index, words)| {
             let (kind, _) = words.fault.as_ref()?;
@@ -431,7 +431,7 @@ fn remark_in(detail: &str) -> String {
     vendor::remark_in(detail).map_or_else(String::new, |remark| format!(", {}", remark.code))
 }
 
-/// Whether the vendor says that ranks made one call with different arguments: the testimonies say
+/// Whether the vendor says that ranks made one call with different arguments: the stall reports say
 /// it better, with both sides.
 fn is_inconsistency(kind: &ErrorKind) -> bool {
     kind.vendor_remark()

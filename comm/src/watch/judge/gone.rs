@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::format::{fate, last_act, stalled, who};
 use super::graph::{Graph, Leaf, Why};
-use super::tell::draft;
-use super::words::{fate, last_act, stalled, who};
+use super::verdicts::draft;
 use super::{FROZEN_AFTER_MS, Member, Scene};
 use crate::error::ErrorKind;
-use crate::error::verdict::{Class, Verdict, seconds};
+use crate::error::verdict::{Class, Confidence, Verdict, seconds};
 use crate::types::Rank;
 
 /// Most ranks that are named beside the first one that ended.
@@ -31,7 +31,16 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
         orderly: false,
     };
     let mut verdict = draft(scene, graph, fate.class, &blamed, &held, kind);
-    verdict.confidence = fate.confidence;
+    let is_likely = |one: &u32| {
+        let fate = scene.member(*one).and_then(|one| one.fate.as_ref());
+        fate.is_some_and(|fate| fate.confidence == Confidence::Likely)
+    };
+    let is_first_known = beside.is_empty() || !blamed.iter().any(is_likely);
+    verdict.confidence = if is_first_known {
+        fate.confidence
+    } else {
+        Confidence::Likely
+    };
     verdict.place = format!(
         "{}{}{}",
         fate.how,
@@ -46,6 +55,11 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
         }
     }
     verdict.evidence.push(fate.evidence.clone());
+    if !is_first_known {
+        let unknown =
+            "nobody saw which of them ended first, and a launcher may have ended the others";
+        verdict.evidence.push(unknown.to_owned());
+    }
     for (other, member) in (0_u32..).zip(&scene.members) {
         if let Some(fate) = member
             .fate

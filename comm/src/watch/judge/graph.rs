@@ -149,6 +149,9 @@ impl<'a> Graph<'a> {
             }
             return;
         }
+        if let Some(group) = same.filter(|group| group.pending > 0) {
+            return self.follow_worker(from, rank, group);
+        }
         let gone = destroyed_in(report, &waiter).filter(|_| same.is_none());
         // A message that was sent before may still come: until the time is up what counts is where the rank is now.
         let is_message = waiter.call.call.is_point_to_point();
@@ -181,6 +184,17 @@ impl<'a> Graph<'a> {
             self.leaf(from, rank, Why::AtWork);
         }
         // Else it makes another call that goes on: it will come.
+    }
+
+    /// What holds up the worker of a group, which makes the asynchronous calls that its rank has started. Whatever the rank's
+    /// own thread does, the calls of the worker come.
+    fn follow_worker(&mut self, from: usize, rank: u32, group: &'a GroupState) {
+        match &group.call {
+            None => self.leaf(from, rank, Why::Running),
+            Some(call) if call.wait.is_some() => self.link(from, rank, group.key, true),
+            // It makes an earlier call that goes on.
+            Some(_) => {}
+        }
     }
 
     /// Whether a group of the same name that another rank has is one that it made in place of the waiter's. The waiter may
@@ -438,18 +452,14 @@ fn is_in_the_call(waiter: &Waiter<'_>, theirs: &GroupState) -> bool {
             && call.call.collective() == waiter.call.call.collective())
 }
 
-/// Whether a thread of the rank has begun a call that has not ended, whatever the lines of its groups
-/// say: a call that fails waits for nobody while it asks why.
+/// Whether a thread of the rank has begun a call that has not ended, or waits for asynchronous ones, whatever the lines of its
+/// groups say: a call that fails waits for nobody while it asks why.
 fn is_in_a_call(report: &Report, thread: u32) -> bool {
     let is_open = |call: &CallRecord| {
-        let holds = call.thread == thread && !call.is_async;
-        let is_awaited = || {
-            let group = report.group(call.key);
-            call.is_async && group.is_some_and(|group| group.awaited_by == thread)
-        };
-        call.outcome == CallOutcome::Open && (holds || is_awaited())
+        call.outcome == CallOutcome::Open && call.thread == thread && !call.is_async
     };
-    report.calls.iter().any(is_open)
+    let is_awaited = |group: &GroupState| group.awaited_by == thread;
+    report.calls.iter().any(is_open) || report.groups.iter().any(is_awaited)
 }
 
 /// The group in whose call the thread is that would have to come, if it is in one.

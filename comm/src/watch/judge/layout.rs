@@ -1,7 +1,7 @@
 //! Groups of one name that ranks made with different members: each side waits for ranks that have another.
 
 use super::graph::{Graph, Waiter};
-use super::tell::draft;
+use super::verdicts::draft;
 use super::{Member, Scene};
 use crate::error::verdict::{Class, Verdict, ranks};
 use crate::error::{ErrorKind, Field};

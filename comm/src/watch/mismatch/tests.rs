@@ -240,3 +240,36 @@ fn of_two_ranks_that_met_the_odd_one_is_the_one_whose_call_nobody_else_made() {
     // The other one's word stands against its own.
     assert_eq!(odd(&members), None);
 }
+
+#[test]
+fn the_other_members_tell_who_is_odd_where_a_message_of_a_collective_was_never_received() {
+    let sum = code(Collective::AllReduce, DType::F32, 7);
+    let verdict = |others: &[u32]| {
+        let members = (0..4).map(|rank| match rank {
+            0 => member(0, sum, "a.rs:7", &[], true),
+            rank if others.contains(&rank) => member(rank, sum, "a.rs:7", &[], true),
+            _ => Member::default(),
+        });
+        let kind = ErrorKind::Mismatch {
+            field: Field::Sequence,
+            rank: Rank(0),
+            mine: "sent rank 1 a message of call 3".to_owned(),
+            peer: Rank(1),
+            theirs: "ended the group after call 2".to_owned(),
+        };
+        let failed = crate::watch::failure::Failed {
+            rank: 1,
+            call: CallId { seq: 4, ..CALL },
+            kind,
+            usable: false,
+            culprit: Some(Rank(1)),
+            looks: 0,
+            since_ms: 0,
+        };
+        crate::watch::failure::verdict(&scene(members.collect()), &failed)
+    };
+    let (alone, with_others) = (verdict(&[]), verdict(&[2, 3]));
+    assert_eq!(alone.blamed, [0, 1]);
+    assert_eq!(with_others.blamed, [1]);
+    assert!(with_others.who.contains("rank 1") && !with_others.who.contains("rank 0"));
+}

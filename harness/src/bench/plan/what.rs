@@ -30,9 +30,7 @@ impl What {
     #[must_use]
     pub const fn has_numbers(self) -> bool {
         match self {
-            Self::Collective(collective) => {
-                !matches!(collective, Collective::Barrier) && !carries_objects(collective)
-            }
+            Self::Collective(collective) => !collective.is_empty() && !collective.is_of_objects(),
             Self::BringUp | Self::GroupCreate => false,
         }
     }
@@ -41,49 +39,15 @@ impl What {
     #[must_use]
     pub const fn has_sizes(self) -> bool {
         match self {
-            Self::Collective(collective) => !matches!(collective, Collective::Barrier),
+            Self::Collective(collective) => !collective.is_empty(),
             Self::BringUp | Self::GroupCreate => false,
         }
     }
 }
 
-/// Whether a call carries objects rather than numbers.
-#[must_use]
-pub const fn carries_objects(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::ScatterObject
-    )
-}
-
 /// Whether a call can be made out of place (first) and in place (second).
 #[must_use]
 pub const fn places(collective: Collective) -> (bool, bool) {
-    match collective {
-        Collective::AllGather
-        | Collective::AllReduce
-        | Collective::AllToAll
-        | Collective::Gather
-        | Collective::Reduce
-        | Collective::ReduceScatter
-        | Collective::Scatter => (true, true),
-        // The one buffer is input on the root and output elsewhere.
-        Collective::Broadcast => (false, true),
-        Collective::AllGatherObject
-        | Collective::AllGatherV
-        | Collective::AllToAllV
-        | Collective::Barrier
-        | Collective::BroadcastObject
-        | Collective::GatherObject
-        | Collective::GatherV
-        | Collective::Recv
-        | Collective::ReduceScatterV
-        | Collective::ScatterObject
-        | Collective::ScatterV
-        | Collective::Send
-        | Collective::SendRecvBatch => (true, false),
-    }
+    // The one buffer that a call may have is input on the root and output elsewhere.
+    (!collective.has_one_buffer(), collective.has_one_count())
 }

@@ -43,7 +43,7 @@ fn every_group_is_asked_for_its_membership_and_every_collective() {
             if kind.kind == WORLD_KIND {
                 continue;
             }
-            for collective in NUMERIC {
+            for collective in numeric() {
                 assert!(
                     questions
                         .iter()
@@ -59,7 +59,7 @@ fn every_group_is_asked_for_its_membership_and_every_collective() {
 #[test]
 fn object_gathers_are_asked_of_data_parallel_groups() {
     let catalogue = four_ranks();
-    for collective in OBJECTS {
+    for collective in objects() {
         assert!(catalogue.cases.iter().any(|case| {
             catalogue.kinds[case.kind].kind == "dp"
                 && case.question.collective() == Some(collective)

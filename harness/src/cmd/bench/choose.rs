@@ -4,17 +4,16 @@ use muster_comm::algo::find_choice;
 use muster_comm::algo::select::SEGMENT_BYTES;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::{GroupKind, Layout, Matrix};
+use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::{BenchArgs, DEADLINE_DEFAULT};
-use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, carries_objects, parse_size, sweep};
+use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::pin;
+use crate::cmd::values::{matrix_of, pin};
 use crate::fail::Failure;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::Work;
-use crate::world::limits::WORLD_SIZE_MAX;
 
 /// What one word of the command line stands for.
 #[derive(Clone, Debug)]
@@ -27,8 +26,8 @@ const SIZE_MAX: u64 = 64 << 30;
 fn measurable() -> impl Iterator<Item = What> {
     Collective::ALL
         .into_iter()
-        // A send without its receive cannot be repeated; the pair is batch_send_recv.
-        .filter(|call| !matches!(call, Collective::Send | Collective::Recv))
+        // A send without its receive cannot be repeated; the pair is batch_send_recv. Coalesced buffers are copied, then reduced.
+        .filter(|call| !matches!(call, Collective::Send | Collective::Recv) && !call.is_coalesced())
         .map(What::Collective)
         .chain([What::GroupCreate, What::BringUp])
 }
@@ -41,7 +40,7 @@ pub(super) fn parse_what(word: &str) -> Result<Whats, String> {
     let word = word.trim();
     if word == "all" {
         let is_numeric = |what: &What| match what {
-            What::Collective(call) => !carries_objects(*call),
+            What::Collective(call) => !call.is_of_objects(),
             What::BringUp | What::GroupCreate => false,
         };
         return Ok(Whats(measurable().filter(is_numeric).collect()));
@@ -159,6 +158,7 @@ impl BenchArgs {
         }
         let whats = self.whats();
         self.check_algorithms(&whats)?;
+        self.check_ops(&whats)?;
         Ok(Plan {
             what: whats,
             sizes,
@@ -178,6 +178,29 @@ impl BenchArgs {
             checks: self.check,
             direct: self.common.transport != Transport::Tcp,
         })
+    }
+
+    /// Each call that reduces must take one of the reductions.
+    fn check_ops(&self, whats: &[What]) -> Result<(), Failure> {
+        for what in whats {
+            let What::Collective(call) = what else {
+                continue;
+            };
+            let ops = call.ops();
+            if !ops.is_empty() && !self.ops.iter().any(|op| ops.contains(op)) {
+                let names = |ops: &[ReduceOp]| {
+                    ops.iter()
+                        .map(|op| op.name())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
+                return Err(
+                    Failure::usage(format!("{call} does not take {}", names(&self.ops)))
+                        .with_help(format!("it takes {}", names(ops))),
+                );
+            }
+        }
+        Ok(())
     }
 
     /// A name that no call has would be left out in silence.
@@ -246,16 +269,7 @@ impl BenchArgs {
         };
         let world = |size: Option<u32>| {
             let name = size.map_or_else(|| axes.clone(), |size| format!("{axes}@{size}"));
-            let illegal =
-                |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
-            let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
-            let layout = matrix.layout().map_err(|error| illegal(&error))?;
-            let ranks = layout.dims().world;
-            if ranks > WORLD_SIZE_MAX {
-                return Err(Failure::usage(format!(
-                    "{ranks} ranks are asked for, and bench starts a process on this host for each: at most {WORLD_SIZE_MAX}"
-                )));
-            }
+            let (matrix, layout) = matrix_of(&name, "bench")?;
             Ok((matrix.to_string(), layout))
         };
         sizes.into_iter().map(world).collect()

@@ -92,7 +92,7 @@ fn page() -> Result<String, Failure> {
         describe(&mut text, algorithm)?;
     }
     text.push_str(PREDICTIONS);
-    for collective in planned().filter(|collective| !is_uneven(*collective)) {
+    for collective in planned().filter(|collective| !collective.has_lengths()) {
         predictions(&mut text, collective)?;
     }
     text.push_str(SELECTION);
@@ -153,7 +153,7 @@ fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure>
     let _ = writeln!(text, "\n### {collective}\n");
     let _ = writeln!(text, "| n | S | {} |", names.join(" | "));
     let _ = writeln!(text, "|--:|--:|{}", "--:|".repeat(names.len()));
-    let sizes = if collective == Collective::Barrier {
+    let sizes = if collective.is_empty() {
         &SIZES[..1]
     } else {
         &SIZES[..]
@@ -185,11 +185,7 @@ fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure>
                 .copied()
                 .fold(f64::INFINITY, f64::min);
             let cells: Vec<String> = times.iter().map(|time| cell(*time, least)).collect();
-            let size = if collective == Collective::Barrier {
-                "–"
-            } else {
-                name
-            };
+            let size = if collective.is_empty() { "–" } else { name };
             let _ = writeln!(text, "| {n} | {size} | {} |", cells.join(" | "));
         }
     }
@@ -212,18 +208,6 @@ fn cell(seconds: Option<f64>, least: f64) -> String {
     } else {
         time
     }
-}
-
-/// Whether it is the twin with uneven blocks, whose even case is that of the other.
-fn is_uneven(collective: Collective) -> bool {
-    matches!(
-        collective,
-        Collective::AllGatherV
-            | Collective::AllToAllV
-            | Collective::GatherV
-            | Collective::ReduceScatterV
-            | Collective::ScatterV
-    )
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use muster_comm::algo::check::check;
-use muster_comm::algo::{Algorithm, Cost, Links, Matrix, Plan, Problem, Proof, draw, find, select};
-use muster_comm::types::Collective;
+use muster_comm::algo::{Algorithm, Cost, Links, Plan, Problem, Proof, draw, find, select};
+use muster_comm::types::{Collective, Pattern};
 use serde_json::json;
 
 use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
@@ -137,68 +137,37 @@ impl ShowArgs {
             }
             root => root.unwrap_or(0),
         };
-        let whole = self.count.unwrap_or(4 * n);
-        let block = self.count.unwrap_or(4);
-        match self.collective {
-            Collective::AllReduce => self.uniform(Problem::all_reduce(n, whole)),
-            Collective::Reduce => self.uniform(Problem::reduce(n, whole, root)),
-            Collective::Broadcast => self.uniform(Problem::broadcast(n, whole, root)),
-            Collective::AllGather => self.uniform(Problem::all_gather(n, block)),
-            Collective::ReduceScatter => self.uniform(Problem::reduce_scatter(n, block)),
-            Collective::Gather => self.uniform(Problem::gather(n, block, root)),
-            Collective::Scatter => self.uniform(Problem::scatter(n, block, root)),
-            Collective::AllToAll => self.uniform(Problem::all_to_all(n, block)),
-            Collective::AllGatherV => self.uneven(n, block, Problem::all_gather_v),
-            Collective::ReduceScatterV => self.uneven(n, block, Problem::reduce_scatter_v),
-            Collective::GatherV => self.uneven(n, block, |c| Problem::gather_v(c, root)),
-            Collective::ScatterV => self.uneven(n, block, |c| Problem::scatter_v(c, root)),
-            Collective::AllToAllV => self.uneven(n * n, block, |c| {
-                Matrix::full(n, c.to_vec()).map(Problem::all_to_all_v)
-            }),
-            Collective::Barrier
-            | Collective::AllGatherObject
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::Recv
-            | Collective::ScatterObject
-            | Collective::Send
-            | Collective::SendRecvBatch => self.uniform(Problem::barrier(n)),
-        }
-    }
-
-    /// A problem without counts of its own for each rank.
-    fn uniform<E: std::fmt::Display>(
-        &self,
-        problem: Result<Problem, E>,
-    ) -> Result<Problem, Failure> {
-        if !self.counts.is_empty() {
+        let is_of_blocks = self.collective.pattern().is_some_and(Pattern::is_of_blocks);
+        let count = self.count.unwrap_or(if is_of_blocks { 4 } else { 4 * n });
+        let problem = if self.collective.has_lengths() {
+            let cells = if self.collective.has_splits() {
+                n * n
+            } else {
+                n
+            };
+            let same = vec![count; cells];
+            let counts = if self.counts.is_empty() {
+                &same
+            } else {
+                &self.counts
+            };
+            if counts.len() != cells {
+                return Err(Failure::usage(format!(
+                    "--counts has {} numbers; {} of {n} ranks has {cells} counts",
+                    counts.len(),
+                    self.collective
+                )));
+            }
+            Problem::uneven(self.collective, n, counts, root)
+        } else if self.counts.is_empty() {
+            Problem::uniform(self.collective, n, count, root)
+        } else {
             return Err(Failure::usage(format!(
                 "--counts is given, and {} has one count for all; use --count",
                 self.collective
             )));
-        }
+        };
         problem.map_err(unfit)
-    }
-
-    /// A problem with `cells` counts.
-    fn uneven<E: std::fmt::Display>(
-        &self,
-        cells: usize,
-        count: usize,
-        make: impl Fn(&[usize]) -> Result<Problem, E>,
-    ) -> Result<Problem, Failure> {
-        if self.counts.is_empty() {
-            return make(&vec![count; cells]).map_err(unfit);
-        }
-        if self.counts.len() != cells {
-            return Err(Failure::usage(format!(
-                "--counts has {} numbers; {} of {} ranks has {cells} counts",
-                self.counts.len(),
-                self.collective,
-                self.n
-            )));
-        }
-        make(&self.counts).map_err(unfit)
     }
 
     fn algorithm(&self, problem: &Problem) -> Result<&'static Algorithm, Failure> {

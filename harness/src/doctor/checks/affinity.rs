@@ -2,14 +2,6 @@
 
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "affinity",
-    group: Group::Host,
-    asks: "May the ranks use enough processors?",
-    judge,
-};
 
 /// Processors of a list as in `0-3,8`.
 fn of_list(text: &str) -> Option<u32> {
@@ -35,7 +27,7 @@ pub(super) fn allowed(system: &System) -> Option<u32> {
     of_list(&list(system)?).filter(|number| *number > 0)
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((list, allowed)) = list(system).zip(allowed(system)) else {
         return Finding::skip("/proc/self/status does not tell the processors");
     };

@@ -1,20 +1,12 @@
 //! Whether reading the clock is cheap.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "clock-source",
-    group: Group::Host,
-    asks: "Is the kernel's clock one that is cheap to read?",
-    judge,
-};
 
 const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 /// Clocks that cost a trip to a chip or to the hypervisor.
 const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(current) = system.read(format!("{FOLDER}/current_clocksource")) else {
         return Finding::skip("/sys does not tell the clock source");
     };

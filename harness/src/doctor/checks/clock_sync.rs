@@ -1,14 +1,6 @@
 //! Whether somebody keeps this host's clock in step with that of others.
 
 use super::super::{Finding, Problem, Status, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "clock-sync",
-    group: Group::Host,
-    asks: "Does somebody keep the clock in step with other hosts?",
-    judge,
-};
 
 /// Names of programs that do, as the kernel cuts them.
 const KEEPERS: [&str; 7] = [
@@ -21,7 +13,7 @@ const KEEPERS: [&str; 7] = [
     "ntpsec",
 ];
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     if system.exists("/run/systemd/timesync/synchronized") {
         return Finding::ok(
             "the clock is in step",

@@ -2,14 +2,6 @@
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "containers",
-    group: Group::Ascend,
-    asks: "Did this container get devices, managing nodes and the driver?",
-    judge,
-};
 
 /// What makes this a container, if it is one.
 fn container(system: &System) -> Option<&'static str> {
@@ -35,7 +27,7 @@ fn container(system: &System) -> Option<&'static str> {
         .then_some("/proc/self/cgroup")
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(mark) = container(system) else {
         return Finding::skip("not in a container");
     };

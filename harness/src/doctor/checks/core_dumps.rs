@@ -3,18 +3,10 @@
 use super::super::system::size;
 use super::super::{Finding, Problem, System};
 use super::memory_lock::{limit, shown};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "core-dumps",
-    group: Group::Host,
-    asks: "Where do core dumps of ranks go?",
-    judge,
-};
 
 const FILE: &str = "/proc/sys/kernel/core_pattern";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(pattern) = system.read(FILE) else {
         return Finding::skip(format!("{FILE} cannot be read"));
     };

@@ -3,16 +3,8 @@
 use super::super::cgroup::{folders, quota};
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "cpu-quota",
-    group: Group::Host,
-    asks: "Does the control group leave the ranks enough processor time?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((processors, file)) = quota(system) else {
         return Finding::ok(
             "processor time is not limited",

@@ -2,14 +2,6 @@
 
 use super::super::{Finding, Problem, System};
 use super::memory_lock::{limit, shown};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "descriptors",
-    group: Group::Host,
-    asks: "May a process open enough files and sockets?",
-    judge,
-};
 
 /// For programs, libraries, logs.
 const OWN: u64 = 128;
@@ -18,7 +10,7 @@ const A_RANK: u64 = 16;
 /// What a rank with torch, data loaders and the runtime takes without trouble.
 const EASY: u64 = 4096;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((soft, hard)) = limit(system, "Max open files") else {
         return Finding::skip("/proc/self/limits does not tell the limit");
     };

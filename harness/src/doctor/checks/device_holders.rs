@@ -3,19 +3,11 @@
 use super::super::process::command;
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "device-holders",
-    group: Group::Jobs,
-    asks: "Are all devices free of processes of earlier jobs?",
-    judge,
-};
 
 /// Holders that are named one by one.
 const SHOWN: usize = 8;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     if system.devices().is_empty() {
         return Finding::skip("no Ascend device");
     }

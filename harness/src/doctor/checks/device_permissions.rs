@@ -4,14 +4,6 @@ use std::os::unix::fs::MetadataExt;
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "device-permissions",
-    group: Group::Ascend,
-    asks: "May this user open the device nodes?",
-    judge,
-};
 
 /// User and groups of this process.
 struct User {
@@ -33,7 +25,7 @@ fn user(system: &System) -> Option<User> {
     Some(User { uid, groups })
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let devices = system.devices();
     if devices.is_empty() {
         return Finding::skip("no Ascend device");

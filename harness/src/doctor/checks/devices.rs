@@ -2,14 +2,6 @@
 
 use super::super::system::{count, listed};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "devices",
-    group: Group::Ascend,
-    asks: "Are there Ascend devices, and enough for the ranks?",
-    judge,
-};
 
 /// Nodes that every process needs beside its device, each with the name that old drivers use.
 pub(super) const MANAGERS: [(&str, Option<&str>); 3] = [
@@ -29,7 +21,7 @@ pub(super) fn missing_managers(system: &System) -> Vec<&'static str> {
         .collect()
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let devices = system.devices();
     if devices.is_empty() {
         return without(system);

@@ -1,14 +1,6 @@
 //! Whether the driver is there.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "driver",
-    group: Group::Ascend,
-    asks: "Is the driver installed, with its libraries?",
-    judge,
-};
 
 const ROOT: &str = "/usr/local/Ascend/driver";
 
@@ -20,7 +12,7 @@ fn library(system: &System) -> Option<String> {
         .find(|file| system.exists(file))
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let devices = system.devices();
     let driver = system.driver();
     let file = system.shown(&driver.path);

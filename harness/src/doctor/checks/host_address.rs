@@ -5,16 +5,8 @@ use std::net::IpAddr;
 use super::super::network::{addresses, interfaces};
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "host-address",
-    group: Group::Network,
-    asks: "Is HCCL_IF_IP an address of this host, on an interface that is up?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(text) = system.text("HCCL_IF_IP") else {
         return Finding::skip("HCCL_IF_IP is not set");
     };

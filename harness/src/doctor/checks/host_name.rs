@@ -5,14 +5,6 @@ use muster_comm::launch::Detected;
 use super::super::network::used;
 use super::super::system::listed;
 use super::super::{Finding, Problem, Status, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "host-name",
-    group: Group::Network,
-    asks: "Does this host's name lead to an address that other hosts can reach?",
-    judge,
-};
 
 /// Whether the launcher says that there is more than one host.
 pub(super) fn several_hosts(system: &System) -> bool {
@@ -23,7 +15,7 @@ pub(super) fn several_hosts(system: &System) -> bool {
     }
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(name) = system
         .read("/proc/sys/kernel/hostname")
         .filter(|name| !name.is_empty())

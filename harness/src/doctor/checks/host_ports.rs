@@ -1,21 +1,13 @@
 //! Whether the ports that HCCL takes on the host are free, and who holds them.
 
 use super::super::network::{BASE_PORT, PORTS, host_ports};
-use super::super::process::{Held, held};
+use super::super::process::{Held, held, taken_ports};
 use super::super::{Finding, Problem, Status, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "host-ports",
-    group: Group::Network,
-    asks: "Are the ports that HCCL takes on the host free, and if not, who holds them?",
-    judge,
-};
 
 /// Holders that are named one by one.
 const SHOWN: usize = 5;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((how, ranges)) = host_ports(system) else {
         return Finding::skip("the ports are chosen freely, or the variable is malformed");
     };
@@ -88,11 +80,7 @@ fn judge(system: &System) -> Finding {
 
 /// A base from which on nobody holds a port.
 fn free_base(system: &System) -> u16 {
-    let taken: Vec<u16> = held(system, |_| true)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|held| held.port)
-        .collect();
+    let taken = taken_ports(system);
     let wanted = system
         .text("HCCL_IF_BASE_PORT")
         .and_then(|text| text.parse().ok())

@@ -3,16 +3,8 @@
 use super::super::system::size;
 use super::super::{Finding, Problem, System};
 use super::memory::meminfo;
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "huge-pages",
-    group: Group::Host,
-    asks: "Do reserved huge pages leave enough memory for everything else?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let (Some(total), Some(all)) = (
         meminfo(system, "HugePages_Total"),
         meminfo(system, "MemTotal"),

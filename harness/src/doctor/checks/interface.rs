@@ -3,16 +3,8 @@
 use super::super::network::{Choice, Interface, interfaces, used};
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "interface",
-    group: Group::Network,
-    asks: "Does HCCL_SOCKET_IFNAME name interfaces that exist, are up and have an address?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let all = interfaces(system);
     if all.is_empty() {
         return Finding::skip("/sys/class/net lists no interface");

@@ -3,16 +3,8 @@
 use muster_comm::launch::{Detected, LaunchError};
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "launcher",
-    group: Group::Jobs,
-    asks: "Do all launchers whose variables are set agree about rank and world?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     match system.launched() {
         Ok(Detected::Identity(identity)) => Finding::ok(
             format!(

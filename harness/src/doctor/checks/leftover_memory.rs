@@ -4,14 +4,6 @@ use std::os::unix::fs::MetadataExt;
 
 use super::super::system::{count, size};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "leftover-memory",
-    group: Group::Jobs,
-    asks: "Did jobs that are over leave shared memory behind?",
-    judge,
-};
 
 const FOLDER: &str = "/dev/shm";
 /// Beginnings of the names that communication libraries give, and whose they are.
@@ -40,7 +32,7 @@ const SHOWN: usize = 4;
 /// Younger than this it may be about to be mapped.
 const YOUNG_S: i64 = 60;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let candidates: Vec<(String, &str)> = system
         .names(FOLDER)
         .into_iter()

@@ -5,16 +5,8 @@ use hccl_sys::symbols::Api;
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "libraries",
-    group: Group::Ascend,
-    asks: "Do the libraries of the toolkit load?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(api) = system.api() else {
         return Finding::skip("libraries of another host are not loaded here");
     };

@@ -1,16 +1,8 @@
 //! Whether `LD_LIBRARY_PATH` leads to the toolkit that the variables name, and to real libraries.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "library-path",
-    group: Group::Ascend,
-    asks: "Does LD_LIBRARY_PATH lead to this toolkit, and to no stubs?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(path) = system.text("LD_LIBRARY_PATH") else {
         if system.devices().is_empty() || system.toolkits().is_empty() {
             return Finding::skip("LD_LIBRARY_PATH is not set");

@@ -2,19 +2,11 @@
 
 use super::super::system::size;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "log-folder",
-    group: Group::Host,
-    asks: "Can the runtime write its logs, and is there room for them?",
-    judge,
-};
 
 /// A rank at the level of information writes some hundred MiB a day.
 const FREE_MIN: u64 = 1 << 30;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     if !system.wants_hccl() {
         return Finding::skip("nothing here speaks of HCCL");
     }

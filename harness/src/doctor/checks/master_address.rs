@@ -3,16 +3,8 @@
 use super::super::network::addresses;
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "master-address",
-    group: Group::Network,
-    asks: "Does MASTER_ADDR resolve, and to no loopback if there are several hosts?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(host) = system.text("MASTER_ADDR") else {
         return Finding::skip("MASTER_ADDR is not set");
     };

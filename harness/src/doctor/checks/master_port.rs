@@ -1,17 +1,9 @@
 //! Whether the port where the ranks meet is free.
 
-use super::super::process::held;
+use super::super::process::{held, taken_ports};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "master-port",
-    group: Group::Network,
-    asks: "Is MASTER_PORT free, or held by the job's own agent?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(text) = system.text("MASTER_PORT") else {
         return Finding::skip("MASTER_PORT is not set");
     };
@@ -72,11 +64,7 @@ fn judge(system: &System) -> Finding {
 
 /// The next port above that nobody listens on.
 fn free_after(system: &System, port: u16) -> u16 {
-    let taken: Vec<u16> = held(system, |_| true)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|held| held.port)
-        .collect();
+    let taken = taken_ports(system);
     (port..u16::MAX)
         .find(|port| !taken.contains(port))
         .unwrap_or(29_500)

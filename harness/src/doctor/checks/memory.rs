@@ -3,14 +3,6 @@
 use super::super::cgroup::lowest;
 use super::super::system::{count, size};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "memory",
-    group: Group::Host,
-    asks: "Is there memory for the ranks, within the limit of the control group?",
-    judge,
-};
 
 /// Below this a rank of any training stack does not start.
 const A_RANK_MIN: u64 = 128 << 20;
@@ -31,7 +23,7 @@ pub(super) fn meminfo(system: &System, key: &str) -> Option<u64> {
     })
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(available) = meminfo(system, "MemAvailable") else {
         return Finding::skip("/proc/meminfo does not tell what is available");
     };

@@ -2,14 +2,6 @@
 
 use super::super::system::size;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "memory-lock",
-    group: Group::Host,
-    asks: "May this user lock enough memory?",
-    judge,
-};
 
 /// Registered buffers of one rank.
 const A_RANK: u64 = 64 << 20;
@@ -33,7 +25,7 @@ pub(super) fn shown(limit: Option<u64>, unit: impl Fn(u64) -> String) -> String 
     limit.map_or_else(|| "unlimited".to_owned(), unit)
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((soft, hard)) = limit(system, "Max locked memory") else {
         return Finding::skip("/proc/self/limits does not tell the limit");
     };

@@ -3,19 +3,11 @@
 use super::super::network::used;
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "mtu",
-    group: Group::Network,
-    asks: "Do the interfaces in use have one MTU, and none that is too small?",
-    judge,
-};
 
 /// The least that every network has to carry for IPv6; overlays of clouds stay above it.
 const LEAST: u64 = 1280;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut used = used(system);
     used.retain(|interface| interface.is_up() && !interface.is_loopback());
     if system.text("HCCL_SOCKET_IFNAME").is_none() {

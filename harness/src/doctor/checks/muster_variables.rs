@@ -3,16 +3,8 @@
 use muster_comm::config::Warning;
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "muster-variables",
-    group: Group::Variables,
-    asks: "Are muster's own variables known and well formed?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     for error in system.environment().check().err().into_iter().flatten() {
         let text = error.to_string();

@@ -1,18 +1,10 @@
 //! Whether the kernel moves pages between memory nodes behind a rank's back.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "numa-balancing",
-    group: Group::Host,
-    asks: "Does the kernel leave the pages of ranks where they are?",
-    judge,
-};
 
 const FILE: &str = "/proc/sys/kernel/numa_balancing";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let is_node = |name: &String| {
         name.strip_prefix("node")
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))

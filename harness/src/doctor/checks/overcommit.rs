@@ -3,18 +3,10 @@
 use super::super::system::size;
 use super::super::{Finding, Problem, System};
 use super::memory::meminfo;
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "overcommit",
-    group: Group::Host,
-    asks: "May ranks reserve address space that they do not use yet?",
-    judge,
-};
 
 const FILE: &str = "/proc/sys/vm/overcommit_memory";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(mode) = system.number(FILE) else {
         return Finding::skip(format!("{FILE} cannot be read"));
     };

@@ -1,18 +1,10 @@
 //! Whether running out of memory takes the whole host down.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "panic-on-oom",
-    group: Group::Host,
-    asks: "Does a rank that runs out of memory leave the host alive?",
-    judge,
-};
 
 const FILE: &str = "/proc/sys/vm/panic_on_oom";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(value) = system.number(FILE) else {
         return Finding::skip(format!("{FILE} cannot be read"));
     };

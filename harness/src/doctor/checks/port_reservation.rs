@@ -2,19 +2,11 @@
 
 use super::super::network::{host_ports, port_ranges};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "port-reservation",
-    group: Group::Network,
-    asks: "Are HCCL's ports and MASTER_PORT kept out of those that Linux hands out?",
-    judge,
-};
 
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     if !system.wants_hccl() && system.text("MASTER_PORT").is_none() {
         return Finding::skip("nothing here speaks of HCCL, and MASTER_PORT is not set");
     }

@@ -1,14 +1,6 @@
 //! Whether the libraries that every program is to load first are there.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "preload",
-    group: Group::Variables,
-    asks: "Do the libraries of LD_PRELOAD exist?",
-    judge,
-};
 
 /// Where the loader looks for bare names, beside `LD_LIBRARY_PATH` and its cache.
 const FOLDERS: [&str; 8] = [
@@ -22,7 +14,7 @@ const FOLDERS: [&str; 8] = [
     "/usr/lib/aarch64-linux-gnu",
 ];
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let listed = system.text("LD_PRELOAD").unwrap_or_default().to_owned();
     let by_file = system.read("/etc/ld.so.preload").unwrap_or_default();
     let mut problems = Vec::new();

@@ -1,18 +1,10 @@
 //! Whether worker processes are started in a way that the runtime survives.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "process-start",
-    group: Group::Variables,
-    asks: "Are workers spawned, not forked, once the runtime is up?",
-    judge,
-};
 
 const METHODS: [&str; 1] = ["VLLM_WORKER_MULTIPROC_METHOD"];
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     for name in METHODS {
         let Some(value) = system.text(name) else {
             continue;

@@ -4,21 +4,13 @@ use super::super::cgroup::lowest;
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
 use super::memory_lock::limit;
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "processes",
-    group: Group::Host,
-    asks: "Is there room for the processes and threads of all ranks?",
-    judge,
-};
 
 /// Threads of one rank of ours.
 const A_RANK_MIN: u64 = 8;
 /// Threads of a rank with torch and the runtime loaded.
 const A_RANK_EASY: u64 = 256;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((left, evidence, remedy)) = rooms(system).into_iter().min_by_key(|(left, _, _)| *left)
     else {
         return Finding::skip("nothing tells how many processes are allowed");

@@ -1,18 +1,10 @@
 //! Whether the stack of a rank that hangs can be looked at.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "ptrace",
-    group: Group::Host,
-    asks: "Can the stack of a rank that hangs be looked at?",
-    judge,
-};
 
 const FILE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(scope) = system.number(FILE) else {
         return Finding::ok(
             "processes of one user may look at each other",

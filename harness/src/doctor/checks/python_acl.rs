@@ -2,16 +2,8 @@
 
 use super::super::python::{interpreter, python_path};
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "python-acl",
-    group: Group::Ascend,
-    asks: "Does Python find the toolkit's acl module?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(python) = interpreter(system) else {
         return Finding::skip("no Python in PATH");
     };

@@ -7,20 +7,12 @@ use muster_comm::launch::rank_table::{Audit, audit};
 use super::super::network::addresses;
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "rank-table",
-    group: Group::Jobs,
-    asks: "Is the rank table of RANK_TABLE_FILE right, and does it know this process?",
-    judge,
-};
 
 /// Findings that are shown one by one.
 const SHOWN: usize = 10;
 const FILE: &str = "RANK_TABLE_FILE";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(path) = system.text(FILE) else {
         return Finding::skip("RANK_TABLE_FILE is not set");
     };

@@ -1,18 +1,10 @@
 //! Whether Ray will renumber the devices behind a job's back.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "ray",
-    group: Group::Variables,
-    asks: "Under Ray, do actors keep the devices that they were told?",
-    judge,
-};
 
 const FLAG: &str = "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let by_variable = system
         .environment()
         .names()

@@ -3,18 +3,10 @@
 use super::super::network::interfaces;
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "reverse-path",
-    group: Group::Network,
-    asks: "With several interfaces, are packets kept that come in by another one?",
-    judge,
-};
 
 const FOLDER: &str = "/proc/sys/net/ipv4/conf";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut up = interfaces(system);
     up.retain(|interface| {
         let v4 = interface.addresses.iter().any(std::net::IpAddr::is_ipv4);

@@ -2,14 +2,6 @@
 
 use super::super::system::size;
 use super::super::{Finding, Problem, Status, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "shared-memory",
-    group: Group::Host,
-    asks: "Is /dev/shm there, large enough, and not full?",
-    judge,
-};
 
 const FOLDER: &str = "/dev/shm";
 /// What container engines give by default; data loaders and MPI die in it with SIGBUS.
@@ -19,7 +11,7 @@ const ROOMY: u64 = 1 << 30;
 /// Less than this is full.
 const FREE_MIN: u64 = 4 << 20;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let remedy = "in a container: docker run --shm-size=16g, or in Kubernetes an emptyDir of medium Memory at /dev/shm; else: mount -o remount,size=16g /dev/shm";
     if !system.path(FOLDER).is_dir() {
         return Problem::fail(

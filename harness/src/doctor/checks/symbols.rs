@@ -6,14 +6,6 @@ use hccl_sys::symbols::Api;
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "symbols",
-    group: Group::Ascend,
-    asks: "Do the libraries hold every call that their version should have?",
-    judge,
-};
 
 /// Without these no client of HCCL works.
 const NEEDED: [&str; 20] = [
@@ -41,7 +33,7 @@ const NEEDED: [&str; 20] = [
 /// Names that are shown.
 const SHOWN: usize = 5;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(api) = system.api() else {
         return Finding::skip("libraries of another host are not loaded here");
     };

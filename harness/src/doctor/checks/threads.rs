@@ -2,16 +2,8 @@
 
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "threads",
-    group: Group::Variables,
-    asks: "Do the OpenMP threads of all ranks fit the processors?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some(processors) = super::affinity::allowed(system) else {
         return Finding::skip("/proc/self/status does not tell the processors");
     };

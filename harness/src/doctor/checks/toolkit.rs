@@ -2,16 +2,8 @@
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "toolkit",
-    group: Group::Ascend,
-    asks: "Is a CANN toolkit found, and do the variables lead to it?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     for name in ["ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH"] {
         let Some(value) = system.text(name) else {

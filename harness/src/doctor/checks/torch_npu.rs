@@ -4,16 +4,8 @@ use hccl_sys::version::torch_npu_of;
 
 use super::super::python::package;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "torch-npu",
-    group: Group::Ascend,
-    asks: "Do torch and torch_npu fit each other?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let Some((npu, npu_at)) = package(system, "torch_npu") else {
         return Finding::skip("torch_npu is not installed");
     };

@@ -1,14 +1,6 @@
 //! Whether the kernel stops processes to make huge pages for them.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "transparent-huge-pages",
-    group: Group::Host,
-    asks: "Are transparent huge pages made without stopping ranks?",
-    judge,
-};
 
 const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -17,7 +9,7 @@ fn chosen(text: &str) -> Option<&str> {
     Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let read = |name: &str| {
         let text = system.read(format!("{FOLDER}/{name}"))?;
         chosen(&text).map(str::to_owned)

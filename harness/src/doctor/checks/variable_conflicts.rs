@@ -1,14 +1,6 @@
 //! Whether variables of the vendor's stack contradict each other.
 
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "variable-conflicts",
-    group: Group::Variables,
-    asks: "Do the variables agree with each other?",
-    judge,
-};
 
 /// Defaults, in seconds.
 const EXEC_TIMEOUT: u64 = 1836;
@@ -16,7 +8,7 @@ const EVENT_TIMEOUT: u64 = 1868;
 /// torch_npu warns below this many seconds.
 const CONNECT_TIMEOUT_LOW: u64 = 300;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let problems: Vec<Problem> = [
         intra, timeouts, connect, ports, interface, tables, old_names, blocking, aiv,
     ]

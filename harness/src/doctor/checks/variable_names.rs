@@ -1,21 +1,13 @@
 //! Whether every variable that looks like one of the vendor's is one.
 
 use super::super::{Finding, Problem, System, vendor_variables};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "variable-names",
-    group: Group::Variables,
-    asks: "Is every HCCL, Ascend and torch_npu variable spelt as its reader expects?",
-    judge,
-};
 
 /// Beginnings of names that nobody else uses: an unknown one is a slip, or newer than we are.
 const PREFIXES: [&str; 4] = ["HCCL_", "HCOMM_", "TORCH_HCCL_", "P2P_HCCL_"];
 /// A name that ends in one of these was probably meant.
 const SLIPS_MAX: usize = 3;
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let known: Vec<&str> = vendor_variables()
         .map(|row| row.name)
         .chain(muster_comm::config::rows().into_iter().map(|row| row.name))

@@ -1,16 +1,8 @@
 //! Whether every variable of the vendor's stack holds what its reader takes.
 
 use super::super::{Finding, Owner, Problem, System, Vendor, vendor_variables};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "variable-values",
-    group: Group::Variables,
-    asks: "Does every HCCL, Ascend and torch_npu variable hold a value in its range?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
     for row in vendor_variables() {

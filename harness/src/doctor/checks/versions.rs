@@ -4,16 +4,8 @@ use hccl_sys::version::{Toolkit, Version, VersionFile, splits_libraries};
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
 
-pub(super) const CHECK: Check = Check {
-    id: "versions",
-    group: Group::Ascend,
-    asks: "Do toolkit, its parts and the driver fit together?",
-    judge,
-};
-
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let toolkits = system.toolkits();
     if toolkits.is_empty() {
         return Finding::skip("no CANN toolkit");

@@ -2,21 +2,13 @@
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "visible-devices",
-    group: Group::Ascend,
-    asks: "Are the device masks read as they were meant?",
-    judge,
-};
 
 /// Devices of one host that any mask may name.
 const DEVICES_MAX: u32 = 1024;
 const RUNTIME: &str = "ASCEND_RT_VISIBLE_DEVICES";
 const CONTAINER: &str = "ASCEND_VISIBLE_DEVICES";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
     let mut visible = None;

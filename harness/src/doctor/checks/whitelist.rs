@@ -6,20 +6,12 @@ use serde_json::Value;
 
 use super::super::network::addresses;
 use super::super::{Finding, Problem, System};
-use super::{Check, Group};
-
-pub(super) const CHECK: Check = Check {
-    id: "whitelist",
-    group: Group::Network,
-    asks: "If HCCL checks its peers against a list, is the list there and right?",
-    judge,
-};
 
 const DISABLE: &str = "HCCL_WHITELIST_DISABLE";
 const FILE: &str = "HCCL_WHITELIST_FILE";
 const REMEDY: &str = "unset HCCL_WHITELIST_DISABLE, or write a file {\"host_ip\":[...],\"device_ip\":[...]} and name it in HCCL_WHITELIST_FILE";
 
-fn judge(system: &System) -> Finding {
+pub(super) fn judge(system: &System) -> Finding {
     let file = system.text(FILE);
     if system.text(DISABLE) != Some("0") {
         return match file {

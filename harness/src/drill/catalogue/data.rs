@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::life::FOR_EVER;
 use super::{Drill, GRACE_S, nobody, plan, verdict};
-use crate::drill::plan::{Blamed, Deed, Expect, Launch, Outcome, Plan, Setting};
+use crate::drill::plan::{Blamed, Expect, Injection, Launch, Outcome, Plan, Setting};
 use crate::drill::script::Step;
 use crate::drill::wire::WireFault;
 use crate::exit::Exit;
@@ -76,7 +76,7 @@ fn spoilt(setting: &Setting, injected: &str, fault: WireFault, class: Exit) -> P
     }
     Plan {
         launch: Launch::Wired { grace_s: GRACE_S },
-        deed: Deed::Wire { rank, fault },
+        deed: Injection::Wire { rank, fault },
         expect: verdict(
             class,
             Blamed::Among(setting.all()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{DEATH, Drill, FROZEN, blames, nobody, plan};
-use crate::drill::plan::{Deed, Expect, Outcome, Plan, Setting};
+use crate::drill::plan::{Expect, Injection, Outcome, Plan, Setting};
 use crate::drill::script::{CallSpec, Kind, Step};
 use crate::exit::Exit;
 use crate::random::Draws;
@@ -113,7 +113,7 @@ const SEGV: i32 = 11;
 const TERM: i32 = 15;
 const STOP: i32 = 19;
 
-fn at_work(setting: &Setting, injected: String, deed: Deed, expect: Expect) -> Plan {
+fn at_work(setting: &Setting, injected: String, deed: Injection, expect: Expect) -> Plan {
     Plan {
         deed,
         expect,
@@ -130,7 +130,7 @@ fn killed(setting: &Setting, draws: &mut Draws) -> Plan {
     at_work(
         setting,
         format!("SIGKILL to rank {rank} at work"),
-        Deed::Signal { rank, signal: KILL },
+        Injection::Signal { rank, signal: KILL },
         blames(setting, Exit::PeerDead, rank, DEATH).with_words(&["signal 9"]),
     )
 }
@@ -140,7 +140,7 @@ fn stopped(setting: &Setting, draws: &mut Draws) -> Plan {
     at_work(
         setting,
         format!("SIGSTOP to rank {rank} at work"),
-        Deed::Signal { rank, signal: STOP },
+        Injection::Signal { rank, signal: STOP },
         blames(setting, Exit::PeerFrozen, rank, FROZEN).with_words(&["state T"]),
     )
 }
@@ -149,7 +149,7 @@ fn stalled(setting: &Setting, draws: &mut Draws) -> Plan {
     let rank = setting.any_rank(draws);
     let injected = format!("rank {rank} is stopped for 0.8 s and goes on");
     Plan {
-        deed: Deed::Stall {
+        deed: Injection::Stall {
             ranks: vec![rank],
             ms: 800,
         },
@@ -250,7 +250,7 @@ fn out_of_memory(setting: &Setting, draws: &mut Draws) -> Plan {
         }
     });
     Plan {
-        deed: Deed::Control {
+        deed: Injection::Control {
             rank,
             controller: "memory",
             settings: vec![(
@@ -269,7 +269,7 @@ fn frozen_group(setting: &Setting, draws: &mut Draws) -> Plan {
     at_work(
         setting,
         format!("the control group of rank {rank} is frozen"),
-        Deed::Control {
+        Injection::Control {
             rank,
             controller: "freezer",
             settings: vec![(&["freezer.state"], "FROZEN".to_owned())],
@@ -302,7 +302,7 @@ fn launcher(setting: &Setting, name: &str, signal: i32, expect: Expect) -> Plan 
     at_work(
         setting,
         format!("{name} to the launcher"),
-        Deed::Launcher {
+        Injection::Launcher {
             signals: vec![signal],
             pause_ms: 0,
         },
@@ -333,7 +333,7 @@ fn interrupted_twice(setting: &Setting, _: &mut Draws) -> Plan {
     let injected =
         "SIGINT to the launcher, and again after 0.3 s; no rank ends by itself".to_owned();
     Plan {
-        deed: Deed::Launcher {
+        deed: Injection::Launcher {
             signals: vec![INT, INT],
             pause_ms: 300,
         },

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::life::{CALLS, FOR_EVER};
 use super::{AFTER_DEADLINE, Drill, GRACE_S, RESET, blames, plan, verdict};
-use crate::drill::plan::{Blamed, DEADLINE_SHORT, Deed, Expect, Launch, NetFault, Plan, Setting};
+use crate::drill::plan::{
+    Blamed, DEADLINE_SHORT, Expect, Injection, Launch, NetFault, Plan, Setting,
+};
 use crate::drill::script::Step;
 use crate::drill::wire::WireFault;
 use crate::exit::Exit;
@@ -77,7 +79,7 @@ fn reset(setting: &Setting, draws: &mut Draws) -> Plan {
     let rank = setting.any_rank(draws);
     let injected = format!("a connection between rank {rank} and another one is reset");
     Plan {
-        deed: Deed::Reset { rank },
+        deed: Injection::Reset { rank },
         // Which other one is known when it is done.
         expect: verdict(
             Exit::Link,
@@ -93,7 +95,7 @@ fn reset(setting: &Setting, draws: &mut Draws) -> Plan {
 fn hosts(setting: &Setting, injected: String, fault: NetFault, steps: &[Step]) -> Plan {
     Plan {
         launch: Launch::Network,
-        deed: Deed::Net(fault),
+        deed: Injection::Net(fault),
         ..plan(setting, injected, |_| steps.to_vec())
     }
 }
@@ -143,7 +145,7 @@ fn quiet_network(setting: &Setting, _: &mut Draws) -> Plan {
 fn wired(setting: &Setting, injected: String, rank: u32, fault: WireFault) -> Plan {
     Plan {
         launch: Launch::Wired { grace_s: GRACE_S },
-        deed: Deed::Wire { rank, fault },
+        deed: Injection::Wire { rank, fault },
         ..plan(setting, injected, |_| vec![Step::work(FOR_EVER)])
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{AFTER_DEADLINE, Drill, blames, part, plan, verdict};
-use crate::drill::plan::{Blamed, Deed, Expect, Launch, Plan, Setting};
+use crate::drill::plan::{Blamed, Expect, Injection, Launch, Plan, Setting};
 use crate::drill::script::{Part, Step};
 use crate::exit::Exit;
 use crate::random::Draws;
@@ -289,7 +289,7 @@ fn server(setting: &Setting, injected: &str, signal: i32, class: Exit, bound: Du
         part.steps = vec![Step::work(u32::MAX)];
     }
     Plan {
-        deed: Deed::Signal { rank: 0, signal },
+        deed: Injection::Signal { rank: 0, signal },
         expect: blames(setting, class, 0, bound),
         ..plan
     }
@@ -346,7 +346,7 @@ fn wrong_secret(setting: &Setting, draws: &mut Draws) -> Plan {
         odd,
         vec![claim(
             "MUSTER_SECRET_FILE",
-            crate::drill::stage::OTHER_SECRET,
+            crate::drill::process_group::OTHER_SECRET,
         )],
         turned_away(setting, odd, Exit::RdvConflict),
     )

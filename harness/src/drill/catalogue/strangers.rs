@@ -2,7 +2,7 @@
 
 use super::life::{CALLS, FOR_EVER, gone};
 use super::{Drill, plan};
-use crate::drill::plan::{Deed, Plan, Setting};
+use crate::drill::plan::{Injection, Plan, Setting};
 use crate::drill::script::{PrintSpec, Step};
 use crate::random::Draws;
 
@@ -51,7 +51,7 @@ const GARBAGE_BYTES: usize = 4096;
 
 fn strangers(setting: &Setting, injected: &str, said: Vec<Vec<u8>>, at_once: usize) -> Plan {
     Plan {
-        deed: Deed::Garbage { said, at_once },
+        deed: Injection::Garbage { said, at_once },
         ..plan(setting, injected.to_owned(), |_| {
             vec![Step::work(20), Step::WaitForGo, Step::work(CALLS)]
         })
@@ -87,7 +87,7 @@ fn oversized(setting: &Setting, _: &mut Draws) -> Plan {
 fn killed_and_again(setting: &Setting, _: &mut Draws) -> Plan {
     let injected = "SIGKILL to the launcher and all ranks; then the same again, undisturbed";
     Plan {
-        deed: Deed::KillAll,
+        deed: Injection::KillAll,
         expect: gone(),
         ..plan(setting, injected.to_owned(), |_| vec![Step::work(FOR_EVER)])
     }

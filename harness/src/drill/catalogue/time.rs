@@ -2,7 +2,7 @@
 
 use super::life::{CALLS, FOR_EVER};
 use super::{Drill, FROZEN, blames, plan};
-use crate::drill::plan::{Deed, Plan, Setting};
+use crate::drill::plan::{Injection, Plan, Setting};
 use crate::drill::script::{CallSpec, Kind, Step};
 use crate::exit::Exit;
 use crate::random::Draws;
@@ -36,7 +36,7 @@ fn starved(setting: &Setting, draws: &mut Draws) -> Plan {
     let rank = setting.any_rank(draws);
     let injected = format!("rank {rank} gets 10 ms of every 100 ms");
     Plan {
-        deed: Deed::Control {
+        deed: Injection::Control {
             rank,
             controller: "cpu",
             settings: vec![
@@ -53,7 +53,7 @@ fn starved(setting: &Setting, draws: &mut Draws) -> Plan {
 fn all_suspended(setting: &Setting, _: &mut Draws) -> Plan {
     let injected = "all ranks are stopped for 3 s and go on".to_owned();
     Plan {
-        deed: Deed::Stall {
+        deed: Injection::Stall {
             ranks: setting.all(),
             ms: 3000,
         },
@@ -78,7 +78,7 @@ fn slow_rank(setting: &Setting, draws: &mut Draws) -> Plan {
 fn debugged(setting: &Setting, draws: &mut Draws) -> Plan {
     let rank = setting.any_rank(draws);
     Plan {
-        deed: Deed::Tool {
+        deed: Injection::Tool {
             rank,
             words: &["gdb", "-q", "-batch", "-p", "PID", "-ex", "shell sleep 60"],
         },

@@ -100,7 +100,7 @@ struct Group {
 
 /// What a rank has begun on a group.
 #[derive(Debug)]
-struct Deed {
+struct Injection {
     what: What,
     work: Option<u32>,
     /// Where it stands in the group, once it has been entered.
@@ -122,7 +122,7 @@ struct Rank {
     has_begun: bool,
     groups: HashMap<String, usize>,
     made: HashMap<(String, Vec<u32>), u32>,
-    queues: HashMap<usize, VecDeque<Deed>>,
+    queues: HashMap<usize, VecDeque<Injection>>,
     /// Calls waited for later: the group, and whether it was contradicted once it is over.
     works: HashMap<u32, (usize, Option<bool>)>,
     has_failed: bool,
@@ -301,7 +301,7 @@ impl<'a> Machine<'a> {
             .queues
             .entry(group)
             .or_default()
-            .push_back(Deed {
+            .push_back(Injection {
                 what,
                 work,
                 place: None,

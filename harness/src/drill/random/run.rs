@@ -15,7 +15,7 @@ use super::truth::{Truth, Watched, truth};
 use crate::drill::actor::trace::At;
 use crate::drill::clean;
 use crate::drill::grade::End;
-use crate::drill::stage::{Stage, Trouble, Who};
+use crate::drill::process_group::{Stage, Trouble, Who};
 use crate::drill::told::What;
 use crate::fail::Failure;
 use crate::world::signals::Interrupts;

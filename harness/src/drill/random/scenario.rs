@@ -9,7 +9,7 @@ use super::fault::{Fault, Planted, Strike, plant};
 use super::mpi::Mpi;
 use super::program::{LARGE, Program, generate};
 use super::truth::Truth;
-use crate::drill::plan::{Deed, Expect, Launch, Outcome, Plan, Setting, Transport};
+use crate::drill::plan::{Expect, Injection, Launch, Outcome, Plan, Setting, Transport};
 use crate::drill::script::Part;
 use crate::random::Draws;
 
@@ -233,7 +233,7 @@ impl Scenario {
             },
             parts: parts.collect(),
             deadline: self.deadline,
-            deed: Deed::None,
+            deed: Injection::None,
             squatter: false,
             injected: String::new(),
             expect: Expect {

@@ -229,6 +229,7 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         ..
     } = planted;
     let class = fault.class();
+    let everyone = || -> Vec<u32> { (0..).zip(&outcomes[0].ends).map(|(rank, _)| rank).collect() };
     match fault {
         Fault::OtherCount
         | Fault::OtherDtype
@@ -263,12 +264,15 @@ fn claims(planted: &Planted, outcomes: &[Outcome; 2]) -> Vec<Claim> {
         Fault::LeavesEarly => {
             // Messages that it has not received may be what is seen first.
             let classes = [class, Exit::Mismatch];
-            vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))]
+            let mut claims = vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))];
+            claims.extend(pairs(*victim, &everyone()));
+            claims
         }
         Fault::DestroysEarly => {
             // As above.
             let classes = [class, Exit::Mismatch];
             let mut claims = vec![Claim::new(&classes, Blamed::Exactly(vec![*victim]))];
+            claims.extend(pairs(*victim, &everyone()));
             // Where the others have made the group again, and the victim never will.
             claims.extend(circle(*victim, outcomes));
             claims

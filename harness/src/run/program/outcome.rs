@@ -13,7 +13,7 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 pub(super) struct RankEnd {
     pub(super) rank: u32,
-    pub(super) pid: i32,
+    pub(super) pid: u32,
     pub(super) ended: String,
 }
 

@@ -1,7 +1,9 @@
 //! Runs that went wrong in one way each, and whom the verdict blames.
 
+use muster_comm::error::verdict::CallId;
 use muster_comm::rendezvous::DownReason;
 use muster_comm::types::Rank;
+use muster_comm::watch::judge::{Observation, observed};
 
 use super::*;
 use crate::check::collect::tests::collector;
@@ -206,4 +208,65 @@ fn a_failure_on_devices_is_told_in_the_words_of_the_rank_that_met_it_with_the_ve
         (Exit::NotJoined, &[2][..])
     );
     assert_eq!(verdict.found.as_deref(), Some(&found));
+}
+
+fn found(class: watch::Class, ends: &[CallId]) -> watch::Verdict {
+    let seen = Observation::StoppedInCall {
+        state: "state T".to_owned(),
+    };
+    watch::Verdict {
+        class,
+        ends: ends.to_vec(),
+        ..observed(2, 7, seen, 1)
+    }
+}
+
+/// What is made of a program's failure where the first rank ended in this way, if one did.
+fn programs(facts: &Facts, first: Option<Ended>) -> Option<watch::Class> {
+    let told = |_: &Death| found(watch::Class::PeerDead, &[]);
+    judge_programs(facts, first, told).map(|verdict| verdict.class)
+}
+
+#[test]
+fn of_programs_the_arbiter_knows_best_then_a_rank_that_holds_up_the_end_then_the_first_death() {
+    let call = CallId { key: 1, seq: 2 };
+    let mut facts = Facts::default();
+    assert_eq!(programs(&facts, None), None);
+    facts.deaths = vec![death(3)];
+    let killed = Some(Ended::Signaled(9));
+    assert_eq!(programs(&facts, killed), Some(watch::Class::PeerDead));
+    facts.last = Some(found(watch::Class::PeerFrozen, &[]));
+    assert_eq!(programs(&facts, killed), Some(watch::Class::PeerFrozen));
+    facts.found = Some(Box::new(found(watch::Class::Deadlock, &[call])));
+    assert_eq!(programs(&facts, killed), Some(watch::Class::Deadlock));
+    facts.interrupted = true;
+    assert_eq!(programs(&facts, killed), None);
+}
+
+#[test]
+fn of_programs_a_mismatch_is_the_cause_only_where_a_rank_ended_after_it() {
+    let mut facts = Facts {
+        found: Some(Box::new(found(watch::Class::Mismatch, &[]))),
+        ..Facts::default()
+    };
+    assert_eq!(programs(&facts, None), None);
+    facts.deaths = vec![death(3)];
+    let gave_up = Some(Ended::Exited(1));
+    assert_eq!(programs(&facts, gave_up), Some(watch::Class::Mismatch));
+}
+
+#[test]
+fn of_programs_a_verdict_without_evidence_gives_way_to_what_was_seen_of_a_process() {
+    let call = CallId { key: 1, seq: 2 };
+    let mut facts = Facts {
+        found: Some(Box::new(found(watch::Class::Internal, &[call]))),
+        deaths: vec![death(3)],
+        ..Facts::default()
+    };
+    let gave_up = Some(Ended::Exited(1));
+    assert_eq!(programs(&facts, gave_up), Some(watch::Class::Internal));
+    let killed = Some(Ended::Signaled(9));
+    assert_eq!(programs(&facts, killed), Some(watch::Class::PeerDead));
+    facts.stopped = Some(found(watch::Class::PeerFrozen, &[]));
+    assert_eq!(programs(&facts, gave_up), Some(watch::Class::PeerDead));
 }

@@ -78,7 +78,7 @@ fn a_rank_that_prints_without_end_neither_blocks_nor_grows() {
 fn dropping_a_world_ends_and_reaps_ranks_that_ignore_requests() {
     let ranks = shell("trap '' TERM INT; while :; do sleep 1; done", 3);
     ranks.signal_all(Signal::TERM);
-    let pids: Vec<i32> = ranks.processes().iter().map(RankProcess::pid).collect();
+    let pids: Vec<u32> = ranks.processes().iter().map(RankProcess::pid).collect();
     drop(ranks);
     for pid in pids {
         assert!(

@@ -21,7 +21,7 @@ const _: () = assert!((PAYLOAD_MAX as u64) < IS_SMALL);
 /// Where a payload lies. A rank that knows by its own call where its peers' payloads lie can fetch them
 /// together with their entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
+pub enum PayloadClass {
     /// From the cache line of the entry on, in place of the far words.
     Small,
     /// In the lines behind it.
@@ -29,7 +29,7 @@ pub enum Room {
     Ample,
 }
 
-impl Room {
+impl PayloadClass {
     /// The room for payloads of up to `len` bytes, in entries with far words or without them.
     #[must_use]
     pub fn for_bytes(len: usize, has_far: bool) -> Self {
@@ -62,7 +62,7 @@ pub struct Entry {
     /// Bytes of payload in the entry.
     pub payload_len: u64,
     /// Where they lie.
-    pub room: Room,
+    pub room: PayloadClass,
     /// Where in the program the call is made, as 24 bits that the backend compares; 0 for unknown.
     pub mark: u32,
     /// Arena offset of the staging block, 0 for none.
@@ -90,8 +90,8 @@ impl Entry {
     pub(super) fn near(&self) -> [u64; NEAR_WORDS] {
         let has_far = if self.has_far() { HAS_FAR } else { 0 };
         let is_small = match self.room {
-            Room::Small => IS_SMALL,
-            Room::Ample => 0,
+            PayloadClass::Small => IS_SMALL,
+            PayloadClass::Ample => 0,
         };
         let mark = (u64::from(self.mark) & MARK_MASK) << MARK_SHIFT;
         let last = self.payload_len | mark | is_small | has_far;
@@ -114,9 +114,9 @@ impl Entry {
             splits,
             payload_len: last & ((1 << MARK_SHIFT) - 1),
             room: if last & IS_SMALL == 0 {
-                Room::Ample
+                PayloadClass::Ample
             } else {
-                Room::Small
+                PayloadClass::Small
             },
             mark: u32::try_from(last >> MARK_SHIFT & MARK_MASK).unwrap_or(0),
             staging,

@@ -29,7 +29,7 @@ fn a_peer_sees_the_entry_that_was_published_and_its_members() {
     let near = Entry {
         call: 5,
         payload_len: PAYLOAD_MAX as u64,
-        room: Room::Small,
+        room: PayloadClass::Small,
         mark: 0xab_cdef,
         ..Entry::default()
     };
@@ -57,7 +57,7 @@ fn payloads_of_all_lengths_leave_the_entry_and_each_other_alone() {
     let heap = Arc::new(Heap::new(Arc::clone(&arena), 1));
     let slot = Slot::create(&heap, &arena, 1, 99, 5, &[4, 7]).unwrap();
     let peer = PeerSlot::find(&arena, 1, 99).unwrap().unwrap();
-    let (small, ample) = (Room::Small.bytes(), Room::Ample.bytes());
+    let (small, ample) = (PayloadClass::Small.bytes(), PayloadClass::Ample.bytes());
     assert_eq!(ample, PAYLOAD_MAX);
     let mut seq = 0;
     for (len, has_far) in [
@@ -70,8 +70,12 @@ fn payloads_of_all_lengths_leave_the_entry_and_each_other_alone() {
         (PAYLOAD_MAX, false),
         (PAYLOAD_MAX, true),
     ] {
-        let room = Room::for_bytes(len, has_far);
-        assert_eq!(room == Room::Small, len <= small && !has_far, "{len}");
+        let room = PayloadClass::for_bytes(len, has_far);
+        assert_eq!(
+            room == PayloadClass::Small,
+            len <= small && !has_far,
+            "{len}"
+        );
         let entry = |seq: u64| Entry {
             call: seq,
             count: seq,

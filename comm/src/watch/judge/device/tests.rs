@@ -2,7 +2,7 @@
 
 use super::super::Member;
 use super::super::Scene;
-use super::testimony::difference;
+use super::stall_report::difference;
 use super::*;
 use crate::error::Field;
 use crate::error::verdict::CallId;

@@ -1,0 +1,259 @@
+//! Where the buffers of a call lie: as a rank's entry names them, and as its peers find them.
+
+use super::super::exchange::Exchange;
+use super::super::{Counts, Request};
+use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
+use crate::transport::shm::spaces::{Ordinary, Spaces};
+use crate::types::{Extent, Pattern};
+
+/// Shortest blocks that are read out of ordinary memory between two ranks: a system call takes as long as
+/// copying a few KiB.
+const READ_BYTES_MIN_PAIR: usize = 8 << 10;
+/// The same where the entry could carry all that a rank gives.
+const READ_BYTES_MIN_FITTING: usize = 12 << 10;
+/// The same between more ranks, where several share what one has copied into a cache.
+const READ_BYTES_MIN: usize = 32 << 10;
+/// The same where blocks differ, on the average: the longer ones decide.
+const READ_BYTES_MIN_UNEVEN: usize = 12 << 10;
+/// Longest blocks that are read where only one of two ranks reads. The other one of longer ones is better at work
+/// on staging than waiting.
+const READ_ALONE_MAX: usize = 1 << 20;
+/// Most bytes that all ranks of an exchange send where they are read. More do not stay in the last cache with their
+/// results, and staging, which stores around the cache, is faster.
+const READ_EXCHANGE_MAX: usize = 128 << 20;
+
+/// Shortest contributions to a call of two ranks that stay where they are although the entry could carry them:
+/// one copy and a barrier are less than two copies.
+const LEFT_BYTES_MIN_PAIR: usize = 8 << 10;
+/// The same where every rank takes all of every contribution, for each rank: the barrier grows with their number.
+const LEFT_BYTES_MIN_A_RANK: usize = 2 << 10;
+
+/// Whether a contribution of this length is better fetched from where it lies than carried by the entry, if peers
+/// can reach it.
+pub(in crate::backend) fn may_be_left(request: &Request<'_>, n: usize, me: usize) -> bool {
+    let count = request
+        .largest_contribution(n)
+        .unwrap_or_else(|| request.send_count(n, me));
+    let pattern = request.pattern();
+    let is_for_all =
+        !pattern.is_rooted() && !matches!(pattern.send(true), Extent::AllBlocks | Extent::Nothing);
+    let least = if is_for_all {
+        LEFT_BYTES_MIN_A_RANK.saturating_mul(n)
+    } else {
+        LEFT_BYTES_MIN_PAIR
+    };
+    (is_for_all || n == 2)
+        && request
+            .dtype
+            .bytes(count)
+            .is_some_and(|bytes| bytes >= least)
+}
+
+/// Whether peers can do with these places of this rank's buffers, so that its entry need not carry anything.
+pub(in crate::backend) fn is_enough(
+    request: &Request<'_>,
+    me: usize,
+    (send_at, recv_at): (u64, u64),
+) -> bool {
+    let (has_send, has_recv) = (send_at != 0, recv_at != 0);
+    let pattern = request.pattern();
+    if pattern.has_one_buffer() {
+        return has_recv;
+    }
+    // Slices of a vector are reduced by all ranks into the receive buffers.
+    let is_stored_by_all = pattern.reduces() && pattern.recv(request.root == me) == Extent::Vector;
+    has_send && (has_recv || !is_stored_by_all)
+}
+
+/// Where a rank's send and receive buffers lie, as its entry names them; zeroes where peers cannot
+/// reach them. `may_read` is false where a rule of the user's wants ordinary memory to be staged.
+pub(in crate::backend) fn places(
+    request: &Request<'_>,
+    n: usize,
+    me: usize,
+    spaces: &Spaces,
+    may_read: bool,
+) -> (u64, u64) {
+    if request.pattern() == Pattern::AllToAll && request.overlaps(n, me) {
+        // ZERO-COPY-2.
+        return (0, 0);
+    }
+    let place = |ptr: *const u8, count: usize| match request.dtype.bytes(count) {
+        Some(bytes) if bytes > 0 => spaces.locate(ptr, bytes),
+        _ => 0,
+    };
+    let send = place(request.send, request.send_count(n, me));
+    let recv = place(request.recv.cast_const(), request.recv_count(n, me));
+    if !may_read || send | recv != 0 {
+        return (send, recv);
+    }
+    match source_of(request, n, me) {
+        Some(Source::Send) => (spaces.locate_ordinary(request.send), 0),
+        Some(Source::Recv) => (0, spaces.locate_ordinary(request.recv.cast_const())),
+        None => (0, 0),
+    }
+}
+
+/// Which buffer of a rank others fetch from, where that may be ordinary memory.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Send,
+    Recv,
+}
+
+/// Where every byte is read once staging copies twice. What several ranks want is staged: it is copied in once
+/// for all of them, and comes out of the cache, faster than the system copies.
+fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
+    use Pattern as P;
+    let (is_root, is_pair) = (request.root == me, n == 2);
+    let (source, blocks, most) = match request.pattern() {
+        P::AllGather if is_pair => (Source::Send, 1, usize::MAX),
+        P::Gather if is_pair => (Source::Send, 1, READ_ALONE_MAX),
+        P::AllToAll => (Source::Send, n, READ_EXCHANGE_MAX / n),
+        P::Scatter if is_root => (Source::Send, n, usize::MAX),
+        P::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_ALONE_MAX),
+        // The others reduce, or have no buffers.
+        P::AllGather | P::Gather | P::Scatter | P::Broadcast => return None,
+        P::AllReduce | P::Barrier | P::Reduce | P::ReduceScatter => return None,
+        P::ExclusiveScan | P::Scan => return None,
+    };
+    let count = match source {
+        Source::Send => request.send_count(n, me),
+        Source::Recv => request.recv_count(n, me),
+    };
+    let bytes = request.dtype.bytes(count)?;
+    let least = match request.counts {
+        _ if is_pair && bytes <= PAYLOAD_MAX => READ_BYTES_MIN_FITTING,
+        _ if is_pair => READ_BYTES_MIN_PAIR,
+        Counts::Splits { .. } => READ_BYTES_MIN_UNEVEN,
+        Counts::Uniform(_) | Counts::Blocks(_) => READ_BYTES_MIN,
+    };
+    (bytes / blocks >= least && bytes <= most).then_some(source)
+}
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Buffer {
+    /// Nowhere that this rank could get at.
+    Away,
+    /// At an address of this process.
+    Here(*mut u8),
+    /// In a peer's own memory, which can be read.
+    There(Ordinary),
+}
+
+impl Buffer {
+    /// Its address here; null where it has none.
+    pub(super) fn ptr(self) -> *mut u8 {
+        match self {
+            Self::Here(ptr) => ptr,
+            Self::Away | Self::There(_) => std::ptr::null_mut(),
+        }
+    }
+
+    pub(super) fn is_here(self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
+    pub(super) fn can_be_read(self) -> bool {
+        !matches!(self, Self::Away)
+    }
+}
+
+/// Whether some rank named a place.
+pub(in crate::backend) fn is_named(exchange: &Exchange) -> bool {
+    let named = |entry: &Entry| entry.send_at | entry.recv_at != 0;
+    exchange.entries.iter().any(named)
+}
+
+/// The buffer of `count` elements at a place that a peer named; dangling where it has no elements.
+pub(super) fn find(
+    request: &Request<'_>,
+    spaces: &Spaces,
+    place: u64,
+    count: usize,
+) -> Result<Buffer, String> {
+    let bytes = request.dtype.bytes(count);
+    if let Some(source) = spaces.ordinary(place) {
+        return Ok(Buffer::There(source));
+    }
+    match (place, bytes) {
+        (_, Some(0)) => Ok(Buffer::Here(std::ptr::dangling_mut())),
+        (0, _) => Ok(Buffer::Away),
+        // ZERO-COPY-1.
+        (_, bytes) => bytes
+            .and_then(|bytes| spaces.resolve(place, bytes))
+            .map(Buffer::Here)
+            .ok_or_else(|| {
+                format!(
+                    "it names a buffer of {count} elements at {place:#x}, outside the shared memory"
+                )
+            }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Counts;
+    use crate::types::{Collective, DType, ReduceOp};
+
+    fn is_read(collective: Collective, n: usize, count: usize) -> bool {
+        let splits = vec![count; n];
+        let request = Request {
+            collective,
+            called: collective,
+            dtype: DType::U8,
+            op: ReduceOp::Sum,
+            root: 0,
+            counts: if collective.has_splits() {
+                Counts::Splits {
+                    send: &splits,
+                    recv: &splits,
+                }
+            } else {
+                Counts::Uniform(count)
+            },
+            packed: &[],
+            send: std::ptr::dangling(),
+            recv: std::ptr::dangling_mut(),
+        };
+        source_of(&request, n, 0).is_some()
+    }
+
+    #[test]
+    fn blocks_are_read_from_where_that_pays_to_where_it_ceases_to() {
+        use Collective as C;
+        const KIB: usize = 1 << 10;
+        const MIB: usize = 1 << 20;
+        /// Ranks, and the shortest and longest block that is read.
+        type Row = (Collective, usize, Option<(usize, usize)>);
+        let huge = 1 << 40;
+        let rows: [Row; 12] = [
+            (C::AllGather, 2, Some((12 * KIB, huge))),
+            (C::AllGather, 3, None),
+            (C::Gather, 2, Some((12 * KIB, MIB))),
+            (C::Gather, 4, None),
+            (C::Broadcast, 2, Some((12 * KIB, MIB))),
+            (C::Broadcast, 4, None),
+            (C::Scatter, 4, Some((32 * KIB, huge))),
+            (C::AllToAll, 2, Some((8 * KIB + 1, 32 * MIB))),
+            (C::AllToAll, 8, Some((32 * KIB, 2 * MIB))),
+            (C::AllToAllV, 8, Some((12 * KIB, 2 * MIB))),
+            (C::AllReduce, 2, None),
+            (C::ReduceScatter, 2, None),
+        ];
+        for (collective, n, range) in rows {
+            let Some((least, most)) = range else {
+                for count in [32 * KIB, MIB, huge] {
+                    assert!(!is_read(collective, n, count), "{collective:?} {n} {count}");
+                }
+                continue;
+            };
+            let found =
+                [least - 1, least, most, most + 1].map(|count| is_read(collective, n, count));
+            let expected = [false, true, true, most == huge];
+            assert_eq!(found, expected, "{collective:?} {n}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Ranks of jobs of which nothing was heard, and ranks that others gave up waiting for: what their processes do.
+
+use std::time::Duration;
+
+use muster_comm::sync::Deadline;
+
+use super::{Phase, Supervisor};
+use crate::run::standing::{not_running, run_delay};
+use crate::world::RankProcess;
+
+/// How long it is looked whether ranks of which nothing was heard get a processor.
+const STARVED_LOOK: Duration = Duration::from_secs(2);
+/// How often ranks that get no processor get the grace once more.
+const EXTENSIONS_MAX: u32 = 9;
+
+impl Supervisor<'_> {
+    /// Nothing was heard for all the patience: whether that is to be held against the ranks.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let Some(jobs) = &self.jobs else {
+            // Programs say themselves how long they wait.
+            self.renew();
+            return false;
+        };
+        let silent = jobs.silent();
+        let now = self.delays_of(&silent);
+        if self.delays.is_empty() && !now.is_empty() {
+            // Whether they get a processor at all is seen over a moment.
+            self.delays = now;
+            self.phase = Phase::Running(Deadline::after(STARVED_LOOK));
+            return false;
+        }
+        // A rank that spent a good part of that waiting for a processor is not silent, but slow.
+        if self.has_waited(&now, STARVED_LOOK / 4) {
+            self.renew();
+            return false;
+        }
+        self.facts.silence_s = Some(self.limits.patience.as_secs());
+        for rank in silent {
+            self.look_at(rank);
+        }
+        true
+    }
+
+    /// Whether one of these ranks has waited for a processor for so long since the last look.
+    fn has_waited(&self, now: &[(u32, Duration)], time: Duration) -> bool {
+        self.delays.iter().any(|(rank, before)| {
+            let now = now.iter().find(|(other, _)| other == rank);
+            now.is_some_and(|(_, now)| now.saturating_sub(*before) > time)
+        })
+    }
+
+    /// Whether ranks that are to end have spent a good part of the grace waiting for a processor, and may get it once more.
+    pub(super) fn have_starved(&mut self) -> bool {
+        let now = self.delays_of(&self.innocent());
+        let have_starved =
+            self.extensions < EXTENSIONS_MAX && self.has_waited(&now, self.limits.grace / 4);
+        self.extensions += u32::from(have_starved);
+        self.delays = now;
+        have_starved
+    }
+
+    /// The ranks that run and that no verdict blames.
+    pub(super) fn innocent(&self) -> Vec<u32> {
+        let found = self.facts.found.as_ref();
+        let is_blamed = |rank: &u32| found.is_some_and(|found| found.blamed.contains(rank));
+        let running = self.running().map(RankProcess::rank);
+        running.filter(|rank| !is_blamed(rank)).collect()
+    }
+
+    /// How long each of these ranks has waited for a processor so far.
+    pub(super) fn delays_of(&self, ranks: &[u32]) -> Vec<(u32, Duration)> {
+        self.running()
+            .filter(|one| ranks.contains(&one.rank()))
+            .filter_map(|one| Some((one.rank(), run_delay(one.pid())?)))
+            .collect()
+    }
+
+    pub(super) fn look_at(&mut self, rank: u32) {
+        let state = self
+            .process(rank)
+            .and_then(|process| not_running(process.pid()));
+        if let Some(state) = state
+            && self.facts.frozen.iter().all(|(known, _)| *known != rank)
+        {
+            self.facts.frozen.push((rank, state));
+        }
+    }
+}

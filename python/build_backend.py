@@ -1,0 +1,61 @@
+"""Builds the wheel: maturin's backend, after the `muster` binary is built and put where the wheel takes it from.
+
+maturin puts a module or a binary into a wheel, not both. So cargo builds the binary first, and the wheel takes it as a
+data file, which pip installs with the scripts.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import maturin
+
+HERE = Path(__file__).resolve().parent
+
+
+def _environment():
+    """In a clone the target folder of the workspace serves this crate too."""
+    if (HERE.parent / "Cargo.toml").exists() and (HERE.parent / "harness").exists():
+        os.environ.setdefault("CARGO_TARGET_DIR", str(HERE.parent / "target"))
+    return os.environ
+
+
+def _build_binary():
+    environment = _environment()
+    manifest = next(path for path in (HERE / "Cargo.toml", HERE / "python" / "Cargo.toml") if path.exists())
+    command = ["cargo", "build", "--release", "--locked", "--features", "tool", "--bin", "muster"]
+    subprocess.run([*command, "--manifest-path", str(manifest)], check=True)
+    target = Path(environment.get("CARGO_TARGET_DIR", manifest.parent / "target"))
+    scripts = HERE / "muster.data" / "scripts"
+    scripts.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(target / "release" / "muster", scripts / "muster")
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    _build_binary()
+    return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    _build_binary()
+    return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    return maturin.build_sdist(sdist_directory, config_settings)
+
+
+get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
+get_requires_for_build_editable = maturin.get_requires_for_build_editable
+get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    # maturin wants the folder of data files to be there.
+    (HERE / "muster.data" / "scripts").mkdir(parents=True, exist_ok=True)
+    _environment()
+    return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel

@@ -1,0 +1,167 @@
+// What c10d waits for: works, their futures, and the place in the Python program that a call comes from.
+
+#pragma once
+
+#include <Python.h>
+#include <torch/extension.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "operation.hpp"
+
+namespace {
+
+// ---- Work ----
+
+class MusterWork : public c10d::Work {
+ public:
+  MusterWork(int rank, c10d::OpType type, const std::string& title, Tensors inputs, Operation operation,
+             std::chrono::milliseconds timeout, uint64_t seq)
+      : Work(rank, type, title.c_str(), inputs), operation_(std::move(operation)), timeout_(timeout), seq_(seq) {}
+
+  static void done(void* data, Error* error) {
+    auto work = c10::intrusive_ptr<MusterWork>::reclaim(static_cast<MusterWork*>(data));
+    work->end(error);
+  }
+
+  void end(Error* error) {
+    std::exception_ptr failure;
+    if (error) {
+      failure = exception_of(error);
+    } else {
+      try {
+        operation_.finish();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    outputs_ = std::move(operation_.outputs);
+    operation_ = Operation{};
+    finish(failure);
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    {
+      std::lock_guard<std::mutex> lock(future_mutex_);
+      ended_ = true;
+      future = future_;
+    }
+    if (future) complete(*future);
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    bool complete_now = false;
+    {
+      std::lock_guard<std::mutex> lock(future_mutex_);
+      if (!future_) {
+        future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+        complete_now = ended_;
+      }
+    }
+    if (complete_now) complete(*future_);
+    return future_;
+  }
+
+  Tensors result() override { return outputs_; }
+  int sourceRank() const override { return source_; }
+  uint64_t getSequencenumber() const override { return seq_; }
+  std::chrono::milliseconds getTimeout() const { return timeout_; }
+
+  Operation operation_;
+  int source_ = -1;
+
+ private:
+  void complete(c10::ivalue::Future& future) {
+    if (auto failure = exception()) {
+      future.setError(failure);
+    } else {
+      future.markCompleted(c10::IValue(outputs_));
+    }
+  }
+
+  std::chrono::milliseconds timeout_;
+  uint64_t seq_;
+  Tensors outputs_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool ended_ = false;
+};
+
+// Several works that one is to wait for.
+class AllWork : public c10d::Work {
+ public:
+  AllWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works)
+      : Work(rank, c10d::OpType::COALESCED), works_(std::move(works)) {}
+
+  bool isCompleted() override {
+    return std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->isCompleted(); });
+  }
+
+  bool isSuccess() const override {
+    return std::all_of(works_.begin(), works_.end(), [](auto& work) { return work->isSuccess(); });
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (auto& work : works_) work->wait(timeout);
+    return true;
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    auto left = std::make_shared<std::atomic<size_t>>(works_.size());
+    if (works_.empty()) future->markCompleted(c10::IValue(Tensors{}));
+    for (auto& work : works_) {
+      work->getFuture()->addCallback([future, left](c10::ivalue::Future& one) {
+        if (one.hasError()) {
+          future->setErrorIfNeeded(one.exception_ptr());
+        } else if (left->fetch_sub(1) == 1) {
+          future->markCompleted(c10::IValue(Tensors{}));
+        }
+      });
+    }
+    return future;
+  }
+
+ private:
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+// ---- Where in the Python program a call is made ----
+
+// The innermost frame of the main thread that is not torch's own. Other threads call for autograd or for the user; they
+// are not made to wait for the GIL.
+const void* call_site() {
+  if (getpid() != syscall(SYS_gettid) || !PyGILState_GetThisThreadState()) return nullptr;
+  py::gil_scoped_acquire gil;
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  const void* site = nullptr;
+  while (frame) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    auto* name = PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_filename");
+    const char* file = name ? PyUnicode_AsUTF8(name) : nullptr;
+    const bool is_torch = !file || std::strstr(file, "/torch/") || std::strstr(file, "/contextlib.py");
+    if (!is_torch) {
+      // The table takes the code object's address for its name, so the object is kept.
+      static auto* kept = new std::vector<PyCodeObject*>();
+      if (std::find(kept->begin(), kept->end(), code) == kept->end() && kept->size() < 4096) {
+        Py_INCREF(code);
+        kept->push_back(code);
+      }
+      site = table->site(code, file, uint32_t(PyFrame_GetLineNumber(frame)));
+    }
+    Py_XDECREF(name);
+    Py_DECREF(code);
+    PyFrameObject* back = is_torch ? PyFrame_GetBack(frame) : nullptr;
+    Py_DECREF(frame);
+    frame = back;
+  }
+  PyErr_Clear();
+  return site;
+}
+
+}  // namespace

@@ -1,0 +1,163 @@
+"""The torch.distributed backend "muster".
+
+    import muster.torch                          # torch 2.14 and newer find it by themselves
+    dist.init_process_group("muster")            # or "cpu:muster,npu:hccl"
+
+`MUSTER_TORCH=gloo` in the environment puts it in gloo's place, for programs that write "gloo" out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from datetime import timedelta
+from typing import Any, List, Optional
+
+import torch
+import torch.distributed as dist
+
+import muster
+from muster import _muster, _shim
+
+#: Groups that are their world's default group or have a world of their own, made so far in this process.
+_worlds_made = 0
+_world: Optional[muster.World] = None
+
+
+def register() -> None:
+    """Makes the backend known to torch.distributed. Called by `import muster.torch`, and once is enough."""
+    if "MUSTER" in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend("muster", _create, extended_api=True, devices=["cpu"])
+    # Two third-party backends of type CUSTOM in one group silently become one. UCC is a type that nothing casts to a
+    # class of torch's own, as it does with GLOO.
+    dist.Backend.backend_type_map["muster"] = dist.ProcessGroup.BackendType.UCC
+
+
+def replace_gloo() -> None:
+    """Puts muster in gloo's place: every gloo group of this process becomes a group of muster."""
+    register()
+    if hasattr(dist.Backend, "_ensure_backend_registered"):
+        # Else torch would register its own when the name is first used.
+        dist.Backend._ensure_backend_registered("gloo")
+        dist.Backend._plugins["GLOO"] = dist.Backend._plugins["MUSTER"]
+        dist.Backend.backend_type_map["gloo"] = dist.Backend.backend_type_map["muster"]
+        return
+    # Before torch 2.14 gloo is no plugin, and is called by its class.
+    from torch.distributed import distributed_c10d
+
+    distributed_c10d.Backend.backend_type_map["gloo"] = dist.Backend.backend_type_map["muster"]
+    distributed_c10d.ProcessGroupGloo = _GlooClass  # type: ignore[misc]
+
+
+def _name() -> str:
+    """What the backend calls itself, in profiles too: the name under which programs ask for it."""
+    from torch.distributed import distributed_c10d
+
+    plugin = dist.Backend._plugins.get("GLOO")
+    is_plugin = plugin is not None and plugin.creator_fn is _create
+    return "gloo" if is_plugin or getattr(distributed_c10d, "ProcessGroupGloo", None) is _GlooClass else "muster"
+
+
+class _GlooClass:
+    """What torch before 2.14 calls to make a gloo group."""
+
+    def __new__(cls, store: Any, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)) -> Any:
+        return _group_of_own_world(store, rank, size, timeout, "gloo")
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """Called by torch for each new group, on its members."""
+    global _world
+    del backend_options
+    rank, size = options.group_rank, options.group_size
+    ranks: List[int] = list(options.global_ranks_in_group)
+    if not ranks:
+        if rank == 0 and _name() == "gloo":
+            print("muster: in gloo's place; get_backend() still says gloo", file=sys.stderr, flush=True)
+        _world = _join(options.store, rank, size, options.timeout)
+        return _backend(_world, "default", list(range(size)), rank, options.timeout, True)
+    if _world is None or not dist.is_initialized() or dist.get_world_size() != _size_of(_world):
+        # The default group is another backend's: these ranks make a world of their own.
+        return _group_of_own_world(options.store, rank, size, options.timeout, options.group_id)
+    return _backend(_world, options.group_id, ranks, rank, options.timeout, False)
+
+
+def _size_of(world: muster.World) -> int:
+    try:
+        return world.size
+    except RuntimeError:
+        # It was left.
+        return 0
+
+
+def _group_of_own_world(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Any:
+    world = _join(store, rank, size, timeout)
+    return _backend(world, name, list(range(size)), rank, timeout, True)
+
+
+def _backend(world: muster.World, name: str, ranks: List[int], rank: int, timeout: timedelta, is_root: bool) -> Any:
+    title = name if len(name) <= 64 else f"{name[:30]}...{name[-30:]}"
+    comm = world._world.group(title, ranks)
+    milliseconds = int(timeout.total_seconds() * 1000)
+    comm.deadline = timeout.total_seconds()
+    group = _muster.group(comm)
+    return _shim.load().create(
+        _muster.table(), group, rank, len(ranks), milliseconds, _name(), title, is_root
+    )
+
+
+def _join(store: Any, rank: int, size: int, timeout: timedelta) -> muster.World:
+    """A world of these ranks, who find each other by torch's store. Rank 0 serves it."""
+    global _worlds_made
+    # Compiled, where it has to be, before the others wait for this rank.
+    _shim.load()
+    # The store may be the one of an earlier default group, with what was said then.
+    _worlds_made += 1
+    prefix = f"muster/{_worlds_made}"
+    seconds = timeout.total_seconds()
+    store.set(f"{prefix}/host/{rank}", _host())
+    if rank != 0:
+        endpoint, secret = store.get(f"{prefix}/meet").decode().split(" ")
+        world = _muster.join(rank, size, secret.encode(), endpoint, None, None, seconds, seconds, "torch.distributed")
+        return muster._joined(world)
+    hosts = {store.get(f"{prefix}/host/{other}").decode() for other in range(size)}
+    bind = "127.0.0.1" if len(hosts) == 1 else _own_address()
+    secret = os.urandom(32).hex()
+
+    def tell(endpoint: str) -> None:
+        store.set(f"{prefix}/meet", f"{endpoint} {secret}")
+
+    world = _muster.join(rank, size, secret.encode(), None, bind, tell, seconds, seconds, "torch.distributed")
+    return muster._joined(world)
+
+
+def _host() -> str:
+    """The same for ranks that can meet on a loopback address."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
+
+
+def _own_address() -> str:
+    """An address of this host under which the others reach it: that of MASTER_ADDR if it is this host's."""
+    for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()):
+        try:
+            address = socket.gethostbyname(name) if name else "127.0.0.1"
+            if not address.startswith("127."):
+                with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                    probe.bind((address, 0))
+                return address
+        except OSError:
+            continue
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Nothing is sent: it only asks which way packets would go.
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+register()

@@ -1,0 +1,131 @@
+//! Which ranks form which group.
+
+use muster_comm::layout::{GroupKind, Layout as Sizes, LayoutError, Preset};
+use muster_comm::types::Rank;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Groups of ranks, as Megatron-LM lays them out.
+#[pyclass(frozen, module = "muster._muster")]
+pub(crate) struct Layout {
+    inner: Sizes,
+}
+
+fn refused(error: &LayoutError) -> PyErr {
+    PyValueError::new_err(format!("illegal layout: {error}"))
+}
+
+fn kind(name: &str) -> PyResult<GroupKind> {
+    let known = || GroupKind::ALL.map(GroupKind::name).join(", ");
+    let found = GroupKind::ALL.into_iter().find(|kind| kind.name() == name);
+    found.ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "unknown kind of group {name:?}; known: {}",
+            known()
+        ))
+    })
+}
+
+fn numbers(ranks: impl IntoIterator<Item = Rank>) -> Vec<u32> {
+    ranks.into_iter().map(|rank| rank.0).collect()
+}
+
+#[pymethods]
+impl Layout {
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.inner.world_size()
+    }
+
+    /// The sizes by name.
+    #[getter]
+    fn sizes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dims = self.inner.dims();
+        let sizes = PyDict::new(py);
+        for (name, size) in [
+            ("world", dims.world),
+            ("tp", dims.tp),
+            ("cp", dims.cp),
+            ("pp", dims.pp),
+            ("dp", dims.dp),
+            ("ep", dims.ep),
+            ("etp", dims.etp),
+            ("edp", dims.edp),
+        ] {
+            sizes.set_item(name, size)?;
+        }
+        Ok(sizes)
+    }
+
+    #[getter]
+    fn remark(&self) -> String {
+        self.inner.remark()
+    }
+
+    /// Every group of a kind.
+    fn groups(&self, kind: &str) -> PyResult<Vec<Vec<u32>>> {
+        let groups = self.inner.groups(self::kind(kind)?).to_vecs();
+        Ok(groups.into_iter().map(numbers).collect())
+    }
+
+    /// The group of a kind that holds a rank.
+    fn group_of(&self, kind: &str, rank: u32) -> PyResult<Option<Vec<u32>>> {
+        let kind = self::kind(kind)?;
+        Ok(self.inner.group_of(kind, Rank(rank)).map(numbers))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<muster layout {}>", self.inner.remark())
+    }
+}
+
+/// A layout of these sizes.
+#[pyfunction]
+#[pyo3(signature = (world, tp, cp, pp, ep, etp, dp, order))]
+pub(crate) fn layout(
+    world: i64,
+    tp: i64,
+    cp: i64,
+    pp: i64,
+    ep: i64,
+    etp: Option<i64>,
+    dp: Option<i64>,
+    order: Option<String>,
+) -> PyResult<Layout> {
+    let mut builder = Sizes::builder().world(world).tp(tp).cp(cp).pp(pp).ep(ep);
+    if let Some(etp) = etp {
+        builder = builder.etp(etp);
+    }
+    if let Some(dp) = dp {
+        builder = builder.dp(dp);
+    }
+    if let Some(order) = order {
+        builder = builder.order(order);
+    }
+    let inner = builder.build().map_err(|error| refused(&error))?;
+    Ok(Layout { inner })
+}
+
+/// The phases of a preset, with their layouts.
+#[pyfunction]
+pub(crate) fn preset(name: &str) -> PyResult<Vec<(&'static str, Layout)>> {
+    let preset = Preset::find(name).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let phases = preset.phases().map_err(|error| refused(&error))?;
+    Ok(phases
+        .into_iter()
+        .map(|phase| {
+            (
+                phase.name,
+                Layout {
+                    inner: phase.layout,
+                },
+            )
+        })
+        .collect())
+}
+
+/// The kinds of groups.
+pub(crate) fn kinds() -> Vec<&'static str> {
+    GroupKind::ALL.map(GroupKind::name).to_vec()
+}

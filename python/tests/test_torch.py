@@ -1,0 +1,202 @@
+"""The torch.distributed backend, with ranks as torchrun starts them."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed; the backend of torch.distributed is not tested")
+dist = pytest.importorskip("torch.distributed")
+if not dist.is_available():
+    pytest.skip("this torch has no torch.distributed", allow_module_level=True)
+
+INIT = "import muster.torch\ndist.init_process_group('muster')\nr, n = dist.get_rank(), dist.get_world_size()\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """Compiles the backend before the first test, whose time would not be enough for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from muster import _shim; _shim.load()"], capture_output=True, text=True, timeout=900
+    )
+    if "no C++ compiler" in done.stderr:
+        pytest.skip("no C++ compiler; the backend of torch.distributed is not tested")
+    assert done.returncode == 0, done.stderr
+
+
+def well(ended):
+    assert [one.code for one in ended] == [0] * len(ended), ended
+
+
+def test_every_collective(torch_ranks):
+    program = INIT + textwrap.dedent(
+        """
+        t = torch.full((3, 2), float(r))
+        total = float(sum(range(n)))
+        x = t.clone(); dist.all_reduce(x); assert (x == total).all()
+        x = t.clone(); w = dist.all_reduce(x, async_op=True); w.wait(); assert (x == total).all()
+        x = t.clone().t(); dist.all_reduce(x); assert (x == total).all()
+        x = t.clone(); dist.all_reduce(x, dist.ReduceOp.AVG); assert torch.allclose(x, torch.tensor(total / n))
+        x = t.clone(); dist.reduce(x, 1, dist.ReduceOp.MAX); assert r != 1 or (x == n - 1).all()
+        x = t.clone(); dist.broadcast(x, 1); assert (x == 1).all()
+        xs = [torch.zeros(3, 2) for _ in range(n)]
+        dist.all_gather(xs, t); assert [int(x[0, 0]) for x in xs] == list(range(n))
+        xs = [torch.zeros(k + 1) for k in range(n)]
+        dist.all_gather(xs, torch.full((r + 1,), float(r))); assert all((x == k).all() for k, x in enumerate(xs))
+        x = torch.zeros(3 * n, 2); dist.all_gather_into_tensor(x, t); assert (x[::3, 0] == torch.arange(n)).all()
+        xs = [torch.zeros(3, 2) for _ in range(n)] if r == 0 else None
+        dist.gather(t, xs); assert r or [int(x[0, 0]) for x in xs] == list(range(n))
+        x = torch.zeros(2)
+        dist.scatter(x, [torch.full((2,), float(k)) for k in range(n)] if r == 1 else None, src=1); assert (x == r).all()
+        x = torch.zeros(2)
+        dist.reduce_scatter(x, [torch.full((2,), float(k)) for k in range(n)]); assert (x == r * n).all()
+        x = torch.zeros(2); dist.reduce_scatter_tensor(x, torch.arange(2.0 * n)); assert x[0] == 2 * r * n
+        x = torch.zeros(n); dist.all_to_all_single(x, torch.arange(float(n)) + 10 * r)
+        assert (x == torch.arange(n) * 10 + r).all()
+        sizes = [k + 1 for k in range(n)]
+        x = torch.zeros(n * (r + 1)); dist.all_to_all_single(x, torch.full((sum(sizes),), float(r)), [r + 1] * n, sizes)
+        assert (x == torch.arange(n).repeat_interleave(r + 1)).all()
+        xs = [torch.zeros(2) for _ in range(n)]
+        dist.all_to_all(xs, [torch.full((2,), float(10 * r + k)) for k in range(n)])
+        assert [int(x[0]) for x in xs] == [10 * k + r for k in range(n)]
+        dist.barrier(); dist.monitored_barrier()
+        for dtype in (torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.complex64, torch.bool):
+            x = torch.ones(5, dtype=dtype); dist.all_reduce(x); assert (x == (1 if dtype == torch.bool else n)).all(), dtype
+        x = torch.zeros(0); dist.all_reduce(x)
+        x = torch.tensor([1 << r, 5]); dist.all_reduce(x, dist.ReduceOp.BOR); assert x.tolist() == [(1 << n) - 1, 5]
+        x = torch.sparse_coo_tensor([[r, n]], [1.0, 2.0], (n + 1,)); dist.all_reduce(x)
+        assert x.to_dense().tolist() == [1.0] * n + [2.0 * n]
+        xs = [None] * n; dist.all_gather_object(xs, {"r": r}); assert xs[n - 1] == {"r": n - 1}
+        xs = [None] * n if r == 0 else None; dist.gather_object(r, xs); assert r or xs == list(range(n))
+        xs = ["a", 1] if r == 0 else [None, None]; dist.broadcast_object_list(xs); assert xs == ["a", 1]
+        if r == 0:
+            dist.send(t, 1, tag=5); dist.send(t + 1, 1, tag=6)
+        if r == 1:
+            x, y = torch.zeros(3, 2), torch.zeros(3, 2)
+            dist.recv(y, 0, tag=6); dist.recv(x, 0, tag=5); assert (x == 0).all() and (y == 1).all()
+        big, got = torch.full((1 << 18,), float(r)), torch.zeros(1 << 18)
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, big, (r + 1) % n), dist.P2POp(dist.irecv, got, (r - 1) % n)])
+        [w.wait() for w in works]; assert (got == (r - 1) % n).all()
+        a, b = dist.isend(big, (r + 1) % n), dist.irecv(got, (r + 1) % n)
+        dist.send(big, (r - 1) % n); c = torch.zeros(1 << 18); dist.recv(c, (r - 1) % n); a.wait(); b.wait()
+        fut = dist.distributed_c10d._get_default_group().allreduce([torch.ones(2)]).get_future()
+        assert (fut.then(lambda f: f.value()[0] * 2).wait() == 2 * n).all()
+        half = dist.new_group(list(range(n - 1)))
+        if r < n - 1:
+            x = torch.ones(2); dist.all_reduce(x, group=half); assert (x == n - 1).all()
+        dist.destroy_process_group()
+        dist.init_process_group("muster"); dist.barrier(); dist.destroy_process_group()
+        """
+    )
+    well(torch_ranks(3, program))
+
+
+def test_what_is_not_carried_is_named(torch_ranks):
+    program = INIT + textwrap.dedent(
+        """
+        import pytest
+        with pytest.raises(NotImplementedError, match="bitwise"):
+            dist.reduce(torch.ones(2, dtype=torch.int32), 0, dist.ReduceOp.BXOR)
+        with pytest.raises(NotImplementedError, match="any source"):
+            dist.recv(torch.ones(2))
+        dist.barrier(); dist.destroy_process_group()
+        """
+    )
+    well(torch_ranks(2, program))
+
+
+def test_each_device_of_a_group_keeps_its_backend(torch_ranks):
+    program = textwrap.dedent(
+        """
+        import muster.torch
+        from torch.testing._internal.distributed.fake_pg import FakeStore  # registers "fake"
+        made = []
+        def other(store, rank, size, timeout):
+            from torch._C._distributed_c10d import FakeProcessGroup
+            make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+            made.append(make(rank, size))
+            return made[-1]
+        dist.Backend.register_backend("other", other, devices=["meta"])
+        dist.init_process_group("cpu:muster,meta:other")
+        group = dist.distributed_c10d._get_default_group()
+        assert group._get_backend(torch.device("cpu")).name() == "muster"
+        assert group._get_backend(torch.device("meta")) is not group._get_backend(torch.device("cpu"))
+        x = torch.ones(2); dist.all_reduce(x); assert (x == dist.get_world_size()).all()
+        dist.destroy_process_group()
+        """
+    )
+    well(torch_ranks(2, program))
+
+
+def test_in_gloos_place_for_an_unchanged_program(torch_ranks):
+    program = textwrap.dedent(
+        """
+        dist.init_process_group("gloo")
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        assert type(backend).__name__ != "ProcessGroupGloo"
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        model(torch.ones(2, 4) * dist.get_rank()).sum().backward()
+        grad = model.module.weight.grad.clone(); want = grad.clone()
+        dist.broadcast(want, 0); assert torch.equal(grad, want)
+        dist.destroy_process_group()
+        """
+    )
+    ended = torch_ranks(2, program, {"MUSTER_TORCH": "gloo"})
+    well(ended)
+    assert [one.err.count("in gloo's place") for one in ended] == [1, 0]
+
+
+def test_a_rank_killed_in_gather_object_is_named_on_all_others_in_one_line(torch_ranks):
+    program = INIT + textwrap.dedent(
+        """
+        import os, signal
+        dist.barrier()
+        if r == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.gather_object({"r": r}, [None] * n if r == 0 else None)
+            dist.barrier()
+        except dist.DistBackendError as error:
+            print([line for line in str(error).splitlines() if line.startswith("VERDICT")][0])
+        """
+    )
+    ended = torch_ranks(3, program)
+    assert ended[1].code == -signal.SIGKILL
+    lines = {ended[0].out, ended[2].out}
+    assert len(lines) == 1, ended
+    assert lines.pop().startswith("VERDICT PEER_DEAD who=rank 1"), ended
+
+
+def test_a_rank_that_does_not_come_is_named_at_the_groups_timeout(torch_ranks):
+    program = "from datetime import timedelta\n" + INIT + textwrap.dedent(
+        """
+        import time
+        group = dist.new_group(timeout=timedelta(seconds=2))
+        dist.barrier(group)
+        if r == 1:
+            time.sleep(8)
+        else:
+            try:
+                dist.all_gather_object([None] * n, r, group=group)
+            except dist.DistBackendError as error:
+                print(error)
+        dist.barrier(); dist.destroy_process_group()
+        """
+    )
+    ended = torch_ranks(2, program)
+    well(ended)
+    assert "VERDICT NOT_JOINED who=rank 1" in ended[0].out, ended
+    assert "program.py:" in ended[0].out, ended
+
+
+def test_torchrun_starts_it(job, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import torch, torch.distributed as dist\n" + INIT + "dist.barrier(); print('well', r)\n")
+    env = {"OMP_NUM_THREADS": "1", **os.environ}
+    job.start([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)], env)
+    (ended,) = job.wait()
+    assert ended.code == 0, ended
+    assert "well 0" in ended.out and "well 1" in ended.out
