@@ -193,10 +193,15 @@ def test_a_rank_that_does_not_come_is_named_at_the_groups_timeout(torch_ranks):
 
 
 def test_torchrun_starts_it(job, tmp_path):
+    # A file for each rank: torchrun lets both ranks write to one pipe, and their lines mix.
     script = tmp_path / "program.py"
-    script.write_text("import torch, torch.distributed as dist\n" + INIT + "dist.barrier(); print('well', r)\n")
+    script.write_text(
+        "import pathlib, torch, torch.distributed as dist\n"
+        + INIT
+        + "dist.barrier(); pathlib.Path(__file__).with_name(f'rank{r}').write_text(f'{r} of {n}')\n"
+    )
     env = {"OMP_NUM_THREADS": "1", **os.environ}
     job.start([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)], env)
     (ended,) = job.wait()
     assert ended.code == 0, ended
-    assert "well 0" in ended.out and "well 1" in ended.out
+    assert [(tmp_path / f"rank{rank}").read_text() for rank in range(2)] == ["0 of 2", "1 of 2"]
