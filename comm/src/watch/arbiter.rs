@@ -26,7 +26,7 @@ use self::published::Told;
 pub(crate) use self::published::{ECHO_MS, covers, ends};
 use self::round::{Round, Silence};
 
-use super::judge::{Member, Scene};
+use super::judge::{EndCause, Member, Scene};
 use super::process::{self, Inside};
 use super::report::Report;
 use super::wire::{Cause, FromRank, ToOwner, ToRank, decode, encode};
@@ -172,7 +172,9 @@ impl Referee for Arbiter {
                 fate.confidence = Confidence::Likely;
             }
             let first_ms = *self.first_end_ms.get_or_insert(self.seen_ms);
-            fate.is_unprovoked |= self.seen_ms <= first_ms + TOGETHER_MS;
+            if self.seen_ms <= first_ms + TOGETHER_MS {
+                fate.cause = EndCause::Unprovoked;
+            }
         }
         self.departed(rank, fate);
     }

@@ -4,7 +4,7 @@
 mod server;
 
 pub(super) use self::server::{server_gone, slept, unanswered};
-use super::judge::{Fate, Member, Scene, destroyed_by, last_act, who};
+use super::judge::{EndCause, Fate, Member, Scene, destroyed_by, last_act, who};
 use super::mismatch::{self, Comparison};
 use super::report::GroupState;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
@@ -75,7 +75,7 @@ pub(super) fn fate(reason: &DownReason, order: u64) -> Fate {
         class,
         confidence,
         evidence: evidence.to_owned(),
-        is_unprovoked: is_violent(reason),
+        cause: cause(reason),
         order,
         hint: hint(reason).to_owned(),
     }
@@ -96,28 +96,28 @@ pub(super) fn goodbye(order: u64) -> Fate {
         class: Class::NotJoined,
         confidence: Confidence::Certain,
         evidence: "said goodbye".to_owned(),
-        is_unprovoked: false,
+        cause: EndCause::Unknown,
         order,
         hint: String::new(),
     }
 }
 
-/// Whether a signal ended the process that no launcher sends to ranks whose work is over.
-fn is_violent(reason: &DownReason) -> bool {
-    /// SIGHUP, SIGINT, SIGPIPE and SIGTERM end programs on request, or as a consequence of another end.
-    const REQUESTS: [i32; 4] = [1, 2, 13, 15];
+/// SIGHUP, SIGINT and SIGTERM end programs on request, SIGPIPE as a consequence of another end.
+const fn cause(reason: &DownReason) -> EndCause {
     match reason {
-        DownReason::Killed { signal } => !REQUESTS.contains(signal),
-        DownReason::OutOfMemory { .. } => true,
+        DownReason::Killed {
+            signal: 1 | 2 | 13 | 15,
+        }
+        | DownReason::Exited { .. }
+        | DownReason::Panicked { .. } => EndCause::MayFollow,
+        DownReason::Killed { .. } | DownReason::OutOfMemory { .. } => EndCause::Unprovoked,
         DownReason::Deserted { .. }
         | DownReason::Disconnected { .. }
         | DownReason::Ended
-        | DownReason::Exited { .. }
         | DownReason::HungUp
         | DownReason::NotReading { .. }
-        | DownReason::Panicked { .. }
         | DownReason::ProtocolBroken { .. }
-        | DownReason::Unreachable { .. } => false,
+        | DownReason::Unreachable { .. } => EndCause::Unknown,
     }
 }
 

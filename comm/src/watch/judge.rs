@@ -104,6 +104,17 @@ impl Starvation {
     }
 }
 
+/// Whether the end of a rank may follow from that of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// No: a signal ended it that no launcher sends to ranks whose work is over, or it ended where nothing else was known.
+    Unprovoked,
+    /// From one that ended before it: it exited by itself, or a signal asked it to.
+    MayFollow,
+    /// Nobody can say.
+    Unknown,
+}
+
 /// How a rank went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
@@ -117,8 +128,8 @@ pub struct Fate {
     pub confidence: Confidence,
     /// What it rests on.
     pub evidence: String,
-    /// No failure of another rank ended it: a signal did that none of ours sends, or it knew of no failure.
-    pub is_unprovoked: bool,
+    /// Whether another rank may have been why.
+    pub cause: EndCause,
     /// Its place in the order in which ranks went.
     pub order: u64,
     /// What to do about it.

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use super::failure;
-use super::judge::{FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
+use super::judge::{EndCause, FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
 use super::probe::{Probe, System};
 use super::process::{Inside, Sight, Stop};
 use super::wire;
@@ -220,8 +220,9 @@ impl Peers {
             // Who has left while others wait for it has not done so in good order.
             let is_first = || unprovoked(rank).unwrap_or_else(|| awaited.contains(&rank));
             if let Some(fate) = member.fate.as_mut().filter(|fate| has_died(fate)) {
-                fate.is_unprovoked = rank != server && (is_told || has_ended && is_first());
-                if fate.is_unprovoked {
+                fate.cause = EndCause::Unknown;
+                if rank != server && (is_told || has_ended && is_first()) {
+                    fate.cause = EndCause::Unprovoked;
                     // A launcher may have ended it because of another one.
                     fate.confidence = Confidence::Likely;
                     is_second = true;
@@ -230,7 +231,11 @@ impl Peers {
         }
         let served = scene.members.get_mut(crate::types::index(server.into()));
         if let Some(fate) = served.and_then(|member| member.fate.as_mut()) {
-            fate.is_unprovoked = is_second;
+            fate.cause = if is_second {
+                EndCause::Unprovoked
+            } else {
+                EndCause::Unknown
+            };
         }
         let mut own = verdict_of(judge(&scene, self.overdue(call)))
             .filter(|verdict| verdict.blamed.contains(&server))

@@ -363,6 +363,27 @@ fn of_ends_that_nobody_saw_only_the_first_is_certain() {
 }
 
 #[test]
+fn an_end_that_may_follow_from_another_is_named_beside_it_only_where_it_came_first() {
+    let killed = |signal| DownReason::Killed { signal };
+    let first = |first: (u32, DownReason), second: (u32, DownReason)| {
+        let mut play = Play::new(&[]);
+        for (rank, how) in [first, second] {
+            play.arbiter.down(Rank(rank), &how);
+        }
+        play.complain(Cause::InVain);
+        play.pass(2 * ROUND_MS);
+        play.told.swap_remove(0).blamed
+    };
+    let failed = || DownReason::Exited { code: 3 };
+    assert_eq!(first((1, killed(15)), (2, killed(9))), [1, 2]);
+    assert_eq!(first((2, killed(15)), (1, killed(9))), [1, 2]);
+    assert_eq!(first((2, failed()), (1, killed(9))), [1, 2]);
+    // These may have ended because of the first one: a launcher asks the others to end.
+    assert_eq!(first((1, killed(9)), (2, killed(15))), [1]);
+    assert_eq!(first((1, killed(9)), (2, failed())), [1]);
+}
+
+#[test]
 fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended() {
     let play = || {
         let mut play = Play::new(&[]);

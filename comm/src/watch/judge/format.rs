@@ -1,7 +1,7 @@
 //! Parts of verdicts in words.
 
 use super::graph::Waiter;
-use super::{Fate, Scene};
+use super::{EndCause, Fate, Scene};
 use crate::error::ErrorKind;
 use crate::error::verdict::{Class, Confidence, ranks};
 use crate::types::Rank;
@@ -140,7 +140,7 @@ pub(in crate::watch) fn fate(scene: &Scene, rank: u32) -> Fate {
         class: Class::PeerDead,
         confidence: Confidence::Likely,
         evidence: "its connection ended".to_owned(),
-        is_unprovoked: false,
+        cause: EndCause::Unknown,
         order: 0,
         hint: "read the output of that rank".to_owned(),
     })

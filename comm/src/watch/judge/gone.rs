@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::format::{fate, last_act, stalled, who};
 use super::graph::{Graph, Leaf, Why};
 use super::verdicts::draft;
-use super::{FROZEN_AFTER_MS, Member, Scene};
+use super::{EndCause, FROZEN_AFTER_MS, Fate, Scene};
 use crate::error::ErrorKind;
 use crate::error::verdict::{Class, Confidence, Verdict, seconds};
 use crate::types::Rank;
@@ -75,15 +75,22 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
     verdict
 }
 
-/// Ranks that ended like this one, each by itself, before anything was told: any of them may have been the first.
+/// Ranks that ended before anything was told, and not because of this one: any of them may have been the first.
 pub(in crate::watch) fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
-    let is_unprovoked = |one: &Member| one.fate.as_ref().is_some_and(|fate| fate.is_unprovoked);
-    if !scene.member(rank).is_some_and(is_unprovoked) {
+    let Some(own) = scene.member(rank).and_then(|one| one.fate.as_ref()) else {
+        return Vec::new();
+    };
+    if own.cause == EndCause::Unknown {
         return Vec::new();
     }
+    let is_beside = |fate: &Fate| match fate.cause {
+        EndCause::Unprovoked => true,
+        EndCause::MayFollow => fate.order < own.order,
+        EndCause::Unknown => false,
+    };
     let members = (0_u32..).zip(&scene.members);
     let beside: Vec<u32> = members
-        .filter(|(other, member)| *other != rank && is_unprovoked(member))
+        .filter(|(other, member)| *other != rank && member.fate.as_ref().is_some_and(is_beside))
         .map(|(other, _)| other)
         .collect();
     // The first stands for many: they have one cause, or a launcher ends all because of it.
