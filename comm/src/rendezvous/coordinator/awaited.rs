@@ -55,7 +55,7 @@ impl Membership {
 
     /// The owner has looked at the process of a rank that has not joined.
     pub(crate) fn see_absent(&mut self, rank: Rank, absent: Absent, now_ms: u64) {
-        self.seen_ms = now_ms;
+        self.notice(now_ms);
         if !matches!(self.job.phase(), Phase::Gathering) || self.job.process(rank).is_some() {
             return;
         }
@@ -121,6 +121,7 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
+    use super::super::membership::Rules;
     use super::*;
 
     #[test]
@@ -143,5 +144,30 @@ mod tests {
         assert!(!stopped.see(Rank(1), true, 60_000));
         assert!(!stopped.see(Rank(1), true, 60_900));
         assert!(stopped.see(Rank(1), true, 61_000));
+    }
+
+    #[test]
+    fn nobody_is_told_to_be_missing_before_what_came_while_the_coordinator_did_not_run_is_read() {
+        let rules = Rules {
+            owner_knows_exits: false,
+            arbiter: None,
+            closes_door: false,
+            arrival_ms: 10_000,
+            look: None,
+            epoch_unix_ms: 0,
+        };
+        let job = ("job".to_owned(), 0);
+        let mut membership = Membership::new(job, "build".to_owned(), 2, rules);
+        let mut is_over = |now_ms| {
+            membership.tick(now_ms);
+            matches!(membership.job.phase(), Phase::Failed(_))
+        };
+        for now_ms in (0..9_500).step_by(500) {
+            assert!(!is_over(now_ms));
+        }
+        for now_ms in (20_000..22_000).step_by(500) {
+            assert!(!is_over(now_ms), "{now_ms}");
+        }
+        assert!(is_over(22_000));
     }
 }

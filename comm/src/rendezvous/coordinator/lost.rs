@@ -22,7 +22,7 @@ pub(super) struct Held {
 impl Membership {
     /// The connection of a rank is over: on purpose, or lost without a goodbye.
     pub(crate) fn ended(&mut self, rank: Rank, lost: Option<DownReason>, now_ms: u64) {
-        self.seen_ms = now_ms;
+        self.notice(now_ms);
         self.ranks[rank.index()] = None;
         let Some(reason) = lost else {
             return;
@@ -76,7 +76,7 @@ impl Membership {
 
     /// The process of a rank was looked at.
     pub(crate) fn looked(&mut self, rank: Rank, seen: &Seen, now_ms: u64) {
-        self.seen_ms = now_ms;
+        self.notice(now_ms);
         if let Some(at) = self.held.iter().position(|held| held.rank == rank) {
             self.explain(at, &seen.liveness, now_ms);
         } else if seen.liveness == Liveness::Ended {

@@ -18,6 +18,12 @@ use crate::rendezvous::limits::{COORDINATOR_FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, 
 use crate::rendezvous::wire::{Body, ToCoordinator, ToSession, decode};
 use crate::types::Rank;
 
+/// A coordinator that took no note of the time for this long did not run: it does so twice a second at least.
+const ASLEEP_MS: u64 = 1000;
+/// How long it then takes to read what was sent meanwhile, and to let in who connected. Ranks wait for an answer
+/// [`ANSWER_GRACE`](crate::rendezvous::limits::ANSWER_GRACE) beyond their deadlines, which is longer.
+const SETTLE_MS: u64 = 2000;
+
 /// Something to be done, in order.
 pub(crate) enum Task {
     /// The connection belongs to this rank from now on.
@@ -67,6 +73,11 @@ pub(crate) struct Membership {
     /// The time of day at time zero, and the last time that was told.
     epoch_unix_ms: u64,
     pub(super) seen_ms: u64,
+    /// Until then nobody is told to be missing: the coordinator did not run a moment ago, and has not read yet what was
+    /// sent to it meanwhile.
+    settled_ms: u64,
+    /// A rank has waited for the others as long as it wanted to.
+    has_given_up: bool,
     /// When bring-up failed, if it has.
     failed_unix_ms: Option<u64>,
     /// Ranks that have been told so, or went before.
@@ -111,6 +122,8 @@ impl Membership {
             next_progress_ms: millis(PROGRESS_EVERY),
             epoch_unix_ms: rules.epoch_unix_ms,
             seen_ms: 0,
+            settled_ms: 0,
+            has_given_up: false,
             failed_unix_ms: None,
             told: 0,
             tasks: Vec::new(),
@@ -154,7 +167,7 @@ impl Membership {
 
     /// A joiner's third frame, and the first that is believed.
     pub(crate) fn introduce(&mut self, token: u64, body: &[u8], now_ms: u64) {
-        self.seen_ms = now_ms;
+        self.notice(now_ms);
         let now_unix_ms = self.epoch_unix_ms + now_ms;
         // Who comes late is told of the failure as those who were there.
         let at_unix_ms = self.failed_unix_ms.unwrap_or(now_unix_ms);
@@ -218,6 +231,7 @@ impl Membership {
 
     /// A rank says something.
     pub(crate) fn hear(&mut self, token: u64, rank: Rank, body: &[u8], now_ms: u64) {
+        self.notice(now_ms);
         let message: ToCoordinator = match decode("message of a rank", body) {
             Ok(message) => message,
             Err(error) => return self.malformed(token, &error.to_string()),
@@ -267,7 +281,14 @@ impl Membership {
     /// A rank stopped waiting for the others: everybody is told who is missing. If the world became
     /// complete meanwhile, the roster is on its way to that rank, and it is there after all.
     fn give_up(&mut self, now_ms: u64) {
-        if matches!(self.job.phase(), Phase::Gathering) {
+        self.has_given_up = true;
+        self.end_gathering(now_ms);
+    }
+
+    /// Ends the wait for ranks that have not joined where its time is up.
+    fn end_gathering(&mut self, now_ms: u64) {
+        let is_due = self.has_given_up || now_ms >= self.arrival_ms;
+        if matches!(self.job.phase(), Phase::Gathering) && is_due && now_ms >= self.settled_ms {
             self.fail(self.absence(now_ms));
         }
     }
@@ -353,23 +374,28 @@ impl Membership {
         self.emit(CoordinatorEvent::Failed(error));
     }
 
+    /// Takes note of the time.
+    pub(super) fn notice(&mut self, now_ms: u64) {
+        if now_ms.saturating_sub(self.seen_ms) >= ASLEEP_MS {
+            self.settled_ms = now_ms + SETTLE_MS;
+        }
+        self.seen_ms = now_ms;
+    }
+
     /// Time passes.
     pub(crate) fn tick(&mut self, now_ms: u64) {
-        self.seen_ms = now_ms;
+        self.notice(now_ms);
         self.look_at_held(now_ms);
         self.arbitrate(|arbiter| arbiter.tick(now_ms));
-        if self.rounds.is_any_open() {
+        if self.rounds.is_any_open() && now_ms >= self.settled_ms {
             let failures = self.rounds.expire(now_ms);
             self.tell_failures(failures);
         }
         self.look_at_awaited(now_ms);
-        if matches!(self.job.phase(), Phase::Gathering) {
-            if now_ms >= self.arrival_ms {
-                self.fail(self.absence(now_ms));
-            } else if self.next_progress_ms <= now_ms {
-                self.next_progress_ms = now_ms + millis(PROGRESS_EVERY);
-                self.tell_all(&self.job.progress(), None);
-            }
+        self.end_gathering(now_ms);
+        if matches!(self.job.phase(), Phase::Gathering) && self.next_progress_ms <= now_ms {
+            self.next_progress_ms = now_ms + millis(PROGRESS_EVERY);
+            self.tell_all(&self.job.progress(), None);
         }
     }
 

@@ -1,14 +1,13 @@
 //! From the handshake to the roster: introduce this rank, then wait for all others.
 
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use super::connect::{Link, read_before};
 use super::{Sender, SessionEvent};
 use crate::rendezvous::card::{Card, Hello, ProcessId, millis};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::{Absence, RendezvousError};
-use crate::rendezvous::limits::{COORDINATOR_FRAME_BYTES_MAX, SILENCE_MAX};
+use crate::rendezvous::limits::{ANSWER_GRACE, COORDINATOR_FRAME_BYTES_MAX, SILENCE_MAX};
 use crate::rendezvous::secret::Seal;
 use crate::rendezvous::wire::{
     Body, Inbox, Introduction, PROTOCOL, ToCoordinator, ToSession, decode, encode_introduction,
@@ -18,9 +17,6 @@ use crate::types::Rank;
 
 /// Bytes of one read.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
-
-/// Time beyond its deadline that a joiner gives the coordinator to say who is missing.
-const GIVE_UP_GRACE: Duration = Duration::from_secs(3);
 
 /// The complete world, and the connection on which it was announced.
 pub(super) struct World {
@@ -170,7 +166,7 @@ impl Wait<'_> {
     fn give_up(&mut self) {
         // If it cannot be told, it sees the connection end.
         let _ = self.sender.send(&Body::new(&ToCoordinator::GiveUp));
-        self.grace = Some(Deadline::after(GIVE_UP_GRACE));
+        self.grace = Some(Deadline::after(ANSWER_GRACE));
     }
 
     /// Who is missing by what the coordinator said last, which may be half a second ago.

@@ -23,14 +23,11 @@ use std::time::Duration;
 use super::card::{Card, DownReason, Hello, ProcessId, millis, within};
 use super::endpoint::Endpoint;
 use super::error::RendezvousError;
-use super::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SILENCE_MAX};
+use super::limits::{ANSWER_GRACE, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SILENCE_MAX};
 use super::secret::{Seal, Secret};
 use super::wire::{Body, ToCoordinator};
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::types::Rank;
-
-/// Time beyond a round's deadline in which the coordinator may still say who is missing.
-const ROUND_GRACE: Duration = Duration::from_millis(250);
 
 /// Longest time that leaving takes, whatever the coordinator does. It takes no longer than until the coordinator has read the
 /// goodbye, and that long it must take: on a starved machine segments come late or again, and a process that ends while the
@@ -258,14 +255,14 @@ impl Session {
                 return Err(self.over(&why));
             }
             let late = deadline.elapsed().saturating_sub(deadline.budget());
-            if deadline.passed() && late >= ROUND_GRACE {
+            if deadline.passed() && late >= ANSWER_GRACE {
                 state.rounds.remove(round);
                 return Err(RendezvousError::Silent {
                     endpoint: self.shared.endpoint.clone(),
                     waited_ms: millis(deadline.elapsed()),
                 });
             }
-            let pause = deadline.left() + ROUND_GRACE.saturating_sub(late);
+            let pause = deadline.left() + ANSWER_GRACE.saturating_sub(late);
             let waited = self.shared.changed.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
