@@ -28,6 +28,7 @@ const _: () = assert!(PAYLOAD_MAX < 1 << MARK_SHIFT);
 
 const KIND_DATA: u8 = 1;
 const KIND_ABORT: u8 = 2;
+const KIND_CLOSED: u8 = 3;
 /// The frame carries a checksum of its payload.
 const FLAG_CHECKSUM: u8 = 1;
 
@@ -35,7 +36,7 @@ const FLAG_CHECKSUM: u8 = 1;
 ///
 /// The caller chooses the numbers; equal calls must give equal tags on all ranks. What may
 /// legally differ from rank to rank (the counts of an all-to-all with uneven blocks) stays out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallTag {
     /// The collective.
     pub collective: u8,
@@ -141,6 +142,8 @@ pub enum FrameKind {
         /// A number that the layers above agree on.
         reason: u32,
     },
+    /// The sender takes no more messages from this stream. `seq` is the number of those that it has taken.
+    Closed,
     /// A message; its payload follows.
     Data {
         /// The round of the plan that it belongs to.
@@ -190,6 +193,7 @@ impl Frame {
     pub fn encode(&self) -> [u8; FRAME_BYTES] {
         let (kind, flags, place, detail, payload) = match self.kind {
             FrameKind::Abort { origin, reason } => (KIND_ABORT, 0, origin, reason, 0),
+            FrameKind::Closed => (KIND_CLOSED, 0, 0, 0, 0),
             FrameKind::Data {
                 round,
                 payload,
@@ -268,7 +272,7 @@ fn kind_of(wire: &Wire) -> Result<FrameKind, FrameError> {
     let (place, detail) = (u32::from_le(wire.place), u32::from_le(wire.detail));
     let payload = u64::from_le(wire.payload) & ((1 << MARK_SHIFT) - 1);
     let (payload_max, flags_known) = match wire.kind {
-        KIND_ABORT => (0, 0),
+        KIND_ABORT | KIND_CLOSED => (0, 0),
         KIND_DATA => (PAYLOAD_MAX, FLAG_CHECKSUM),
         got => return Err(FrameError::Kind { got }),
     };
@@ -281,16 +285,17 @@ fn kind_of(wire: &Wire) -> Result<FrameKind, FrameError> {
     if wire.flags & !flags_known != 0 {
         return Err(FrameError::Flags { got: wire.flags });
     }
-    if wire.kind == KIND_ABORT {
-        return Ok(FrameKind::Abort {
+    Ok(match wire.kind {
+        KIND_ABORT => FrameKind::Abort {
             origin: place,
             reason: detail,
-        });
-    }
-    Ok(FrameKind::Data {
-        round: place,
-        payload,
-        checksum: (wire.flags & FLAG_CHECKSUM != 0).then_some(detail),
+        },
+        KIND_CLOSED => FrameKind::Closed,
+        _ => FrameKind::Data {
+            round: place,
+            payload,
+            checksum: (wire.flags & FLAG_CHECKSUM != 0).then_some(detail),
+        },
     })
 }
 
@@ -382,15 +387,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_frame_survives_the_wire(
-            group: u64, seq: u64, place: u32, detail: u32, abort: bool, sum: bool,
+            group: u64, seq: u64, place: u32, detail: u32, kind in 0..3, sum: bool,
             payload in 0..=PAYLOAD_MAX,
             collective: u8, dtype: u8, op: u8, algo: u8, root: u32, count: u64, count_hash: u32,
             mark in 0..1_u32 << 24,
         ) {
-            let kind = if abort {
-                FrameKind::Abort { origin: place, reason: detail }
-            } else {
-                FrameKind::Data { round: place, payload, checksum: sum.then_some(detail) }
+            let kind = match kind {
+                0 => FrameKind::Abort { origin: place, reason: detail },
+                1 => FrameKind::Closed,
+                _ => FrameKind::Data { round: place, payload, checksum: sum.then_some(detail) },
             };
             let tag = CallTag { collective, dtype, op, algo, root, count, count_hash };
             let frame = Frame { group, seq, tag, mark, kind };

@@ -214,7 +214,8 @@ pub trait Stream: Send + fmt::Debug {
     /// This side takes in nothing more than what is here: what the peer sends from now on it knows as lost.
     fn stop_reading(&mut self) {}
 
-    /// Whether the peer has closed and is known to have left bytes unread that were sent to it.
+    /// Whether the peer has closed and is known to have left bytes unread that were sent to it, as far as the stream
+    /// itself shows it.
     fn has_lost(&self) -> bool {
         false
     }

@@ -150,7 +150,7 @@ fn a_message_that_nobody_receives_is_a_mismatch_where_the_program_ends() {
             let sent = format!("rank {sender} has sent rank {odd} message ");
             let who = format!("who=rank {odd} ");
             let what = if ended.stderr.contains(&by_sender) {
-                [by_sender.as_str(), "left the world without receiving them"]
+                [by_sender.as_str(), "ended the group without receiving them"]
             } else {
                 [sent.as_str(), "i32[8]"]
             };

@@ -8,12 +8,12 @@ use crate::context::{Context, Identity, Unread};
 use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
-use crate::transport::{CallTag, Stream};
+use crate::transport::{CallTag, LinkKind, Stream};
 use crate::types::{DType, Rank};
 
 impl Links {
-    /// The first message that a peer has sent and no call has taken. `seq` is the number of this rank's last
-    /// collective. The streams are not used again.
+    /// The first message that a peer has sent and no call has taken, or that this rank has sent in vain. `seq` is the number
+    /// of this rank's last collective. The streams are not used again.
     pub(crate) fn unread(
         &mut self,
         context: &Context,
@@ -25,18 +25,33 @@ impl Links {
         let found = peers
             .flat_map(|peer| planes.map(|plane| (peer, plane)))
             .find_map(|(peer, plane)| {
+                let counters = &self.counters;
+                let [sent, received] = [Direction::Send, Direction::Recv]
+                    .map(|direction| counters.count(direction, peer));
                 let held = self.plane(plane).get_mut(peer);
                 let frame = match held.and_then(Option::as_mut) {
-                    Some(stream) => last_look(stream.as_mut()),
+                    Some(stream) => {
+                        if plane == Plane::PointToPoint && stream.kind() == LinkKind::Tcp {
+                            say_closed(stream.as_mut(), group.key, received);
+                        }
+                        last_look(stream.as_mut())
+                    }
                     None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
                 };
                 let frame = frame.filter(|frame| frame.group == group.key)?;
-                let FrameKind::Data { .. } = frame.kind else {
-                    return None;
-                };
-                match plane {
-                    Plane::Collective => Some(self.of_collective(group, peer, &frame, seq)),
-                    Plane::PointToPoint => self.of_message(group, peer, &frame),
+                match (frame.kind, plane) {
+                    (FrameKind::Data { .. }, Plane::Collective) => {
+                        Some(self.of_collective(group, peer, &frame, seq))
+                    }
+                    (FrameKind::Data { .. }, Plane::PointToPoint) => {
+                        self.of_message(group, peer, &frame)
+                    }
+                    (FrameKind::Closed, _) => {
+                        let receiver = group.members[peer];
+                        let is_lost = frame.seq < sent;
+                        is_lost.then(|| sent_in_vain(group.key, context.rank, receiver))
+                    }
+                    (FrameKind::Abort { .. }, _) => None,
                 }
             });
         let in_vain = |receiver| sent_in_vain(group.key, context.rank, receiver);
@@ -109,10 +124,10 @@ impl Links {
     }
 }
 
-/// What this rank sent to one that has left with it unread.
+/// What this rank sent to one that has ended the group with it unread.
 pub(crate) fn sent_in_vain(key: u64, me: Rank, receiver: Rank) -> Unread {
     let sent = format!("sent rank {receiver} messages that still lie unread");
-    let taken = "left the world without receiving them".to_owned();
+    let taken = "ended the group without receiving them".to_owned();
     unread((key, 0), (me, sent), (receiver, taken))
 }
 
@@ -152,6 +167,20 @@ fn never_taken(
         Some((island, local)) => attach_ring(group, island, plane, peer, local).ok()?,
         None => remote::take(context, group, plane, peer).ok()?,
     }
+}
+
+/// Tells the sender over a connection how many of its messages this rank has taken, before the last look: either this
+/// look finds a message, or its sender learns that nobody takes it. Shared memory shows the sender as much by itself.
+fn say_closed(stream: &mut dyn Stream, group: u64, received: u64) {
+    let frame = Frame {
+        group,
+        seq: received,
+        tag: CallTag::default(),
+        mark: 0,
+        kind: FrameKind::Closed,
+    };
+    // A peer that has no room for it does not read.
+    let _ = stream.try_write(&frame.encode());
 }
 
 /// The first frame that lies unread in a stream which nobody reads any more. What this side tells of, the sender need not.

@@ -117,7 +117,10 @@ impl Receiving {
             if self.header_done < FRAME_BYTES {
                 return Ok(len > 0);
             }
-            self.accept(call, round, callsite_check)?;
+            if !self.accept(call, round, callsite_check)? {
+                self.header_done = 0;
+                return Ok(true);
+            }
             moved = true;
         }
         if self.received < self.bytes {
@@ -147,16 +150,30 @@ impl Receiving {
         Ok(len)
     }
 
-    /// Compares the frame with what this rank expects.
+    /// Compares the frame with what this rank expects; says whether it is a message.
     fn accept(
         &mut self,
         call: &MessageCall,
         round: usize,
         callsite_check: &mut CallsiteCheck,
-    ) -> Result<(), MessageError> {
+    ) -> Result<bool, MessageError> {
         let peer = self.peer;
         let frame =
             Frame::decode(&self.header).map_err(|error| MessageError::Frame { peer, error })?;
+        let contents = match frame.kind {
+            FrameKind::Abort { origin, reason } => Err(MessageError::PeerAborted {
+                peer,
+                origin,
+                reason,
+            }),
+            // The peer ends the group. Its goodbye ends this call too, and says more.
+            FrameKind::Closed => return Ok(false),
+            FrameKind::Data {
+                round,
+                payload,
+                checksum,
+            } => Ok((round, payload, checksum)),
+        };
         let at = |what, mine, theirs| {
             Err(MessageError::OutOfStep {
                 peer,
@@ -180,20 +197,7 @@ impl Receiving {
                 });
             }
         }
-        let (their_round, payload, checksum) = match frame.kind {
-            FrameKind::Abort { origin, reason } => {
-                return Err(MessageError::PeerAborted {
-                    peer,
-                    origin,
-                    reason,
-                });
-            }
-            FrameKind::Data {
-                round,
-                payload,
-                checksum,
-            } => (round, payload, checksum),
-        };
+        let (their_round, payload, checksum) = contents?;
         let is_expected = frame.seq == call.seq && u64::from(their_round) == round as u64;
         if !is_expected && callsite_check.is_repeated(peer, call, &frame) {
             return Err(MessageError::repeated(peer, &frame, their_round));
@@ -214,7 +218,7 @@ impl Receiving {
             });
         }
         self.checksum = checksum.map(|stated| (stated, crc32fast::Hasher::new()));
-        Ok(())
+        Ok(true)
     }
 
     /// Reads straight into the buffer.
@@ -475,7 +479,7 @@ impl Round {
                 origin,
                 reason,
             },
-            Ok(FrameKind::Data { .. }) | Err(_) => failed,
+            Ok(FrameKind::Closed | FrameKind::Data { .. }) | Err(_) => failed,
         }
     }
 
