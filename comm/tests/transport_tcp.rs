@@ -151,6 +151,13 @@ fn forgetting_a_group_closes_its_links_and_no_others() {
         ..key(1)
     };
     assert!(listener.try_take(kept).is_some());
+    let refused = TcpError::Refused {
+        addr: listener.local_addr(),
+        reason: Refusal::Ended,
+    };
+    let late = connect(listener.local_addr(), name(2), &SECRET, soon());
+    assert_eq!(late.unwrap_err(), refused);
+    assert!(connect(listener.local_addr(), other, &SECRET, soon()).is_ok());
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::context::{Context, Identity, Net};
 use crate::error::ErrorKind;
 use crate::sync::Clock;
 use crate::transport::Stream;
-use crate::transport::tcp::{Bundle, LinkName, ParkedKey, TcpError, TcpLink, connect};
+use crate::transport::shm::wait::Rest;
+use crate::transport::tcp::{Bundle, LinkName, ParkedKey, Refusal, TcpError, TcpLink, connect};
 
 /// Makes the stream to a member with a higher index.
 pub(super) fn open(
@@ -41,6 +42,14 @@ pub(super) fn open(
     match links {
         Ok(links) => Ok(stream_of(links)),
         Err(TcpError::TimedOut { .. }) => Err(wait_context.stalled(&[peer])),
+        // It comes to no call of the group any more, so this one waits for it in vain.
+        Err(TcpError::Refused {
+            reason: Refusal::Ended,
+            ..
+        }) => {
+            let ended = wait_context.wait(&Rest::Pause, || false, || vec![peer]);
+            Err(ended.err().unwrap_or_else(|| wait_context.stalled(&[peer])))
+        }
         // A peer that is gone does not listen: say that rather than how the connection failed.
         Err(error) => {
             Err(wait_context

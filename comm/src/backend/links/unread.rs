@@ -20,6 +20,9 @@ impl Links {
         group: &Identity,
         seq: u64,
     ) -> Option<Unread> {
+        if let Some(net) = &context.net {
+            net.listener.end(group.key);
+        }
         let peers = (0..group.len()).filter(|peer| *peer != group.me);
         let planes = [Plane::Collective, Plane::PointToPoint];
         let found = peers
@@ -29,15 +32,15 @@ impl Links {
                 let [sent, received] = [Direction::Send, Direction::Recv]
                     .map(|direction| counters.count(direction, peer));
                 let held = self.plane(plane).get_mut(peer);
-                let frame = match held.and_then(Option::as_mut) {
-                    Some(stream) => {
-                        if plane == Plane::PointToPoint && stream.kind() == LinkKind::Tcp {
-                            say_closed(stream.as_mut(), group.key, received);
-                        }
-                        last_look(stream.as_mut())
-                    }
-                    None => next_frame(never_taken(context, group, plane, peer)?.as_mut()),
+                let mut parked = None;
+                let stream = match held.and_then(Option::as_mut) {
+                    Some(stream) => stream,
+                    None => parked.insert(never_taken(context, group, plane, peer)?),
                 };
+                if plane == Plane::PointToPoint && stream.kind() == LinkKind::Tcp {
+                    say_closed(stream.as_mut(), group.key, received);
+                }
+                let frame = last_look(stream.as_mut());
                 let frame = frame.filter(|frame| frame.group == group.key)?;
                 match (frame.kind, plane) {
                     (FrameKind::Data { .. }, Plane::Collective) => {

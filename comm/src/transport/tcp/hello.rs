@@ -132,6 +132,8 @@ impl Role {
 /// Why an acceptor wants no link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
+    /// It has ended the group.
+    Ended,
     /// It holds as many links as it may that its rank has not taken.
     Full,
     /// The connector does not know the job's secret: it belongs to another job.
@@ -143,7 +145,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [Self::Full, Self::Job, Self::Rank, Self::Version];
+    const ALL: [Self; 5] = [Self::Ended, Self::Full, Self::Job, Self::Rank, Self::Version];
 
     /// The number on the wire; 0 is consent.
     pub(super) const fn code(self) -> u32 {
@@ -152,6 +154,7 @@ impl Refusal {
             Self::Job => 2,
             Self::Rank => 3,
             Self::Version => 4,
+            Self::Ended => 5,
         }
     }
 
@@ -163,6 +166,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Ended => "it has ended the group",
             Self::Full => "too many links wait to be taken there",
             Self::Job => "it belongs to a job with another secret",
             Self::Rank => "another rank listens there",

@@ -8,7 +8,7 @@
 //! - LISTEN-2: a parked link belongs to exactly one name; a newer one replaces it, because a peer
 //!   connects again only when the older link is of no use to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,6 +31,8 @@ const PENDING_MAX: usize = 256;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 /// Links that may wait to be taken: more than any group has peers on one host's descriptors.
 const PARKED_MAX: usize = 1 << 14;
+/// Ended groups that are known: half a megabyte. A link of a further one is parked and never taken.
+const ENDED_MAX: usize = 1 << 15;
 /// Connections that the system may hold before they are accepted.
 const BACKLOG: i32 = 1024;
 /// Longest sleep of the thread when nothing happens.
@@ -64,23 +66,33 @@ pub struct Listener {
 
 #[derive(Debug, Default)]
 struct Shared {
-    parked: Mutex<HashMap<ParkedKey, TcpLink>>,
+    table: Mutex<Table>,
     arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    parked: HashMap<ParkedKey, TcpLink>,
+    /// Groups whose links nobody takes any more; at most [`ENDED_MAX`].
+    ended: HashSet<u64>,
 }
 
 impl Shared {
     /// The table. A thread that panicked while it held the lock left it whole: each change of it
     /// is one call of the map.
-    fn table(&self) -> MutexGuard<'_, HashMap<ParkedKey, TcpLink>> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the peer know and parks its link, under one lock: whoever has seen that the peer got
     /// its link finds it in the table.
     fn park(&self, key: ParkedKey, mut link: TcpLink) {
         let mut table = self.table();
-        if link.try_write(&hello::CONSENT) == Ok(hello::CONSENT.len()) {
-            table.insert(key, link);
+        if table.ended.contains(&key.group) {
+            // If even that cannot be sent, the peer learns it from the close.
+            let _ = link.try_write(&Refusal::Ended.code().to_le_bytes());
+        } else if link.try_write(&hello::CONSENT) == Ok(hello::CONSENT.len()) {
+            table.parked.insert(key, link);
             drop(table);
             self.arrived.notify_all();
         }
@@ -143,7 +155,7 @@ impl Listener {
     pub fn take(&self, key: ParkedKey, deadline: Deadline) -> Result<TcpLink, TcpError> {
         let mut table = self.shared.table();
         loop {
-            if let Some(link) = table.remove(&key) {
+            if let Some(link) = table.parked.remove(&key) {
                 return Ok(link);
             }
             if deadline.passed() {
@@ -164,24 +176,34 @@ impl Listener {
     /// The link of this name, if the peer has connected it.
     #[must_use]
     pub fn try_take(&self, key: ParkedKey) -> Option<TcpLink> {
-        self.shared.table().remove(&key)
+        self.shared.table().parked.remove(&key)
     }
 
     /// Connections of the stream that the link of this name is part of, if the peer has connected it.
     #[must_use]
     pub fn lanes_of(&self, key: ParkedKey) -> Option<u8> {
-        self.shared.table().get(&key).map(TcpLink::lanes)
+        self.shared.table().parked.get(&key).map(TcpLink::lanes)
     }
 
     /// Whether the peer has connected the link of this name.
     #[must_use]
     pub fn has(&self, key: ParkedKey) -> bool {
-        self.shared.table().contains_key(&key)
+        self.shared.table().parked.contains_key(&key)
     }
 
-    /// Closes the links of a group that nobody will take any more.
+    /// Refuses links of a group from now on. Those that are here can still be taken.
+    pub fn end(&self, group: u64) {
+        let mut table = self.shared.table();
+        if table.ended.len() < ENDED_MAX {
+            table.ended.insert(group);
+        }
+    }
+
+    /// Ends a group and closes its links, which nobody will take any more.
     pub fn forget(&self, group: u64) {
-        self.shared.table().retain(|key, _| key.group != group);
+        self.end(group);
+        let mut table = self.shared.table();
+        table.parked.retain(|key, _| key.group != group);
     }
 }
 
@@ -351,11 +373,11 @@ impl Acceptor {
 
     /// Whether there is no place for one more link, even after the dead ones are thrown out.
     fn is_full(&self, key: ParkedKey) -> bool {
-        let mut table = self.shared.table();
-        if table.len() >= PARKED_MAX && !table.contains_key(&key) {
-            table.retain(|_, link| !link.is_stale());
+        let parked = &mut self.shared.table().parked;
+        if parked.len() >= PARKED_MAX && !parked.contains_key(&key) {
+            parked.retain(|_, link| !link.is_stale());
         }
-        table.len() >= PARKED_MAX && !table.contains_key(&key)
+        parked.len() >= PARKED_MAX && !parked.contains_key(&key)
     }
 }
 
