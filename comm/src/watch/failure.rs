@@ -4,7 +4,7 @@
 mod server;
 
 pub(super) use self::server::{server_gone, slept, unanswered};
-use super::judge::{EndCause, Fate, Member, Scene, destroyed_by, last_act, who};
+use super::judge::{EndCause, Fate, Member, Scene, destroyed_by, last_act, name_beside, who};
 use super::mismatch::{self, Comparison};
 use super::report::GroupState;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
@@ -183,7 +183,8 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     {
         let mut verdict = gone(scene, rank, *peer, &fate, call);
         if matches!(kind, ErrorKind::PeerClosed { .. }) {
-            verdict.evidence = vec![fate.evidence];
+            // The control plane told of it, not the link.
+            verdict.evidence.remove(0);
         }
         return verdict;
     }
@@ -382,7 +383,7 @@ fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verd
         how: fate.how.clone(),
         orderly: fate.orderly,
     };
-    Verdict {
+    let mut verdict = Verdict {
         class: fate.class,
         confidence: fate.confidence,
         who: who(scene, &blamed),
@@ -394,7 +395,9 @@ fn gone(scene: &Scene, rank: u32, peer: Rank, fate: &Fate, call: CallId) -> Verd
         ],
         next: fate.hint.clone(),
         ..draft(wall_ms(scene, rank), blamed, call, kind, false)
-    }
+    };
+    name_beside(scene, peer.0, &mut verdict);
+    verdict
 }
 
 /// The wall clock of a rank when it last said something of itself; where it never did, the latest one.

@@ -22,7 +22,7 @@ mod verdicts;
 use std::collections::BTreeSet;
 
 pub(super) use self::format::{fate, last_act, who};
-pub(super) use self::gone::{describe_ended, ended_beside};
+pub(super) use self::gone::name_beside;
 use self::graph::{Graph, Leaf, Why};
 pub use self::outside::{Observation, observed};
 use super::cpu_time::HostLoad;

@@ -250,7 +250,7 @@ struct Tap {
     is_frozen: bool,
 }
 
-/// A proxy for one connection.
+/// A proxy; the tap is on its first connection.
 fn proxy(coordinator: &Coordinator) -> (Endpoint, Arc<Mutex<Tap>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = Endpoint::from(listener.local_addr().unwrap());
@@ -258,42 +258,65 @@ fn proxy(coordinator: &Coordinator) -> (Endpoint, Arc<Mutex<Tap>>) {
     let address = coordinator.address();
     let shared = Arc::clone(&tap);
     std::thread::spawn(move || {
-        let (mut joiner, _) = listener.accept().unwrap();
-        let mut real = TcpStream::connect(address).unwrap();
-        let (mut back, mut forth) = (real.try_clone().unwrap(), joiner.try_clone().unwrap());
-        let backward = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 64 * 1024];
-            while let Ok(count @ 1..) = back.read(&mut bytes) {
-                let is_frozen = backward.lock().unwrap().is_frozen;
-                if !is_frozen && forth.write_all(&bytes[..count]).is_err() {
-                    break;
-                }
-            }
-            let _ = forth.shutdown(Shutdown::Both);
-        });
+        let mut tap = Some(shared);
+        for joiner in listener.incoming().flatten() {
+            let tap = tap.take().unwrap_or_default();
+            std::thread::spawn(move || forward(joiner, address, &tap));
+        }
+    });
+    (endpoint, tap)
+}
+
+/// One connection through the proxy.
+fn forward(mut joiner: TcpStream, address: SocketAddr, tap: &Arc<Mutex<Tap>>) {
+    let mut real = TcpStream::connect(address).unwrap();
+    let (mut back, mut forth) = (real.try_clone().unwrap(), joiner.try_clone().unwrap());
+    let backward = Arc::clone(tap);
+    std::thread::spawn(move || {
         let mut bytes = [0; 64 * 1024];
-        while let Ok(count @ 1..) = joiner.read(&mut bytes) {
-            let mut tap = shared.lock().unwrap();
-            let start = tap.seen.len();
-            tap.seen.extend_from_slice(&bytes[..count]);
-            if tap.is_frozen {
-                continue;
-            }
-            if let Some(at) = tap.flip_at.filter(|at| (start..start + count).contains(at)) {
-                bytes[at - start] ^= 1;
-            }
-            let keep = tap
-                .close_after
-                .map_or(count, |end| end.saturating_sub(start).min(count));
-            if real.write_all(&bytes[..keep]).is_err() || keep < count {
+        while let Ok(count @ 1..) = back.read(&mut bytes) {
+            let is_frozen = backward.lock().unwrap().is_frozen;
+            if !is_frozen && forth.write_all(&bytes[..count]).is_err() {
                 break;
             }
         }
-        let _ = real.shutdown(Shutdown::Both);
-        let _ = joiner.shutdown(Shutdown::Both);
+        let _ = forth.shutdown(Shutdown::Both);
     });
-    (endpoint, tap)
+    let mut bytes = [0; 64 * 1024];
+    while let Ok(count @ 1..) = joiner.read(&mut bytes) {
+        let mut tap = tap.lock().unwrap();
+        let start = tap.seen.len();
+        tap.seen.extend_from_slice(&bytes[..count]);
+        if tap.is_frozen {
+            continue;
+        }
+        if let Some(at) = tap.flip_at.filter(|at| (start..start + count).contains(at)) {
+            bytes[at - start] ^= 1;
+        }
+        let keep = tap
+            .close_after
+            .map_or(count, |end| end.saturating_sub(start).min(count));
+        if real.write_all(&bytes[..keep]).is_err() || keep < count {
+            break;
+        }
+    }
+    let _ = real.shutdown(Shutdown::Both);
+    let _ = joiner.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_rank_that_was_cut_off_before_it_was_heard_introduces_itself_again() {
+    let coordinator = start(options(2));
+    let (endpoint, tap) = proxy(&coordinator);
+    tap.lock().unwrap().close_after = Some(OPENING_BYTES + PROOF_BYTES);
+    let joining = [
+        join(&crate::support::endpoint(&coordinator), hello(0, 2)),
+        join(&endpoint, hello(1, 2)),
+    ];
+    let members = joining.map(member);
+    let first = tap.lock().unwrap().seen.len();
+    assert!(first > OPENING_BYTES + PROOF_BYTES, "it was cut: {first}");
+    on_all(&members, |session| session.leave());
 }
 
 #[test]

@@ -65,6 +65,13 @@ pub(super) fn connect(
     })
 }
 
+/// Whether somebody listens at an endpoint, and there is time left.
+pub(super) fn is_served(endpoint: &Endpoint, deadline: Deadline) -> bool {
+    let addresses = addresses(endpoint, deadline).unwrap_or_default();
+    let mut addresses = addresses.into_iter();
+    !deadline.passed() && addresses.any(|address| reach(address, deadline).is_ok())
+}
+
 /// The addresses of an endpoint; tries again until `deadline`.
 pub(crate) fn resolve(
     endpoint: &Endpoint,

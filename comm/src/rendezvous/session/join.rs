@@ -29,6 +29,13 @@ pub(super) struct World {
     pub(super) read: Seal,
 }
 
+/// Why there is no world.
+pub(super) struct Failed {
+    pub(super) error: RendezvousError,
+    /// The connection ended before the coordinator said anything.
+    pub(super) is_unheard: bool,
+}
+
 /// The wait for the others.
 struct Wait<'a> {
     endpoint: &'a Endpoint,
@@ -40,6 +47,7 @@ struct Wait<'a> {
     read: Seal,
     missing: Vec<Rank>,
     missing_more: u32,
+    has_heard: bool,
     /// Set once our own time is up: until then the coordinator may say who is missing.
     grace: Option<Deadline>,
 }
@@ -51,7 +59,7 @@ pub(super) fn join(
     hello: &Hello,
     deadline: Deadline,
     on_event: &dyn Fn(SessionEvent),
-) -> Result<World, RendezvousError> {
+) -> Result<World, Failed> {
     let introduction = Introduction {
         protocol: PROTOCOL,
         build: hello.build.clone(),
@@ -71,34 +79,51 @@ pub(super) fn join(
         read: link.read,
         missing: Vec::new(),
         missing_more: 0,
+        has_heard: false,
         grace: None,
     };
     let body = encode_introduction(&introduction, &hello.card);
-    wait.sender.send(&body).map_err(|why| wait.gone(&why))?;
-    let (roster, server) = wait.roster(on_event)?;
-    let rank = usize::try_from(hello.rank)
-        .ok()
-        .filter(|rank| *rank < roster.len());
-    let (Some(rank), true) = (rank, roster.len() == wait.world_size as usize) else {
-        return Err(wait.broken("a roster of another world"));
-    };
-    Ok(World {
-        rank: Rank::from_index(rank),
-        roster,
-        server,
-        sender: wait.sender,
-        inbox: wait.inbox,
-        read: wait.read,
+    let sent = wait.sender.send(&body).map_err(|why| wait.gone(&why));
+    let roster = sent.and_then(|()| wait.roster(on_event));
+    let is_unheard = !wait.has_heard;
+    let world = roster.and_then(|(roster, server)| wait.world(hello, roster, server));
+    world.map_err(|error| Failed {
+        is_unheard: is_unheard && matches!(error, RendezvousError::CoordinatorGone { .. }),
+        error,
     })
 }
 
 impl Wait<'_> {
+    /// The world of this roster.
+    fn world(
+        self,
+        hello: &Hello,
+        roster: Vec<Card>,
+        server: ProcessId,
+    ) -> Result<World, RendezvousError> {
+        let rank = usize::try_from(hello.rank)
+            .ok()
+            .filter(|rank| *rank < roster.len());
+        let (Some(rank), true) = (rank, roster.len() == self.world_size as usize) else {
+            return Err(self.broken("a roster of another world"));
+        };
+        Ok(World {
+            rank: Rank::from_index(rank),
+            roster,
+            server,
+            sender: self.sender,
+            inbox: self.inbox,
+            read: self.read,
+        })
+    }
+
     fn roster(
         &mut self,
         on_event: &dyn Fn(SessionEvent),
     ) -> Result<(Vec<Card>, ProcessId), RendezvousError> {
         loop {
             let body = self.hear()?;
+            self.has_heard = true;
             let message = decode("message of the coordinator", &body);
             match message.map_err(|error| self.broken(&error.to_string()))? {
                 ToSession::Failed { error, at_unix_ms } => {

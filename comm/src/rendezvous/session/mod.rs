@@ -26,8 +26,11 @@ use super::error::RendezvousError;
 use super::limits::{ANSWER_GRACE, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SILENCE_MAX};
 use super::secret::{Seal, Secret};
 use super::wire::{Body, ToCoordinator};
-use crate::sync::{AtomicBool, Deadline, Ordering};
+use crate::sync::{AtomicBool, Clock, Deadline, Ordering};
 use crate::types::Rank;
+
+/// Pause before a rank introduces itself again.
+const AGAIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Longest time that leaving takes, whatever the coordinator does. It takes no longer than until the coordinator has read the
 /// goodbye, and that long it must take: on a starved machine segments come late or again, and a process that ends while the
@@ -174,9 +177,17 @@ impl Session {
         on_event: EventHandler,
     ) -> Result<Self, RendezvousError> {
         hello.check()?;
-        let link = connect::connect(endpoint, secret, &hello, deadline)?;
-        let world = join::join(link, endpoint, &hello, deadline, &*on_event)?;
-        reader::start(world, endpoint, on_event)
+        loop {
+            let link = connect::connect(endpoint, secret, &hello, deadline)?;
+            match join::join(link, endpoint, &hello, deadline, &*on_event) {
+                Ok(world) => return reader::start(world, endpoint, on_event),
+                // It cuts off who is slow, as this rank is where it gets no processor.
+                Err(failed) if failed.is_unheard && connect::is_served(endpoint, deadline) => {
+                    Clock::pause(AGAIN_PAUSE);
+                }
+                Err(failed) => return Err(failed.error),
+            }
+        }
     }
 
     /// This rank.

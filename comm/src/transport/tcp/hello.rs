@@ -145,7 +145,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 5] = [Self::Ended, Self::Full, Self::Job, Self::Rank, Self::Version];
+    const ALL: [Self; 5] = [
+        Self::Ended,
+        Self::Full,
+        Self::Job,
+        Self::Rank,
+        Self::Version,
+    ];
 
     /// The number on the wire; 0 is consent.
     pub(super) const fn code(self) -> u32 {

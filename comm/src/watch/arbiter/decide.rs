@@ -91,8 +91,17 @@ impl Arbiter {
             {
                 PAUSE_MS
             }
+            // It may have done its part in this call, which another rank made differently.
+            ErrorKind::Transport { peer, .. }
+                if self.has_left(peer.0)
+                    && failed.looks < LOOKS_MAX
+                    && mismatch::is_incomplete(&self.scene, failed.call) =>
+            {
+                LOOK_PAUSE_MS
+            }
             _ => {
                 let verdict = failure::verdict(&self.scene, &failed);
+                let verdict = self.differing(&verdict).unwrap_or(verdict);
                 // Another rank may have ended before the one that it names.
                 if verdict.class != Class::PeerDead || !self.are_others_ending(now_ms) {
                     return Some(verdict);
@@ -123,6 +132,12 @@ impl Arbiter {
         });
         found.retain(is_there);
         !found.is_empty() && now_ms < *since_ms + ENDING_WAIT_MS
+    }
+
+    /// Whether a rank has said goodbye.
+    fn has_left(&self, rank: u32) -> bool {
+        let fate = self.scene.member(rank).and_then(|one| one.fate.as_ref());
+        fate.is_some_and(|fate| fate.orderly)
     }
 
     pub(super) fn is_known(&self, call: CallId) -> bool {

@@ -2,6 +2,7 @@
 
 use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
 use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
+use crate::error::ErrorKind;
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, ProcessId, Seen};
@@ -360,6 +361,25 @@ fn of_ends_that_nobody_saw_only_the_first_is_certain() {
     alone.complain(Cause::InVain);
     alone.pass(2 * ROUND_MS);
     assert_eq!(alone.told[0].confidence, Confidence::Certain);
+}
+
+#[test]
+fn who_ended_before_a_rank_whose_link_broke_is_named_beside_it() {
+    let mut play = Play::new(&[0]);
+    let killed = DownReason::Killed { signal: 9 };
+    play.arbiter.down(Rank(2), &killed);
+    play.arbiter.down(Rank(1), &killed);
+    let kind = ErrorKind::Transport {
+        peer: Rank(1),
+        what: "it closed".to_owned(),
+    };
+    play.complain(Cause::Failed {
+        kind,
+        usable: false,
+        culprit: None,
+    });
+    play.pass(2 * ROUND_MS);
+    assert_eq!(play.found(), Some((Class::PeerDead, [1, 2].as_slice())));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn writable(pid: u32, rank: u32) -> io::Result<File> {
 
 /// The boards that a process has open: its own, and for a moment those of others that it reads itself. One that it closes while
 /// it is looked at is none.
-fn boards(pid: u32, options: &OpenOptions) -> io::Result<Vec<File>> {
+pub(super) fn boards(pid: u32, options: &OpenOptions) -> io::Result<Vec<File>> {
     let mut files = Vec::new();
     let mut refused = None;
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {

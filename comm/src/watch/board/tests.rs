@@ -1,7 +1,9 @@
 //! What is written on a board, as it is read back.
 
 use super::map::RECORDS;
+use super::memory::FILE_NAME;
 use super::*;
+use crate::sync::AtomicBool;
 use crate::types::Collective;
 use crate::watch::report::{CallOutcome, GroupState};
 
@@ -341,4 +343,24 @@ fn another_process_finds_the_board_and_none_where_there_is_none() {
         of_process(u32::MAX),
         Err(BoardError::System { .. })
     ));
+}
+
+#[test]
+fn a_process_that_opens_and_closes_boards_of_others_is_still_found_to_have_its_own() {
+    let _own = Board::create(3, 8, 99, true).unwrap();
+    let pid = std::process::id();
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(crate::memfd::create(FILE_NAME, 8).unwrap());
+            }
+        });
+        let look = |_| read::boards(pid, &options).map(|boards| boards.len());
+        let lost = (0..500).map(look).find(|found| !matches!(found, Ok(1..)));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(lost.is_none(), "{lost:?}");
+    });
 }

@@ -4,7 +4,7 @@ use super::{draft, gone, others, wall_ms, what};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, seconds};
 use crate::types::Rank;
-use crate::watch::judge::{Member, Scene, describe_ended, ended_beside, fate, who};
+use crate::watch::judge::{Member, Scene, fate, who};
 use crate::watch::process::Sight;
 
 /// Ranks of which a line says that nobody can look at them.
@@ -18,15 +18,7 @@ pub(in crate::watch) fn server_gone(
     call: CallId,
 ) -> Verdict {
     let fate = fate(scene, server);
-    let mut verdict = gone(scene, rank, Rank(server), &fate, call);
-    let beside = ended_beside(scene, server);
-    if !beside.is_empty() {
-        verdict.blamed.extend(&beside);
-        verdict.blamed.sort_unstable();
-        verdict.who = who(scene, &verdict.blamed);
-        verdict.place.push_str(&describe_ended(scene, &beside));
-    }
-    verdict
+    gone(scene, rank, Rank(server), &fate, call)
 }
 
 /// A call of `rank` is over, and whoever judges has not answered for so long; nobody here can look at some of the ranks that the

@@ -19,9 +19,7 @@ const BESIDE_MAX: usize = 7;
 pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<'_>]) -> Verdict {
     let held = graph.missing_one(|leaf| leaf.rank == rank && matches!(leaf.why, Why::Down));
     let fate = fate(scene, rank);
-    let beside = ended_beside(scene, rank);
     let mut blamed = vec![rank];
-    blamed.extend(&beside);
     blamed.extend(frozen.iter().map(|leaf| leaf.rank));
     blamed.sort_unstable();
     blamed.dedup();
@@ -31,22 +29,10 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
         orderly: false,
     };
     let mut verdict = draft(scene, graph, fate.class, &blamed, &held, kind);
-    let is_likely = |one: &u32| {
-        let fate = scene.member(*one).and_then(|one| one.fate.as_ref());
-        fate.is_some_and(|fate| fate.confidence == Confidence::Likely)
-    };
-    let is_first_known = beside.is_empty() || !blamed.iter().any(is_likely);
-    verdict.confidence = if is_first_known {
-        fate.confidence
-    } else {
-        Confidence::Likely
-    };
-    verdict.place = format!(
-        "{}{}{}",
-        fate.how,
-        last_act(scene, rank),
-        describe_ended(scene, &beside)
-    );
+    verdict.confidence = fate.confidence;
+    verdict.place = format!("{}{}", fate.how, last_act(scene, rank));
+    verdict.evidence.push(fate.evidence.clone());
+    name_beside(scene, rank, &mut verdict);
     for leaf in frozen {
         if let Why::Frozen { how } = &leaf.why
             && !verdict.place.contains(&format!("rank {} is", leaf.rank))
@@ -54,17 +40,11 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
             let _ = write!(verdict.place, "; rank {} is in {how}", leaf.rank);
         }
     }
-    verdict.evidence.push(fate.evidence.clone());
-    if !is_first_known {
-        let unknown =
-            "nobody saw which of them ended first, and a launcher may have ended the others";
-        verdict.evidence.push(unknown.to_owned());
-    }
     for (other, member) in (0_u32..).zip(&scene.members) {
         if let Some(fate) = member
             .fate
             .as_ref()
-            .filter(|fate| !fate.orderly && !blamed.contains(&other))
+            .filter(|fate| !fate.orderly && !verdict.blamed.contains(&other))
         {
             verdict
                 .cascades
@@ -75,8 +55,31 @@ pub(super) fn dead(scene: &Scene, graph: &Graph<'_>, rank: u32, frozen: &[&Leaf<
     verdict
 }
 
+/// Names in a verdict on a rank that ended those that may have ended before it.
+pub(in crate::watch) fn name_beside(scene: &Scene, rank: u32, verdict: &mut Verdict) {
+    let beside = ended_beside(scene, rank);
+    if beside.is_empty() {
+        return;
+    }
+    verdict.place.push_str(&describe_ended(scene, &beside));
+    verdict.blamed.extend(beside);
+    verdict.blamed.sort_unstable();
+    verdict.blamed.dedup();
+    verdict.who = who(scene, &verdict.blamed);
+    let is_likely = |one: &u32| {
+        let fate = scene.member(*one).and_then(|one| one.fate.as_ref());
+        fate.is_some_and(|fate| fate.confidence == Confidence::Likely)
+    };
+    if verdict.blamed.iter().any(is_likely) {
+        verdict.confidence = Confidence::Likely;
+        let unknown =
+            "nobody saw which of them ended first, and a launcher may have ended the others";
+        verdict.evidence.push(unknown.to_owned());
+    }
+}
+
 /// Ranks that ended before anything was told, and not because of this one: any of them may have been the first.
-pub(in crate::watch) fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
+fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
     let Some(own) = scene.member(rank).and_then(|one| one.fate.as_ref()) else {
         return Vec::new();
     };
@@ -101,7 +104,7 @@ pub(in crate::watch) fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
 }
 
 /// `; rank 4 was killed by signal 9, in barrier #7`, for each of them.
-pub(in crate::watch) fn describe_ended(scene: &Scene, ranks: &[u32]) -> String {
+fn describe_ended(scene: &Scene, ranks: &[u32]) -> String {
     let mut text = String::new();
     for rank in ranks {
         let how = scene.member(*rank).and_then(|one| one.fate.as_ref());

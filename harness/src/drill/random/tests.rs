@@ -281,6 +281,34 @@ fn a_run_as_it_should_be_is_exact_and_each_grade_can_fail_alone() {
 }
 
 #[test]
+fn under_mpirun_ranks_that_ended_with_the_culprit_may_be_named_where_the_line_is_not_certain() {
+    let together = |launcher: Launcher, who: &str, confidence: &str| {
+        broken(|scenario, truth, seen| {
+            scenario.launcher = launcher;
+            truth.launcher_must = false;
+            seen.verdicts.retain(|(by, _)| by.is_some());
+            seen.ends.clear();
+            for (_, line) in &mut seen.verdicts {
+                *line = line
+                    .replace("who=rank 2", who)
+                    .replace("confidence=certain", confidence);
+            }
+        })
+    };
+    let likely = "confidence=likely";
+    assert_eq!(together(Launcher::Mpirun, "who=ranks 0,2", likely), [""; 0]);
+    // The culprit is not among them; the line is sure of it; nobody else ends ranks.
+    let is_wrong = |broken: Vec<&str>| assert_eq!(broken, ["culprit"]);
+    is_wrong(together(Launcher::Mpirun, "who=ranks 0,1", likely));
+    is_wrong(together(
+        Launcher::Mpirun,
+        "who=ranks 0,2",
+        "confidence=certain",
+    ));
+    is_wrong(together(Launcher::Env, "who=ranks 0,2", likely));
+}
+
+#[test]
 fn in_a_world_with_nothing_wrong_any_verdict_and_any_wrong_result_is_a_miss() {
     let healthy = |scenario: &mut Scenario, truth: &mut Truth, seen: &mut Seen| {
         scenario.fault = Fault::Healthy;

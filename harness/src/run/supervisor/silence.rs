@@ -30,7 +30,7 @@ impl Supervisor<'_> {
             return false;
         }
         // A rank that spent a good part of that waiting for a processor is not silent, but slow.
-        if self.has_waited(&now, STARVED_LOOK / 4) {
+        if has_waited(&self.delays, &now, STARVED_LOOK / 4) {
             self.renew();
             return false;
         }
@@ -41,19 +41,11 @@ impl Supervisor<'_> {
         true
     }
 
-    /// Whether one of these ranks has waited for a processor for so long since the last look.
-    fn has_waited(&self, now: &[(u32, Duration)], time: Duration) -> bool {
-        self.delays.iter().any(|(rank, before)| {
-            let now = now.iter().find(|(other, _)| other == rank);
-            now.is_some_and(|(_, now)| now.saturating_sub(*before) > time)
-        })
-    }
-
     /// Whether ranks that are to end have spent a good part of the grace waiting for a processor, and may get it once more.
     pub(super) fn have_starved(&mut self) -> bool {
         let now = self.delays_of(&self.innocent());
-        let have_starved =
-            self.extensions < EXTENSIONS_MAX && self.has_waited(&now, self.limits.grace / 4);
+        let have_starved = self.extensions < EXTENSIONS_MAX
+            && has_waited(&self.delays, &now, self.limits.grace / 4);
         self.extensions += u32::from(have_starved);
         self.delays = now;
         have_starved
@@ -84,5 +76,32 @@ impl Supervisor<'_> {
         {
             self.facts.frozen.push((rank, state));
         }
+    }
+}
+
+/// Whether a rank has waited for a processor for more than this time between two looks, in which it still ran.
+fn has_waited(before: &[(u32, Duration)], now: &[(u32, Duration)], time: Duration) -> bool {
+    before.iter().any(|(rank, before)| {
+        let now = now.iter().find(|(other, _)| other == rank);
+        now.is_some_and(|(_, now)| now.saturating_sub(*before) > time)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_starved_that_waited_for_a_processor_between_two_looks_and_not_before() {
+        let ms = Duration::from_millis;
+        let before = [(1, ms(9000)), (3, ms(5))];
+        assert!(has_waited(&before, &[(1, ms(9000)), (3, ms(600))], ms(500)));
+        assert!(!has_waited(&before, &[(1, ms(9400)), (3, ms(5))], ms(500)));
+        // Rank 3 has ended meanwhile, and rank 4 was not looked at before.
+        assert!(!has_waited(
+            &before,
+            &[(1, ms(9000)), (4, ms(800))],
+            ms(500)
+        ));
     }
 }
