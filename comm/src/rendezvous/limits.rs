@@ -63,7 +63,7 @@ pub const PROGRESS_RANKS_MAX: usize = 32;
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Time beyond its deadline that a rank gives the coordinator to say who is missing.
-pub const ANSWER_GRACE: Duration = Duration::from_secs(3);
+pub const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long the coordinator waits for its owner to say why a rank went down.
 pub const OWNER_WAIT: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Scenes to plant.
 
 use muster_comm::error::verdict::{CallId, Class, Confidence, Verdict};
-use muster_comm::watch::judge::{Fate, Finding, Member, Question, Scene, judge};
+use muster_comm::watch::judge::{EndCause, Fate, Finding, Member, Question, Scene, judge};
 use muster_comm::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
 
 const ALL_REDUCE: u64 = 4;
@@ -113,7 +113,11 @@ impl Plant {
             },
             confidence: Confidence::Certain,
             evidence: "its process ended".to_owned(),
-            is_unprovoked: how.contains("killed"),
+            cause: if how.contains("killed") {
+                EndCause::Unprovoked
+            } else {
+                EndCause::MayFollow
+            },
             order,
             hint: "read its output".to_owned(),
         });

@@ -76,6 +76,8 @@ pub(crate) struct Membership {
     /// Until then nobody is told to be missing: the coordinator did not run a moment ago, and has not read yet what was
     /// sent to it meanwhile.
     settled_ms: u64,
+    /// When the time of a wait was first seen to be up.
+    due_ms: Option<u64>,
     /// A rank has waited for the others as long as it wanted to.
     has_given_up: bool,
     /// When bring-up failed, if it has.
@@ -123,6 +125,7 @@ impl Membership {
             epoch_unix_ms: rules.epoch_unix_ms,
             seen_ms: 0,
             settled_ms: 0,
+            due_ms: None,
             has_given_up: false,
             failed_unix_ms: None,
             told: 0,
@@ -288,9 +291,21 @@ impl Membership {
     /// Ends the wait for ranks that have not joined where its time is up.
     fn end_gathering(&mut self, now_ms: u64) {
         let is_due = self.has_given_up || now_ms >= self.arrival_ms;
-        if matches!(self.job.phase(), Phase::Gathering) && is_due && now_ms >= self.settled_ms {
+        let is_gathering = matches!(self.job.phase(), Phase::Gathering);
+        if is_gathering && is_due && self.may_tell_who_is_missing(now_ms) {
             self.fail(self.absence(now_ms));
         }
+    }
+
+    /// Whether all that was sent before is read, where the time of a wait is up. That is not waited for without end: on a
+    /// starved machine the coordinator is held up again and again.
+    fn may_tell_who_is_missing(&mut self, now_ms: u64) -> bool {
+        let due_ms = *self.due_ms.get_or_insert(now_ms);
+        let may_tell = now_ms >= self.settled_ms.min(due_ms + SETTLE_MS);
+        if may_tell {
+            self.due_ms = None;
+        }
+        may_tell
     }
 
     fn bye(&mut self, token: u64, rank: Rank) {
@@ -387,7 +402,7 @@ impl Membership {
         self.notice(now_ms);
         self.look_at_held(now_ms);
         self.arbitrate(|arbiter| arbiter.tick(now_ms));
-        if self.rounds.is_any_open() && now_ms >= self.settled_ms {
+        if self.rounds.is_any_due(now_ms) && self.may_tell_who_is_missing(now_ms) {
             let failures = self.rounds.expire(now_ms);
             self.tell_failures(failures);
         }

@@ -147,6 +147,10 @@ impl Rounds {
         Contribution::Complete(parts.into_iter().flatten().flatten().collect())
     }
 
+    pub(super) fn is_any_due(&self, now_ms: u64) -> bool {
+        self.open.values().any(|open| open.expires_ms <= now_ms)
+    }
+
     /// The rounds whose time is up.
     pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Failure> {
         let due = |(round, open): (&String, &Open)| {

@@ -9,6 +9,9 @@ use crate::types::Rank;
 use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
 
+/// Threads that are ready to run for each processor from which on a host is crowded.
+const CROWDED: u64 = 4;
+
 /// Ranks that could not do what others wait for, since they got no processor.
 pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {
     let kind = stalled(starved);
@@ -305,6 +308,20 @@ pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Ver
         .evidence
         .push("all of them live and answer".to_owned());
     "check the path between these ranks".clone_into(&mut verdict.next);
+    if scene.slowness() >= CROWDED {
+        // No link is known to be broken, and there is another reason.
+        verdict.class = Class::Resource;
+        verdict.blamed.clear();
+        let host = scene
+            .member(waiter.rank)
+            .map_or("", |member| member.host.as_str());
+        verdict.who = format!("host {host}");
+        let load = scene.member(waiter.rank).and_then(|one| one.starvation);
+        let load = load.map_or(String::new(), |one| format!(" ({})", one.load));
+        verdict.place.push_str("; the host is crowded");
+        verdict.place.push_str(&load);
+        "give the ranks more processors, or the call more time".clone_into(&mut verdict.next);
+    }
     verdict
 }
 
