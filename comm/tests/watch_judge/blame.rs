@@ -1,7 +1,7 @@
 //! Who has not come, and who only waits.
 
 use muster_comm::error::verdict::{CallId, Class};
-use muster_comm::watch::judge::{Finding, Question, judge};
+use muster_comm::watch::judge::{Finding, Question, Starvation, judge};
 use muster_comm::watch::process::{Freezer, ProcessFacts, Sight};
 use muster_comm::watch::report::GroupState;
 
@@ -171,6 +171,12 @@ fn ranks_that_are_all_in_the_call_point_at_the_link() {
         (verdict.class, verdict.blamed.as_slice()),
         (Class::Link, [0, 1].as_slice())
     );
+    // On a crowded host there is a reason that is more likely.
+    let mut seen = Starvation::default();
+    (seen.load.runnable, seen.load.processors) = (9, 2);
+    plant.scene.members[1].starvation = Some(seen);
+    let verdict = plant.overdue(0, 1);
+    assert_eq!((verdict.class, verdict.blamed), (Class::Resource, vec![]));
 }
 
 #[test]
