@@ -229,11 +229,7 @@ impl MessageRun {
                 stream.reset();
             }
         }
-        let aborted = MessageError::PeerAborted {
-            peer: self.call.rank,
-            origin,
-            reason,
-        };
+        let aborted = MessageError::aborted(self.call.rank, origin, reason);
         self.failed.get_or_insert(aborted);
     }
 

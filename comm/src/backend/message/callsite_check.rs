@@ -37,6 +37,15 @@ struct Peer {
 }
 
 impl MessageError {
+    /// The peer said that the call is given up.
+    pub(super) const fn aborted(peer: usize, origin: u32, reason: u32) -> Self {
+        Self::PeerAborted {
+            peer,
+            origin,
+            reason,
+        }
+    }
+
     /// A frame that was here before.
     pub(super) fn repeated(peer: usize, frame: &Frame, round: u32) -> Self {
         let seq = frame.seq;

@@ -161,11 +161,7 @@ impl Receiving {
         let frame =
             Frame::decode(&self.header).map_err(|error| MessageError::Frame { peer, error })?;
         let contents = match frame.kind {
-            FrameKind::Abort { origin, reason } => Err(MessageError::PeerAborted {
-                peer,
-                origin,
-                reason,
-            }),
+            FrameKind::Abort { origin, reason } => Err(MessageError::aborted(peer, origin, reason)),
             // The peer ends the group. Its goodbye ends this call too, and says more.
             FrameKind::Closed => return Ok(false),
             FrameKind::Data {
@@ -474,11 +470,7 @@ impl Round {
             }
         }
         match Frame::decode(&header).map(|frame| frame.kind) {
-            Ok(FrameKind::Abort { origin, reason }) => MessageError::PeerAborted {
-                peer,
-                origin,
-                reason,
-            },
+            Ok(FrameKind::Abort { origin, reason }) => MessageError::aborted(peer, origin, reason),
             Ok(FrameKind::Closed | FrameKind::Data { .. }) | Err(_) => failed,
         }
     }
