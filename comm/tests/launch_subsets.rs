@@ -86,6 +86,10 @@ fn variables(contract: Contract, who: Who) -> Vec<(String, String)> {
             "RANK={rank} WORLD_SIZE={size} LOCAL_RANK={local} LOCAL_WORLD_SIZE={here} \
              MASTER_ADDR=10.0.0.1 MASTER_PORT=6000"
         ),
+        Contract::Ray => format!(
+            "WG_BACKEND=ray RANK={rank} WORLD_SIZE={size} RAY_LOCAL_RANK={local} \
+             RAY_LOCAL_WORLD_SIZE={here} MASTER_ADDR=10.0.0.1 MASTER_PORT=6000"
+        ),
         Contract::RankTable => format!("RANK_ID={rank} RANK_SIZE={size} DEVICE_ID={local}"),
         Contract::MindSpore => {
             format!("MS_ROLE=MS_WORKER MS_WORKER_NUM={size} MS_NODE_ID={rank} RANK_ID={rank}")

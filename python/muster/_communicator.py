@@ -136,6 +136,16 @@ class Communicator:
         """`reduce_scatter` of blocks of different lengths; `counts` has the length of each rank's."""
         return self._call("reduce_scatter_v", sendbuf, recvbuf, op=op, counts=counts, async_op=async_op)
 
+    def scan(self, sendbuf: Buffer, recvbuf: Buffer = None, op: str = "sum", *, async_op: bool = False) -> Any:
+        """Rank i gets the reduction of the `sendbuf` of ranks 0 to i; without `recvbuf` in `sendbuf` itself."""
+        return self._call("scan", sendbuf, recvbuf, op=op, async_op=async_op)
+
+    def exclusive_scan(
+        self, sendbuf: Buffer, recvbuf: Buffer = None, op: str = "sum", *, async_op: bool = False
+    ) -> Any:
+        """Rank i gets the reduction of the `sendbuf` of ranks 0 to i - 1, and rank 0 what changes nothing: 0 for "sum"."""
+        return self._call("exclusive_scan", sendbuf, recvbuf, op=op, async_op=async_op)
+
     def all_to_all(self, sendbuf: Buffer, recvbuf: Buffer = None, *, async_op: bool = False) -> Any:
         """Rank i gets block i of every rank; without `recvbuf` in `sendbuf` itself."""
         return self._call("all_to_all", sendbuf, recvbuf, async_op=async_op)

@@ -81,8 +81,10 @@ impl Arguments<'_, '_> {
         let is_root = comm.rank() == self.root;
         let sends = !matches!(place, C::Scatter | C::ScatterV) || is_root;
         let receives = !matches!(place, C::Gather | C::GatherV | C::Reduce) || is_root;
-        let in_place = matches!(place, C::AllReduce | C::AllToAll | C::ReduceScatter)
-            || (is_root && place == C::Reduce);
+        let in_place = matches!(
+            place,
+            C::AllReduce | C::AllToAll | C::ExclusiveScan | C::ReduceScatter | C::Scan
+        ) || (is_root && place == C::Reduce);
         let mut kept = Vec::new();
         let send_object = self.sendbuf.filter(|_| sends);
         let writes = in_place && self.recvbuf.is_none();
@@ -151,6 +153,7 @@ fn uniform_count(
     match collective {
         C::AllGather | C::Gather if send.is_none() => count(recv) / n,
         C::AllReduce | C::Reduce | C::AllGather | C::Gather => count(send),
+        C::Scan | C::ExclusiveScan => count(send),
         C::AllToAll | C::ReduceScatter => count(send) / n,
         C::Scatter if recv.is_none() => count(send) / n,
         _ => count(recv.or(send)),
@@ -168,7 +171,9 @@ impl Request {
         match (self.collective, self.send, self.recv) {
             (C::AllGather, None, Some(all)) => self.send = Some(all.block(me, count)),
             (C::Gather, None, Some(all)) if is_root => self.send = Some(all.block(me, count)),
-            (C::AllReduce | C::AllToAll, Some(all), None) => self.recv = Some(all),
+            (C::AllReduce | C::AllToAll | C::Scan | C::ExclusiveScan, Some(all), None) => {
+                self.recv = Some(all);
+            }
             (C::Reduce, Some(all), None) if is_root => self.recv = Some(all),
             (C::ReduceScatter, Some(all), None) => self.recv = Some(all.block(me, count)),
             (C::Scatter, Some(all), None) if is_root => self.recv = Some(all.block(me, count)),

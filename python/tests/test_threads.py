@@ -53,6 +53,28 @@ def test_every_collective_gives_what_it_says():
     everywhere(rank)
 
 
+def test_prefix_reductions():
+    def rank(group):
+        me = group.rank
+        mine = np.arange(3, dtype=np.int64) + 10 * me
+        upto, before = np.zeros(3, np.int64), np.ones(3, np.int64)
+        group.scan(mine, upto)
+        assert (upto == sum(np.arange(3) + 10 * r for r in range(me + 1))).all()
+        group.exclusive_scan(mine, before)
+        assert (before == upto - mine).all()
+        group.scan(mine, upto, "max", async_op=True).wait()
+        assert (upto == np.arange(3) + 10 * me).all()
+        given = mine.copy()
+        group.exclusive_scan(mine)
+        assert (mine == before).all()
+        group.scan(given)
+        assert (given == before + np.arange(3) + 10 * me).all()
+        with pytest.raises(muster.InvalidArgument, match="avg"):
+            group.exclusive_scan(upto, op="avg")
+
+    everywhere(rank)
+
+
 def test_uneven_blocks():
     def rank(group):
         me, n = group.rank, group.size

@@ -50,6 +50,8 @@ pub enum Contract {
     PodEnv,
     /// Kubeflow PyTorchJob: `PET_NODE_RANK` and `RANK` count pods.
     PytorchJob,
+    /// A Ray actor as verl starts it: `RANK` beside `WG_BACKEND=ray`.
+    Ray,
     /// Ascend rank table start: `RANK_ID`, `RANK_SIZE`.
     RankTable,
     /// Slurm srun: `SLURM_PROCID` within a step.
@@ -69,9 +71,10 @@ impl Contract {
     ///
     /// Launchers nest: srun starts torchrun, which starts ranks. The one that stands further in
     /// front is nearer to the rank and, where nesting is proved, speaks for it.
-    pub const PER_PROCESS: [Self; 13] = [
+    pub const PER_PROCESS: [Self; 14] = [
         Self::Muster,
         Self::Torchrun,
+        Self::Ray,
         Self::OpenMpi,
         Self::Mvapich,
         Self::Pals,
@@ -129,6 +132,7 @@ impl Contract {
             Self::PodEnv => "pod-env",
             Self::PytorchJob => "pytorchjob",
             Self::RankTable => "ranktable",
+            Self::Ray => "ray",
             Self::Slurm => "slurm",
             Self::Torchrun => "torchrun",
             Self::TrainJob => "trainjob",
@@ -152,7 +156,7 @@ impl Contract {
     pub(super) const fn shell(self) -> u8 {
         match self {
             Self::Muster => 0,
-            Self::Torchrun => 1,
+            Self::Ray | Self::Torchrun => 1,
             Self::Hydra | Self::Mvapich | Self::OpenMpi | Self::Pals | Self::Pmix => 2,
             Self::Flux | Self::Jsrun => 3,
             Self::Slurm => 4,

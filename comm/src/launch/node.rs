@@ -101,6 +101,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Claim, LaunchError> {
         | Contract::Pals
         | Contract::Pmix
         | Contract::RankTable
+        | Contract::Ray
         | Contract::Slurm
         | Contract::Torchrun => Ok(Claim::default()),
     }

@@ -38,6 +38,7 @@ fn claim(reader: Reader<'_>) -> Result<Claim, LaunchError> {
         Contract::Muster => muster(reader),
         Contract::Pals => pals(reader),
         Contract::RankTable => rank_table(reader),
+        Contract::Ray => ray(reader),
         Contract::Slurm => slurm(reader),
         Contract::Torchrun => torchrun(reader),
         Contract::Flux => simple(reader, &FLUX),
@@ -281,6 +282,32 @@ pub(super) fn is_torchrun(reader: &Reader<'_>) -> bool {
         || reader.has("ROLE_WORLD_SIZE")
 }
 
+/// An actor has no `LOCAL_RANK`, and `RANK` counts processes all the same.
+fn ray(mut reader: Reader<'_>) -> Result<Claim, LaunchError> {
+    let mut claim = Claim::new(reader.contract);
+    claim.present = reader.forced || is_ray(&reader);
+    if !claim.present {
+        claim.missing = vec!["WG_BACKEND", "RANK", "WORLD_SIZE"];
+        return Ok(claim);
+    }
+    reader.text("WG_BACKEND")?;
+    claim.rank = reader.number("RANK")?;
+    claim.world_size = reader.world_size("WORLD_SIZE")?;
+    claim.require(claim.rank, "RANK");
+    claim.require(claim.world_size, "WORLD_SIZE");
+    claim.local_rank = reader.number("RAY_LOCAL_RANK")?;
+    claim.local_world_size = reader.number("RAY_LOCAL_WORLD_SIZE")?;
+    let (place, master) = master(&mut reader)?;
+    claim.place = place;
+    claim.job_id = master.map(|master| job_name(reader.contract, &master));
+    claim.finish(&reader)
+}
+
+pub(super) fn is_ray(reader: &Reader<'_>) -> bool {
+    let backend = reader.environment().text("WG_BACKEND");
+    backend.is_ok_and(|backend| backend == Some("ray")) && !is_torchrun(reader)
+}
+
 /// Whether `LOCAL_RANK` lists several ranks: then it speaks of a pod, not of a process.
 pub(super) fn is_list(text: &str) -> bool {
     text.contains(',')
@@ -292,7 +319,7 @@ fn env(mut reader: Reader<'_>) -> Result<Claim, LaunchError> {
     let scalar = local.is_some_and(|text| !is_list(text));
     let speaks = scalar && (reader.has("RANK") || reader.has("WORLD_SIZE"));
     // Without LOCAL_RANK the two may count pods: that is a contract a node, not one a process.
-    claim.present = speaks && (reader.forced || !is_torchrun(&reader));
+    claim.present = speaks && (reader.forced || !is_torchrun(&reader) && !is_ray(&reader));
     if !claim.present {
         claim.missing = vec!["RANK", "WORLD_SIZE", "LOCAL_RANK"];
         return Ok(claim);

@@ -27,7 +27,7 @@ const LABEL: usize = 18;
 /// Variables that only lead to the job's secret: that they are set is all that is told.
 const SECRETS: [&str; 2] = ["MUSTER_SECRET_FD", "MUSTER_SECRET_FILE"];
 /// Beginnings of the names that launchers set.
-const LAUNCHERS: [&str; 22] = [
+const LAUNCHERS: [&str; 24] = [
     "CM_",
     "DLROVER_",
     "FLUX_",
@@ -47,9 +47,11 @@ const LAUNCHERS: [&str; 22] = [
     "PMIX_",
     "PMI_",
     "RANK",
+    "RAY_LOCAL_",
     "SLURM_",
     "TORCHELASTIC_",
     "VC_",
+    "WG_BACKEND",
 ];
 
 /// Show this process's rank, world and devices by its environment

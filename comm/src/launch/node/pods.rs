@@ -2,7 +2,7 @@
 
 use super::super::endpoint::job_name;
 use super::super::error::LaunchError;
-use super::super::process::is_torchrun;
+use super::super::process::{is_ray, is_torchrun};
 use super::super::reader::{Reader, small};
 use super::{Claim, counts_pods, host_list};
 
@@ -72,7 +72,8 @@ pub(super) fn pai(reader: &mut Reader<'_>) -> Result<Claim, LaunchError> {
 
 /// `RANK` or `WORLD_SIZE` without anything that tells whose they are.
 pub(super) fn pod_env(reader: &mut Reader<'_>) -> Result<Claim, LaunchError> {
-    let present = (reader.has("RANK") || reader.has("WORLD_SIZE")) && !is_torchrun(reader);
+    let is_known = is_torchrun(reader) || is_ray(reader);
+    let present = (reader.has("RANK") || reader.has("WORLD_SIZE")) && !is_known;
     let mut claim = Claim::marked(present, &["RANK", "WORLD_SIZE"]);
     if !present {
         return Ok(claim);
