@@ -56,7 +56,13 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
     let mut reports = Vec::new();
     let mut seen = BTreeSet::new();
     for file in boards(pid, File::options().read(true)).map_err(failed)? {
-        let (first, second) = (copy(&file).map_err(failed)?, copy(&file).map_err(failed)?);
+        let copies = copy(&file).and_then(|first| Ok((first, copy(&file)?)));
+        let (first, second) = match copies {
+            Ok(copies) => copies,
+            // A board that is being made.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+            Err(error) => return Err(failed(error)),
+        };
         let is_new = seen.insert((first[Head::Job as usize], first[Head::Rank as usize]));
         if second[Head::Magic as usize] == MAGIC && is_new {
             let mut report = decode(&first, &second, &Lists::new(), RECORDS);
@@ -104,10 +110,11 @@ fn writable(pid: u32, rank: u32) -> io::Result<File> {
     for file in boards(pid, File::options().read(true).write(true))? {
         let word = |head: Head| {
             let mut word = [0; 8];
-            file.read_exact_at(&mut word, head as u64 * 8)
-                .map(|()| u64::from_le_bytes(word))
+            let is_read = file.read_exact_at(&mut word, head as u64 * 8).is_ok();
+            is_read.then(|| u64::from_le_bytes(word))
         };
-        if word(Head::Magic)? == MAGIC && word(Head::Rank)? == u64::from(rank) {
+        // A board that is being made has no words yet.
+        if word(Head::Magic) == Some(MAGIC) && word(Head::Rank) == Some(rank.into()) {
             return Ok(file);
         }
     }
