@@ -7,7 +7,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -123,16 +125,20 @@ fn writable(pid: u32, rank: u32) -> io::Result<File> {
 
 /// The boards that a process has open: its own, and for a moment those of others that it reads itself. One that it closes while
 /// it is looked at is none.
-pub(super) fn boards(pid: u32, options: &OpenOptions) -> io::Result<Vec<File>> {
+pub(super) fn boards(pid: u32, options: &mut OpenOptions) -> io::Result<Vec<File>> {
+    // Of a pipe, which the number may be by then, the open must not wait for the other side.
+    let options = options.custom_flags(libc::O_NONBLOCK);
     let mut files = Vec::new();
     let mut refused = None;
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
         let path = entry.path();
-        if !std::fs::read_link(&path).is_ok_and(|target| is_board(&target)) {
+        if !is_board(&path) {
             continue;
         }
         match options.open(&path) {
-            Ok(file) => files.push(file),
+            // The number may be that of another file by now.
+            Ok(file) if is_board(&own_path(&file)) => files.push(file),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => refused = Some(error),
         }
@@ -143,8 +149,14 @@ pub(super) fn boards(pid: u32, options: &OpenOptions) -> io::Result<Vec<File>> {
     }
 }
 
-fn is_board(target: &std::path::Path) -> bool {
-    target.to_string_lossy().contains(FILE_NAME)
+/// Whether this descriptor in `/proc` is of a board.
+fn is_board(path: &Path) -> bool {
+    std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains(FILE_NAME))
+}
+
+/// A descriptor of this process in `/proc`.
+fn own_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Copies a board, without the lines that are not in use: most of it is never touched.

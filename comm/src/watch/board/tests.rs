@@ -358,7 +358,7 @@ fn a_process_that_opens_and_closes_boards_of_others_is_still_found_to_have_its_o
                 drop(crate::memfd::create(FILE_NAME, 8).unwrap());
             }
         });
-        let look = |_| read::boards(pid, &options).map(|boards| boards.len());
+        let look = |_| read::boards(pid, &mut options).map(|boards| boards.len());
         let lost = (0..500).map(look).find(|found| !matches!(found, Ok(1..)));
         is_over.store(true, Ordering::Relaxed);
         assert!(lost.is_none(), "{lost:?}");
