@@ -27,7 +27,7 @@ const LABEL: usize = 18;
 /// Variables that only lead to the job's secret: that they are set is all that is told.
 const SECRETS: [&str; 2] = ["MUSTER_SECRET_FD", "MUSTER_SECRET_FILE"];
 /// Beginnings of the names that launchers set.
-const LAUNCHERS: [&str; 24] = [
+const LAUNCHERS: [&str; 23] = [
     "CM_",
     "DLROVER_",
     "FLUX_",
@@ -44,8 +44,7 @@ const LAUNCHERS: [&str; 24] = [
     "OMPI_COMM_",
     "PALS_",
     "PET_",
-    "PMIX_",
-    "PMI_",
+    "PMI",
     "RANK",
     "RAY_LOCAL_",
     "SLURM_",
@@ -478,11 +477,7 @@ fn ignored(heard: &Heard, chosen: Option<Contract>) -> Ignored {
     Ignored {
         contract: heard.contract.name(),
         says: said(heard),
-        variables: heard
-            .variables
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect(),
+        variables: heard.variables.iter().map(|one| one.0.clone()).collect(),
         why,
     }
 }
