@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import ray
@@ -47,19 +46,24 @@ class Rank:
         with socket.create_server((address, 0)) as probe:
             return f"{address}:{probe.getsockname()[1]}"
 
-    def run(self, arguments: List[str], variables: Dict[str, str], secret: str) -> Tuple[int, str, str]:
+    def run(self, arguments: List[str], variables: Dict[str, str], secret: bytes) -> Tuple[int, str, str]:
         """Runs the `muster` program. Returns its exit code, standard output and standard error."""
-        with tempfile.NamedTemporaryFile("w", prefix="muster-secret-") as file:
-            file.write(secret)
-            file.flush()
+        # A pipe leaves nothing behind where the actor is killed.
+        read, write = os.pipe()
+        os.write(write, secret)
+        os.close(write)
+        try:
             ended = subprocess.run(
                 [_binary.path(), *arguments],
-                env={**os.environ, **variables, "MUSTER_SECRET_FILE": file.name},
+                env={**os.environ, **variables, "MUSTER_SECRET_FD": str(read)},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
+                pass_fds=[read],
                 preexec_fn=_die_with_the_actor,
             )
+        finally:
+            os.close(read)
         return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -92,7 +96,7 @@ def _run_placed(group: Any, count: int, arguments: List[str]) -> int:
     nodes = [node for node, _ in places]
     addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
     endpoint = ray.get(actors[0].endpoint.remote(addresses[nodes[0]]))
-    secret = secrets.token_hex(32)
+    secret = secrets.token_bytes(32)
     calls = [
         one.run.remote(
             arguments,
