@@ -92,8 +92,19 @@ def ranks(job: Job, tmp_path) -> Callable[..., List[Ended]]:
     return run
 
 
+@pytest.fixture(scope="session")
+def compiled():
+    """The backend of torch.distributed, compiled before the first test that needs it, whose time would not be enough."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from muster import _shim; _shim.load()"], capture_output=True, text=True, timeout=900
+    )
+    if "no C++ compiler" in done.stderr:
+        pytest.skip("no C++ compiler; the backend of torch.distributed is not tested")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
-def torch_ranks(job: Job, tmp_path) -> Callable[..., List[Ended]]:
+def torch_ranks(job: Job, tmp_path, compiled) -> Callable[..., List[Ended]]:
     """Runs a program as so many ranks of torch.distributed, with the variables that torchrun sets."""
 
     def run(count: int, program: str, env: Optional[Dict[str, str]] = None) -> List[Ended]:

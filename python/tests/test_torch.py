@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 
@@ -14,17 +13,6 @@ if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
 
 INIT = "import muster.torch\ndist.init_process_group('muster')\nr, n = dist.get_rank(), dist.get_world_size()\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """Compiles the backend before the first test, whose time would not be enough for it."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from muster import _shim; _shim.load()"], capture_output=True, text=True, timeout=900
-    )
-    if "no C++ compiler" in done.stderr:
-        pytest.skip("no C++ compiler; the backend of torch.distributed is not tested")
-    assert done.returncode == 0, done.stderr
 
 
 def well(ended):
@@ -192,7 +180,7 @@ def test_a_rank_that_does_not_come_is_named_at_the_groups_timeout(torch_ranks):
     assert "program.py:" in ended[0].out, ended
 
 
-def test_torchrun_starts_it(job, tmp_path):
+def test_torchrun_starts_it(job, tmp_path, compiled):
     # A file for each rank: torchrun lets both ranks write to one pipe, and their lines mix.
     script = tmp_path / "program.py"
     script.write_text(
