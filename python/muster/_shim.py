@@ -56,6 +56,8 @@ def build() -> Path:
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
+    # The user's secret lies here too, and the program takes none from a folder that is open to others.
+    _cache().chmod(0o700)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():

@@ -7,12 +7,18 @@ import textwrap
 
 import pytest
 
+from muster import _shim
+
 pytest.importorskip("torch", reason="torch is not installed; the backend of torch.distributed is not tested")
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
 
 INIT = "import muster.torch\ndist.init_process_group('muster')\nr, n = dist.get_rank(), dist.get_world_size()\n"
+
+
+def test_the_cache_is_open_to_nobody_else(compiled):
+    assert _shim._cache().stat().st_mode & 0o777 == 0o700
 
 
 def well(ended):
