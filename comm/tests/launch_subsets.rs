@@ -88,7 +88,7 @@ fn variables(contract: Contract, who: Who) -> Vec<(String, String)> {
         ),
         Contract::Ray => format!(
             "WG_BACKEND=ray RANK={rank} WORLD_SIZE={size} RAY_LOCAL_RANK={local} \
-             RAY_LOCAL_WORLD_SIZE={here} RAY_JOB_ID=01000000 WG_PREFIX=abcdef"
+             RAY_LOCAL_WORLD_SIZE={here} WG_PREFIX=abcdef"
         ),
         Contract::RankTable => format!("RANK_ID={rank} RANK_SIZE={size} DEVICE_ID={local}"),
         Contract::MindSpore => {

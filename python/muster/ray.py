@@ -96,12 +96,13 @@ def _run_placed(group: Any, count: int, arguments: List[str]) -> int:
     nodes = [node for node, _ in places]
     addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
     endpoint = ray.get(actors[0].endpoint.remote(addresses[nodes[0]]))
-    secret = secrets.token_bytes(32)
+    secret, job = secrets.token_bytes(32), secrets.token_hex(8)
     calls = [
         one.run.remote(
             arguments,
             {
                 "WG_BACKEND": "ray",
+                "WG_PREFIX": job,
                 "RANK": str(rank),
                 "WORLD_SIZE": str(count),
                 "RAY_LOCAL_RANK": str(nodes[:rank].count(nodes[rank])),

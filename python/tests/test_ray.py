@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import muster
+from muster import _binary
 
 ray = pytest.importorskip("ray")
 import muster.ray  # noqa: E402
@@ -57,17 +59,24 @@ def rank_processes(rank):
             yield int(folder.name), parent
 
 
+def caller(rank, call):
+    """The actor of this rank, once the rank makes such calls."""
+    for process, actor in rank_processes(rank):
+        dump = subprocess.run([_binary.path(), "dump", str(process)], capture_output=True, text=True, check=False)
+        if call in dump.stdout:
+            return actor
+    return None
+
+
 def test_a_killed_actor_is_named_with_its_node(capfd):
     codes = []
     arguments = ["bench", "all_reduce", "-g", "3", "-b", "1M", "-e", "1M", "-n", "1000000"]
     watcher = threading.Thread(target=lambda: codes.append(muster.ray.run(3, arguments)))
     watcher.start()
     deadline = time.monotonic() + 120
-    while len(found := list(rank_processes(1))) != 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    ((_, actor),) = found
-    # In the middle of the calls, or before: whoever ends is named at any time once the world is there.
-    time.sleep(3)
+    while (actor := caller(1, "all_reduce")) is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert actor, "the rank makes calls"
     os.kill(actor, signal.SIGKILL)
     watcher.join(120)
     said = capfd.readouterr()

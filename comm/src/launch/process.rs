@@ -297,10 +297,10 @@ fn ray(mut reader: Reader<'_>) -> Result<Claim, LaunchError> {
     claim.require(claim.world_size, "WORLD_SIZE");
     claim.local_rank = reader.number("RAY_LOCAL_RANK")?;
     claim.local_world_size = reader.number("RAY_LOCAL_WORLD_SIZE")?;
-    // MASTER_ADDR and MASTER_PORT are set on all ranks but the first, which chooses them itself.
-    let job = reader.text("RAY_JOB_ID")?;
-    let group = reader.text("WG_PREFIX")?.unwrap_or("none");
-    claim.job_id = job.map(|job| job_name(reader.contract, &format!("{group}@{job}")));
+    // MASTER_ADDR and MASTER_PORT are set on all ranks but the first, which chooses them itself, and RAY_JOB_ID is that of no
+    // job in processes that Ray started in advance.
+    let group = reader.text("WG_PREFIX")?;
+    claim.job_id = group.map(|group| job_name(reader.contract, group));
     claim.finish(&reader)
 }
 
