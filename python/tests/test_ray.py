@@ -1,5 +1,6 @@
 """Ranks in the actors of a real Ray cluster on this host."""
 
+import json
 import os
 import secrets
 import shutil
@@ -59,11 +60,11 @@ def rank_processes(rank):
             yield int(folder.name), parent
 
 
-def caller(rank, call):
-    """The actor of this rank, once the rank makes such calls."""
+def caller(rank):
+    """The actor of this rank, once the rank makes calls in a group."""
     for process, actor in rank_processes(rank):
         dump = subprocess.run([_binary.path(), "dump", str(process)], capture_output=True, text=True, check=False)
-        if call in dump.stdout:
+        if dump.returncode == 0 and any(group["entered"] > 0 for group in json.loads(dump.stdout)["ranks"][0]["groups"]):
             return actor
     return None
 
@@ -74,7 +75,7 @@ def test_a_killed_actor_is_named_with_its_node(capfd):
     watcher = threading.Thread(target=lambda: codes.append(muster.ray.run(3, arguments)))
     watcher.start()
     deadline = time.monotonic() + 120
-    while (actor := caller(1, "all_reduce")) is None and time.monotonic() < deadline:
+    while (actor := caller(1)) is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert actor, "the rank makes calls"
     os.kill(actor, signal.SIGKILL)
