@@ -67,6 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "members" => members(&world, last)?,
         "splits" => splits(&everyone, last)?,
         "unreceived" => unreceived(&everyone)?,
+        "sentlate" => sent_late(&world, &everyone, last, true)?,
+        "sentunmet" => sent_late(&world, &everyone, last, false)?,
         "halfbatch" => half_batch(&everyone, last)?,
         "object" => object(&everyone, last)?,
         "gatherobject" => gather_object(&everyone, last)?,
@@ -194,6 +196,33 @@ fn unreceived(group: &Communicator) -> Result<(), Box<dyn Error>> {
         group.send(&[1_i32; 8], me + 1)?;
     }
     step(group, 1)
+}
+
+/// The first rank sends to the last one after that has destroyed the group, in which they met before or did not.
+fn sent_late(
+    world: &World,
+    everyone: &Communicator,
+    last: bool,
+    meets: bool,
+) -> Result<(), Box<dyn Error>> {
+    let (first, other) = (Rank(0), Rank(world.size() as u32 - 1));
+    let sends = world.rank() == first;
+    let pair = (sends || last).then(|| world.group("pair", &[first, other]));
+    let mut pair = pair.transpose()?;
+    let mut buffer = [1_i32; 8];
+    match &pair {
+        Some(pair) if meets && sends => pair.send(&buffer, 1)?,
+        Some(pair) if meets => pair.recv(&mut buffer, 0)?,
+        Some(_) | None => {}
+    }
+    if last {
+        pair = None;
+    }
+    everyone.barrier()?;
+    if let Some(pair) = pair {
+        pair.send(&buffer, 1)?;
+    }
+    Ok(())
 }
 
 /// Ranks of a ring send to both neighbours and receive from both; one leaves a receive out.

@@ -167,6 +167,22 @@ fn a_message_that_nobody_receives_is_a_mismatch_where_the_program_ends() {
 }
 
 #[test]
+fn a_message_over_tcp_to_a_rank_that_has_destroyed_the_group_is_told() {
+    let before = Leftovers::now();
+    for ranks in [2, 4] {
+        let odd = format!("who=rank {} ", ranks - 1);
+        // The message left before anybody could know, so it is told at the end.
+        let ended = faulty("sentlate", ranks, "tcp", SLOW).wait();
+        let lost = "ended the group without receiving them";
+        expect(&ended, 30, 1, &["VERDICT MISMATCH", lost, &odd]);
+        // Without a connection from before, the call itself finds nobody.
+        let ended = faulty("sentunmet", ranks, "tcp", SLOW).wait();
+        expect(&ended, 22, 1, &["VERDICT NOT_JOINED", &odd]);
+    }
+    before.assert_nothing_new();
+}
+
+#[test]
 fn ranks_of_another_user_are_told_who_may_read_the_secret() {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !is_root

@@ -285,27 +285,27 @@ impl Membership {
     /// complete meanwhile, the roster is on its way to that rank, and it is there after all.
     fn give_up(&mut self, now_ms: u64) {
         self.has_given_up = true;
-        self.end_gathering(now_ms);
+        self.tell_who_is_missing(now_ms);
     }
 
-    /// Ends the wait for ranks that have not joined where its time is up.
-    fn end_gathering(&mut self, now_ms: u64) {
-        let is_due = self.has_given_up || now_ms >= self.arrival_ms;
+    /// Tells who is missing where the time of a wait is up, and all that was sent before is read. That is not waited for
+    /// without end: on a starved machine the coordinator is held up again and again.
+    fn tell_who_is_missing(&mut self, now_ms: u64) {
         let is_gathering = matches!(self.job.phase(), Phase::Gathering);
-        if is_gathering && is_due && self.may_tell_who_is_missing(now_ms) {
+        let is_over = is_gathering && (self.has_given_up || now_ms >= self.arrival_ms);
+        if !is_over && !self.rounds.is_any_due(now_ms) {
+            self.due_ms = None;
+            return;
+        }
+        let due_ms = *self.due_ms.get_or_insert(now_ms);
+        if now_ms < self.settled_ms.min(due_ms + SETTLE_MS) {
+            return;
+        }
+        let failures = self.rounds.expire(now_ms);
+        self.tell_failures(failures);
+        if is_over {
             self.fail(self.absence(now_ms));
         }
-    }
-
-    /// Whether all that was sent before is read, where the time of a wait is up. That is not waited for without end: on a
-    /// starved machine the coordinator is held up again and again.
-    fn may_tell_who_is_missing(&mut self, now_ms: u64) -> bool {
-        let due_ms = *self.due_ms.get_or_insert(now_ms);
-        let may_tell = now_ms >= self.settled_ms.min(due_ms + SETTLE_MS);
-        if may_tell {
-            self.due_ms = None;
-        }
-        may_tell
     }
 
     fn bye(&mut self, token: u64, rank: Rank) {
@@ -402,12 +402,8 @@ impl Membership {
         self.notice(now_ms);
         self.look_at_held(now_ms);
         self.arbitrate(|arbiter| arbiter.tick(now_ms));
-        if self.rounds.is_any_due(now_ms) && self.may_tell_who_is_missing(now_ms) {
-            let failures = self.rounds.expire(now_ms);
-            self.tell_failures(failures);
-        }
+        self.tell_who_is_missing(now_ms);
         self.look_at_awaited(now_ms);
-        self.end_gathering(now_ms);
         if matches!(self.job.phase(), Phase::Gathering) && self.next_progress_ms <= now_ms {
             self.next_progress_ms = now_ms + millis(PROGRESS_EVERY);
             self.tell_all(&self.job.progress(), None);

@@ -14,14 +14,9 @@ const CROWDED: u64 = 4;
 
 /// Ranks that could not do what others wait for, since they got no processor.
 pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {
-    let kind = stalled(starved);
-    let mut verdict = draft(scene, graph, Class::Resource, &[], &[start], kind);
+    let mut verdict = on_host(scene, graph, start, starved[0], stalled(starved));
     let seen = |rank: &u32| Some((*rank, scene.starvation_of(*rank)?));
     let seen: Vec<_> = starved.iter().filter_map(seen).collect();
-    let host = scene
-        .member(starved[0])
-        .map_or("", |member| member.host.as_str());
-    verdict.who = format!("host {host}");
     if let Some((_, most)) = seen.iter().max_by_key(|(_, one)| one.ran_ms) {
         verdict.place = format!(
             "starved: {} ran {}{} ms of the last {} ({})",
@@ -40,6 +35,14 @@ pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &
             seconds(one.window_ms)
         ));
     }
+    verdict
+}
+
+/// The beginning of a verdict on the host of a rank, which names no rank.
+fn on_host(scene: &Scene, graph: &Graph<'_>, start: usize, rank: u32, kind: ErrorKind) -> Verdict {
+    let mut verdict = draft(scene, graph, Class::Resource, &[], &[start], kind);
+    let member = scene.member(rank);
+    verdict.who = format!("host {}", member.map_or("", |one| one.host.as_str()));
     "give the ranks more processors, or the call more time".clone_into(&mut verdict.next);
     verdict
 }
@@ -285,43 +288,33 @@ pub(super) fn broken_link(scene: &Scene, graph: &Graph<'_>, start: usize) -> Ver
         })
         .unwrap_or(start);
     let waiter = &graph.waiters[at];
-    let mut blamed = waiter.wait.missing.clone();
+    let missing = &waiter.wait.missing;
+    let place = format!(
+        "rank {} waits for {}, which entered the call too",
+        waiter.rank,
+        ranks(missing)
+    );
+    if scene.slowness() >= CROWDED {
+        // No link is known to be broken, and there is another reason.
+        let mut verdict = on_host(scene, graph, start, waiter.rank, stalled(missing));
+        verdict.confidence = Confidence::Likely;
+        let load = scene.member(waiter.rank).and_then(|one| one.starvation);
+        let load = load.map_or(String::new(), |one| format!(" ({})", one.load));
+        verdict.place = format!("{place}; the host is crowded{load}");
+        return verdict;
+    }
+    let mut blamed = missing.clone();
     blamed.push(waiter.rank);
     blamed.sort_unstable();
     blamed.dedup();
-    let held = vec![start];
-    let mut verdict = draft(
-        scene,
-        graph,
-        Class::Link,
-        &blamed,
-        &held,
-        stalled(&waiter.wait.missing),
-    );
+    let kind = stalled(missing);
+    let mut verdict = draft(scene, graph, Class::Link, &blamed, &[start], kind);
     verdict.confidence = Confidence::Likely;
-    verdict.place = format!(
-        "rank {} waits for {}, which entered the call too",
-        waiter.rank,
-        ranks(&waiter.wait.missing)
-    );
+    verdict.place = place;
     verdict
         .evidence
         .push("all of them live and answer".to_owned());
     "check the path between these ranks".clone_into(&mut verdict.next);
-    if scene.slowness() >= CROWDED {
-        // No link is known to be broken, and there is another reason.
-        verdict.class = Class::Resource;
-        verdict.blamed.clear();
-        let host = scene
-            .member(waiter.rank)
-            .map_or("", |member| member.host.as_str());
-        verdict.who = format!("host {host}");
-        let load = scene.member(waiter.rank).and_then(|one| one.starvation);
-        let load = load.map_or(String::new(), |one| format!(" ({})", one.load));
-        verdict.place.push_str("; the host is crowded");
-        verdict.place.push_str(&load);
-        "give the ranks more processors, or the call more time".clone_into(&mut verdict.next);
-    }
     verdict
 }
 
