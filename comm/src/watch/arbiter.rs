@@ -165,6 +165,11 @@ impl Referee for Arbiter {
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
+        if let DownReason::Exited { code } = reason {
+            for told in &mut self.told {
+                told.note_exit(rank.0, *code);
+            }
+        }
         let mut fate = failure::fate(reason, self.departures);
         if *reason == DownReason::Ended && self.told.is_empty() {
             if self.first_end_ms.is_some() {

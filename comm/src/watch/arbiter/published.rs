@@ -15,6 +15,8 @@ pub(crate) const ECHO_MS: u64 = 10_000;
 /// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not. Where there are
 /// more threads ready than processors it takes as many times longer.
 const FOLLOWS_MS: u64 = 3000;
+/// How many times longer the first of these times grows at most.
+const SLOWNESS_MAX: u64 = 12;
 /// Verdicts that are remembered. A world that has this many has long ended.
 const TOLD_MAX: usize = 256;
 
@@ -32,7 +34,8 @@ impl Told {
     fn has_led_to(&self, subjects: &[u32], scene: &Scene, now_ms: u64) -> bool {
         let age_ms = now_ms.saturating_sub(self.told_ms);
         if self.verdict.about.is_none() {
-            return age_ms <= ECHO_MS || self.are_victims(subjects);
+            let echo_ms = ECHO_MS * scene.slowness().min(SLOWNESS_MAX);
+            return age_ms <= echo_ms || self.are_victims(subjects);
         }
         // The group is usable, so ranks may go on, and what they do then is their own doing.
         age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness()) && self.are_victims(subjects)
@@ -45,6 +48,13 @@ impl Told {
     /// Whether it blames this rank, or ended what the rank did.
     pub(super) fn concerns(&self, rank: u32) -> bool {
         self.victims.contains(&rank)
+    }
+
+    /// Takes note of a rank that has ended with the exit code of this verdict: it was told, and went because of it.
+    pub(super) fn note_exit(&mut self, rank: u32, code: i32) {
+        if i32::from(self.verdict.class.code()) == code {
+            self.victims.insert(rank);
+        }
     }
 
     /// Takes up what it has led to.

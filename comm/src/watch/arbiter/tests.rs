@@ -1,7 +1,7 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
 use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
-use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
+use super::{Arbiter, ECHO_MS, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
 use crate::error::ErrorKind;
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
@@ -326,6 +326,39 @@ fn what_fails_soon_after_a_verdict_is_told_as_that_verdict() {
             .last()
             .is_some_and(|verdict| verdict.ends.contains(&call))
     );
+}
+
+#[test]
+fn an_end_with_the_exit_code_of_a_verdict_follows_from_it_however_late_it_is() {
+    let told_again = |code| {
+        let mut play = Play::new(&[]);
+        play.arbiter.down(Rank(1), &DownReason::Exited { code: 3 });
+        play.complain(Cause::InVain);
+        play.pass(2 * ROUND_MS);
+        assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
+        play.pass(2 * ECHO_MS);
+        play.arbiter.down(Rank(2), &DownReason::Exited { code });
+        let mut report = board(0, true);
+        let group = &mut report.groups[0];
+        group.key = 77;
+        group.members = vec![0, 2];
+        let wait = group.call.as_mut().and_then(|call| call.wait.as_mut());
+        wait.expect("it waits").missing = vec![2];
+        let complaint = FromRank::Complaint {
+            call: CallId { key: 77, ..CALL },
+            cause: Cause::InVain,
+            report: Some(Box::new(report)),
+        };
+        let acts = play
+            .arbiter
+            .heard(Rank(0), &encode(&complaint), play.now_ms);
+        play.act(acts);
+        play.pass(2 * ROUND_MS);
+        play.told.pop().map(|verdict| verdict.blamed)
+    };
+    assert_eq!(told_again(Class::PeerDead.code().into()), Some(vec![1]));
+    // Both ended, and either may be why the other did.
+    assert_eq!(told_again(3), Some(vec![1, 2]));
 }
 
 #[test]

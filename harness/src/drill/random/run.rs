@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 const TO_STRIKE: Duration = Duration::from_secs(20);
 /// Time beyond all deadlines after which a run is over whether it is or not.
 const BEYOND: Duration = Duration::from_secs(8);
+/// How many times that long is waited besides on a crowded machine.
+const SLOW: u32 = 5;
 /// Load average that ranks of a drill make by themselves, at most.
 const OWN_LOAD: f64 = 6.0;
 /// Load average from which on everything is waited for longer.
@@ -125,11 +127,14 @@ pub fn run(
     Ok(Some(record))
 }
 
-/// Processes that want a processor, as the kernel averages them over a minute.
+/// Threads that want a processor: now, or as the kernel averages them over a minute, whichever is more.
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split(' ').next().and_then(|word| word.parse().ok());
-    first.unwrap_or(0.0)
+    let mut words = text.split(' ');
+    let average: Option<f64> = words.next().and_then(|word| word.parse().ok());
+    let ready = words.nth(2).and_then(|word| word.split('/').next());
+    let ready: Option<f64> = ready.and_then(|count| count.parse().ok());
+    average.unwrap_or(0.0).max(ready.unwrap_or(0.0))
 }
 
 /// Does what is done from outside; gives back when the last of it was.
@@ -191,18 +196,10 @@ fn act(act: Act, stage: &mut Stage<'_>, held: &mut Vec<std::os::fd::OwnedFd>) {
 
 /// Waits until all who can end by themselves have done so.
 fn await_end(scenario: &Scenario, stage: &mut Stage<'_>) {
-    let is_crowded = load_average() > CROWDED;
-    let slow = if scenario.is_starved() || is_crowded {
-        6
-    } else {
-        1
-    };
-    let many = Duration::from_millis(200) * scenario.world_size();
-    let bound = scenario
+    let wait = scenario
         .deadline
         .max(scenario.bring_up.min(scenario.deadline * 2))
-        + BEYOND * slow
-        + many;
+        + Duration::from_millis(200) * scenario.world_size();
     let away = scenario.planted.iter().filter(|one| one.fault.stays_away());
     let victims: Vec<u32> = away.map(|one| one.victim).collect();
     let survivors: Vec<u32> = (0..scenario.world_size())
@@ -225,10 +222,14 @@ fn await_end(scenario: &Scenario, stage: &mut Stage<'_>) {
         told.any(|told| matches!(told.what, What::Closed { .. }))
     };
     let is_foreign = scenario.launcher == Launcher::Mpirun && !victims.is_empty();
-    stage.until(Deadline::after(bound), |stage| {
+    let is_over = |stage: &Stage<'_>| {
         stage.is_over_for(&survivors)
             || is_foreign && survivors.iter().all(|rank| closed(stage, rank))
-    });
+    };
+    stage.until(Deadline::after(wait + BEYOND), is_over);
+    if scenario.is_starved() || load_average() > CROWDED {
+        stage.until(Deadline::after(BEYOND * SLOW), is_over);
+    }
 }
 
 fn watched(scenario: &Scenario, stage: &Stage<'_>) -> Watched {
