@@ -59,7 +59,7 @@ pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Missing ranks that one progress frame names; the frame goes to everybody, twice a second.
 pub const PROGRESS_RANKS_MAX: usize = 32;
 
-/// Silence after which a joiner calls the coordinator frozen. Six missed progress frames.
+/// Silence after which a joiner looks whether the coordinator is stopped. Six missed progress frames.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Time beyond its deadline that a rank gives the coordinator to say who is missing.

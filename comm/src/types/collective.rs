@@ -225,6 +225,12 @@ impl Collective {
         matches!(self.pattern(), Some(pattern) if pattern.is_rooted())
     }
 
+    /// Whether no rank ends the call without the part of every other one.
+    #[must_use]
+    pub fn needs_everybody(self) -> bool {
+        self.pattern().is_some_and(Pattern::needs_everybody)
+    }
+
     /// The kind with this wire number.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {

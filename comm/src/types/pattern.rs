@@ -196,6 +196,24 @@ impl Pattern {
         matches!(self.source(), Source::Reduction(_))
     }
 
+    /// Whether no rank ends the call without the part of every other one.
+    #[must_use]
+    pub const fn needs_everybody(self) -> bool {
+        match self {
+            Self::AllGather
+            | Self::AllReduce
+            | Self::AllToAll
+            | Self::Barrier
+            | Self::ReduceScatter => true,
+            Self::Broadcast
+            | Self::ExclusiveScan
+            | Self::Gather
+            | Self::Reduce
+            | Self::Scan
+            | Self::Scatter => false,
+        }
+    }
+
     /// Whether one rank has a role of its own.
     #[must_use]
     pub const fn is_rooted(self) -> bool {

@@ -165,10 +165,8 @@ impl Referee for Arbiter {
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
-        if let DownReason::Exited { code } = reason {
-            for told in &mut self.told {
-                told.note_exit(rank.0, *code);
-            }
+        for told in &mut self.told {
+            told.note_end(rank.0, reason, &self.scene, self.seen_ms);
         }
         let mut fate = failure::fate(reason, self.departures);
         if *reason == DownReason::Ended && self.told.is_empty() {

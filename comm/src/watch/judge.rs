@@ -29,6 +29,7 @@ use super::cpu_time::HostLoad;
 use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
 use crate::error::verdict::{self, CallId, Class, Confidence, Verdict};
+use crate::types::Collective;
 
 /// How long every look must find a process stopped before its rank counts as frozen.
 pub(super) const FROZEN_AFTER_MS: u64 = 1000;
@@ -408,6 +409,23 @@ impl Scene {
             .filter_map(|group| group.call.as_ref());
         let waits = calls.filter_map(|call| call.wait.as_ref());
         waits.flat_map(|wait| &wait.missing).copied().collect()
+    }
+
+    /// The members of calls that nobody ends without `rank`, and in which others wait for it: whoever of them has ended did so
+    /// before the end of the call.
+    pub(super) fn bound_to(&self, rank: u32) -> BTreeSet<u32> {
+        let waits_for = |group: &&GroupState| {
+            let call = group.call.as_ref().filter(|_| group.names_all());
+            call.is_some_and(|call| {
+                let collective = call.call.collective();
+                let wait = call.wait.as_ref();
+                collective.is_some_and(Collective::needs_everybody)
+                    && wait.is_some_and(|wait| wait.missing.contains(&rank))
+            })
+        };
+        let reports = self.members.iter().filter_map(Member::fresh);
+        let groups = reports.flat_map(|report| &report.groups).filter(waits_for);
+        groups.flat_map(|group| &group.members).copied().collect()
     }
 
     /// How many threads are ready to run for each processor, at least 1, on the host where it is most.

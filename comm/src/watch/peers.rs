@@ -212,7 +212,8 @@ impl Peers {
         let mut scene = self.scene(probe, self.glances(probe), &fate_of, 1);
         // Others may have ended a moment before the server: it has told so, or did not live to tell of them.
         let has_died = |fate: &Fate| !fate.orderly && fate.class == Class::PeerDead;
-        let awaited = scene.awaited();
+        let mut awaited = scene.awaited();
+        awaited.append(&mut scene.bound_to(server));
         let mut is_second = false;
         for (rank, member) in (0..).zip(&mut scene.members) {
             let has_ended = member.process == Some(Sight::Ended);

@@ -2,8 +2,18 @@
 //!
 //! Nothing of the machine's own network is touched. What is made is removed when the drill ends.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::TcpListener;
+use std::ops::Range;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
+
+use crate::fail::Failure;
+
+/// Where a port is looked for, and how many are tried.
+const PORTS: Range<u16> = 14_000..32_000;
+const PORTS_TRIED: usize = 64;
 
 /// What a drill on such a network lacks here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,4 +272,14 @@ fn output(tool: &str, words: &[&str]) -> Result<Output, Lacking> {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().next().unwrap_or("it does not say why");
     Err(Lacking(format!("{tool} {}: {said}", words.join(" "))))
+}
+
+/// A port of the loopback that is free now. It is below those that the kernel gives out by itself, so that nobody else gets it
+/// before the ranks do.
+pub(super) fn free_port() -> Result<u16, Failure> {
+    let random = RandomState::new().build_hasher().finish();
+    let start = usize::from(random.to_le_bytes()[0]) * 64;
+    let mut ports = PORTS.cycle().skip(start).take(PORTS_TRIED);
+    let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    port.ok_or_else(|| Failure::resource("no port of the loopback is free".to_owned()))
 }

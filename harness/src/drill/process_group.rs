@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tempfile::TempDir;
 
 use super::cgroup::Group;
-use super::network::{Lacking, Network, address_of};
+use super::network::{Lacking, Network, address_of, free_port};
 use super::plan::{Launch, Plan, Setting};
 use super::told::{Told, What};
 use super::wire::Wires;
@@ -487,14 +487,6 @@ fn passed_on(text: &str) -> Option<(u32, &str)> {
     let heads = ["<stdout>:", "<stderr>:", " "];
     let rest = heads.iter().find_map(|head| rest.strip_prefix(head))?;
     Some((rank, rest))
-}
-
-/// A port of the loopback that is free now.
-pub(super) fn free_port() -> Result<u16, Failure> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| Failure::resource(format!("no free port: {error}")))
 }
 
 #[cfg(test)]

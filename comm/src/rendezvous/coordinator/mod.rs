@@ -12,7 +12,7 @@ mod job;
 mod listen;
 mod lost;
 pub(crate) mod membership;
-mod owner;
+pub(super) mod owner;
 mod rounds;
 mod serve;
 

@@ -1,5 +1,5 @@
 //! Who owns a TCP port of this host: for the message that says so when a coordinator finds its
-//! port taken. Reads /proc; whatever cannot be read is simply not named.
+//! port taken, and for ranks that get no answer there. Reads /proc; whatever cannot be read is simply not named.
 
 use std::fs;
 
@@ -14,15 +14,33 @@ const LISTENING: &str = "0A";
 
 /// Process id and command line of whoever listens on `port`, where this user may see them.
 pub(super) fn of_port(port: u16) -> Option<String> {
-    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .find_map(|table| listener_inode(&table, port))?;
-    let pid = process_with_socket(inode)?;
+    let pid = listener(port)?;
     if pid == std::process::id() {
         return Some(format!("pid {pid} (this very process)"));
     }
     Some(format!("pid {pid} ({})", command(pid)))
+}
+
+/// Whether the process that listens on `port` is seen not to run: a signal, a debugger or its control group has stopped it.
+pub(in crate::rendezvous) fn is_stopped(port: u16) -> bool {
+    let Some(pid) = listener(port) else {
+        return false;
+    };
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    let within = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    matches!(state, Some('T' | 't')) || within.contains("freezer")
+}
+
+/// The process that listens on `port`.
+fn listener(port: u16) -> Option<u32> {
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .find_map(|table| listener_inode(&table, port))?;
+    process_with_socket(inode)
 }
 
 /// The inode of the listening socket on `port` in a table as /proc/net/tcp has it.

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::rendezvous::card::{Hello, millis};
-use crate::rendezvous::coordinator::tune;
+use crate::rendezvous::coordinator::{owner, tune};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::SILENCE_MAX;
@@ -269,9 +269,9 @@ impl<'a> Handshake<'a> {
         super::write(&self.stream, &plain_frame(body), self.deadline).map_err(Miss::Peer)
     }
 
-    /// The next frame, within [`SILENCE_MAX`] and the deadline.
+    /// The next frame.
     fn hear(&mut self) -> Result<Vec<u8>, Miss> {
-        let patience = Deadline::after(self.deadline.left().min(SILENCE_MAX));
+        let mut silence = Silence::begin();
         let mut scratch = [0; 1024];
         loop {
             match self.inbox.plain() {
@@ -282,6 +282,7 @@ impl<'a> Handshake<'a> {
                     return Err(self.stranger(&said));
                 }
             }
+            let patience = silence.patience(self.deadline);
             match read_before(&self.stream, &mut self.inbox, &mut scratch, patience) {
                 Ok(0) => {
                     let why = "it closed the connection during the handshake";
@@ -289,10 +290,9 @@ impl<'a> Handshake<'a> {
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
-                    return Err(Miss::Fatal(RendezvousError::Silent {
-                        endpoint: self.endpoint.clone(),
-                        waited_ms: millis(patience.elapsed()),
-                    }));
+                    if self.deadline.passed() || silence.is_of_stopped(&self.stream) {
+                        return Err(Miss::Fatal(silence.error(self.endpoint)));
+                    }
                 }
                 Err(error) => return Err(Miss::peer(&error)),
             }
@@ -305,6 +305,54 @@ impl<'a> Handshake<'a> {
             endpoint: self.endpoint.clone(),
             said: String::from_utf8_lossy(said).into_owned(),
         })
+    }
+}
+
+/// A coordinator that says nothing. That proves nothing about it: it may get no processor. Only one whose process is seen to be
+/// stopped is not waited for.
+pub(super) struct Silence {
+    since: Deadline,
+    /// When its process is looked at again. A look reads a file for each descriptor of the host.
+    look: Deadline,
+}
+
+impl Silence {
+    /// It spoke now.
+    pub(super) fn begin() -> Self {
+        Self {
+            since: Deadline::after(SILENCE_MAX),
+            look: Deadline::after(SILENCE_MAX),
+        }
+    }
+
+    /// The time to wait for the next word.
+    pub(super) fn patience(&self, deadline: Deadline) -> Deadline {
+        Deadline::after(deadline.left().min(self.look.left()))
+    }
+
+    /// Whether it has been silent for longer than one that runs.
+    pub(super) fn is_long(&self) -> bool {
+        self.since.passed()
+    }
+
+    /// Whether the process at the other end is seen to be stopped, where it is time to look.
+    pub(super) fn is_of_stopped(&mut self, stream: &TcpStream) -> bool {
+        if !self.look.passed() {
+            return false;
+        }
+        self.look = Deadline::after(self.since.elapsed().max(SILENCE_MAX));
+        let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
+            return false;
+        };
+        own.ip() == peer.ip() && owner::is_stopped(peer.port())
+    }
+
+    /// What is said of it.
+    pub(super) fn error(&self, endpoint: &Endpoint) -> RendezvousError {
+        RendezvousError::Silent {
+            endpoint: endpoint.clone(),
+            waited_ms: millis(self.since.elapsed()),
+        }
     }
 }
 

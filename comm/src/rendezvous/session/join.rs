@@ -2,12 +2,12 @@
 
 use std::io::ErrorKind;
 
-use super::connect::{Link, read_before};
+use super::connect::{Link, Silence, read_before};
 use super::{Sender, SessionEvent};
 use crate::rendezvous::card::{Card, Hello, ProcessId, millis};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::{Absence, RendezvousError};
-use crate::rendezvous::limits::{ANSWER_GRACE, COORDINATOR_FRAME_BYTES_MAX, SILENCE_MAX};
+use crate::rendezvous::limits::{ANSWER_GRACE, COORDINATOR_FRAME_BYTES_MAX};
 use crate::rendezvous::secret::Seal;
 use crate::rendezvous::wire::{
     Body, Inbox, Introduction, PROTOCOL, ToCoordinator, ToSession, decode, encode_introduction,
@@ -152,11 +152,10 @@ impl Wait<'_> {
         }
     }
 
-    /// The next frame. The coordinator speaks twice a second while ranks are missing, so longer
-    /// silence means that it is stopped.
+    /// The next frame. The coordinator speaks twice a second while ranks are missing.
     fn hear(&mut self) -> Result<Vec<u8>, RendezvousError> {
         let mut scratch = vec![0; SCRATCH_BYTES];
-        let mut silence = Deadline::after(SILENCE_MAX);
+        let mut silence = Silence::begin();
         loop {
             let frame = self
                 .inbox
@@ -164,22 +163,21 @@ impl Wait<'_> {
             if let Some(body) = frame.map_err(|error| self.broken(&error.to_string()))? {
                 return Ok(body);
             }
-            let end = self.grace.unwrap_or(self.deadline);
-            let patience = Deadline::after(end.left().min(silence.left()));
+            let patience = silence.patience(self.grace.unwrap_or(self.deadline));
             match read_before(&self.sender.stream, &mut self.inbox, &mut scratch, patience) {
                 Ok(0) => return Err(self.gone("it closed the connection")),
-                Ok(_) => silence = Deadline::after(SILENCE_MAX),
+                Ok(_) => silence = Silence::begin(),
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    if silence.is_of_stopped(&self.sender.stream) {
+                        return Err(silence.error(self.endpoint));
+                    }
                     match self.grace {
+                        Some(grace) if grace.passed() && silence.is_long() => {
+                            return Err(silence.error(self.endpoint));
+                        }
                         Some(grace) if grace.passed() => return Err(self.absence()),
                         None if self.deadline.passed() => self.give_up(),
                         Some(_) | None => {}
-                    }
-                    if silence.passed() {
-                        return Err(RendezvousError::Silent {
-                            endpoint: self.endpoint.clone(),
-                            waited_ms: millis(silence.elapsed()),
-                        });
                     }
                 }
                 Err(error) => return Err(self.gone(&error.to_string())),

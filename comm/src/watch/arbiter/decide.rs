@@ -21,6 +21,9 @@ const LOOK_PAUSE_MS: u64 = 40;
 pub(super) const UNREADABLE_WAIT_MS: u64 = 500;
 /// How long the first verdict on a rank that ended waits at most for others that are ending: they may have come first.
 pub(super) const ENDING_WAIT_MS: u64 = 1000;
+/// How long they are looked for, as many times as there are threads for each processor: one that has taken its signal and goes
+/// on dying when it gets a processor cannot be told from one that lives.
+const ENDING_LOOK_MS: u64 = 5;
 /// Pause between two looks at them.
 const ENDING_PAUSE_MS: u64 = 5;
 /// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
@@ -126,10 +129,13 @@ impl Arbiter {
             member.is_some_and(|member| member.fate.is_none())
         };
         let processes = (0_u32..).zip(&self.processes);
-        let (since_ms, found) = self.ending.get_or_insert_with(|| {
+        let look_ms = ENDING_LOOK_MS * self.scene.slowness();
+        let (since_ms, found) = self.ending.get_or_insert_with(|| (now_ms, Vec::new()));
+        if now_ms < *since_ms + look_ms {
             let ending = processes.filter(|(rank, process)| is_there(rank) && is_ending(process));
-            (now_ms, ending.map(|(rank, _)| rank).collect())
-        });
+            *found = ending.map(|(rank, _)| rank).collect();
+            return true;
+        }
         found.retain(is_there);
         !found.is_empty() && now_ms < *since_ms + ENDING_WAIT_MS
     }

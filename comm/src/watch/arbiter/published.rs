@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Arbiter;
 use crate::error::verdict::{CallId, Class, Verdict};
-use crate::rendezvous::{Act, ProcessId};
+use crate::rendezvous::{Act, DownReason, ProcessId};
 use crate::types::Rank;
 use crate::watch::judge::Scene;
 use crate::watch::wire::{ToOwner, ToRank, encode};
@@ -26,35 +26,56 @@ pub(super) struct Told {
     pub(super) verdict: Verdict,
     /// Ranks that share its fate: what they do later is its doing.
     victims: BTreeSet<u32>,
+    /// Ranks that have ended because of it, and when the last of them did.
+    followers: BTreeSet<u32>,
+    followed_ms: u64,
     told_ms: u64,
 }
 
 impl Told {
     /// Whether a verdict tells what this one has led to. It blames `subjects`, or they have asked where it blames nobody.
     fn has_led_to(&self, subjects: &[u32], scene: &Scene, now_ms: u64) -> bool {
-        let age_ms = now_ms.saturating_sub(self.told_ms);
-        if self.verdict.about.is_none() {
-            let echo_ms = ECHO_MS * scene.slowness().min(SLOWNESS_MAX);
-            return age_ms <= echo_ms || self.are_victims(subjects);
+        let has_all = |ranks: &BTreeSet<u32>| {
+            !subjects.is_empty() && subjects.iter().all(|rank| ranks.contains(rank))
+        };
+        if has_all(&self.followers) {
+            return true;
         }
-        // The group is usable, so ranks may go on, and what they do then is their own doing.
-        age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness()) && self.are_victims(subjects)
+        if self.verdict.about.is_none() {
+            return self.is_recent(self.told_ms, scene, now_ms) || has_all(&self.victims);
+        }
+        self.may_be_followed(scene, now_ms) && has_all(&self.victims)
     }
 
-    fn are_victims(&self, ranks: &[u32]) -> bool {
-        !ranks.is_empty() && ranks.iter().all(|rank| self.victims.contains(rank))
+    fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
+        now_ms.saturating_sub(at_ms) <= ECHO_MS * scene.slowness().min(SLOWNESS_MAX)
+    }
+
+    /// Whether what a rank that it concerns does now is its doing. Where the group is usable ranks may go on, and what they
+    /// do then is their own doing.
+    fn may_be_followed(&self, scene: &Scene, now_ms: u64) -> bool {
+        let age_ms = now_ms.saturating_sub(self.told_ms);
+        self.verdict.about.is_none() || age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness())
+    }
+
+    /// Takes note of a rank that has ended: because it was told this, as its exit code shows; because this concerns it; or because
+    /// a launcher ends all ranks where one has.
+    pub(super) fn note_end(&mut self, rank: u32, reason: &DownReason, scene: &Scene, now_ms: u64) {
+        let has_its_code = matches!(reason, DownReason::Exited { code }
+            if i32::from(self.verdict.class.code()) == *code);
+        let is_concerned = self.concerns(rank) && self.may_be_followed(scene, now_ms);
+        let may_be_ended = matches!(reason, DownReason::Ended)
+            && !self.followers.is_empty()
+            && self.is_recent(self.followed_ms, scene, now_ms);
+        if has_its_code || is_concerned || may_be_ended {
+            self.followers.insert(rank);
+            self.followed_ms = now_ms;
+        }
     }
 
     /// Whether it blames this rank, or ended what the rank did.
     pub(super) fn concerns(&self, rank: u32) -> bool {
         self.victims.contains(&rank)
-    }
-
-    /// Takes note of a rank that has ended with the exit code of this verdict: it was told, and went because of it.
-    pub(super) fn note_exit(&mut self, rank: u32, code: i32) {
-        if i32::from(self.verdict.class.code()) == code {
-            self.victims.insert(rank);
-        }
     }
 
     /// Takes up what it has led to.
@@ -102,6 +123,8 @@ impl Arbiter {
             self.told.push(Told {
                 verdict: verdict.clone(),
                 victims,
+                followers: BTreeSet::new(),
+                followed_ms: 0,
                 told_ms: now_ms,
             });
         }

@@ -83,13 +83,12 @@ fn ended_beside(scene: &Scene, rank: u32) -> Vec<u32> {
     let Some(own) = scene.member(rank).and_then(|one| one.fate.as_ref()) else {
         return Vec::new();
     };
-    if own.cause == EndCause::Unknown {
-        return Vec::new();
-    }
-    let is_beside = |fate: &Fate| match fate.cause {
-        EndCause::Unprovoked => true,
-        EndCause::MayFollow => fate.order < own.order,
-        EndCause::Unknown => false,
+    let is_beside = |fate: &Fate| match (own.cause, fate.cause) {
+        (_, EndCause::Unknown) | (EndCause::Unknown, EndCause::MayFollow) => false,
+        // It may have followed from that one.
+        (EndCause::Unknown, EndCause::Unprovoked) => !own.orderly && fate.order < own.order,
+        (_, EndCause::Unprovoked) => true,
+        (_, EndCause::MayFollow) => fate.order < own.order,
     };
     let members = (0_u32..).zip(&scene.members);
     let beside: Vec<u32> = members

@@ -330,6 +330,13 @@ fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
         // A message of it that another one never received.
         claims.extend(pairs(victim, &planted.group));
     }
+    if planted.fault == Fault::Skips && outcome.ends[victim as usize] == End::Done {
+        // It gets through, and another one has a call for it left.
+        claims.push(Claim::new(
+            &[Exit::NotJoined],
+            Blamed::Exactly(vec![victim]),
+        ));
+    }
     for found in &outcome.contradictions {
         claims.push(Claim::new(&[Exit::Mismatch], odd(victim, &found.ranks)));
         // Where two calls only are known, any of them may be the odd one.
