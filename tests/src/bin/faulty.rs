@@ -205,7 +205,7 @@ fn sent_late(
     last: bool,
     meets: bool,
 ) -> Result<(), Box<dyn Error>> {
-    let (first, other) = (Rank(0), Rank(world.size() as u32 - 1));
+    let (first, other) = (Rank(0), Rank::from_index(world.size() - 1));
     let sends = world.rank() == first;
     let pair = (sends || last).then(|| world.group("pair", &[first, other]));
     let mut pair = pair.transpose()?;
