@@ -13,7 +13,7 @@ use crate::context::{Context, Identity};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
 use crate::sync::{Clock, Deadline};
-use crate::transport::shm::wait::{self, Interrupted, Rest};
+use crate::transport::shm::wait::{self, Backoff, Interrupted, Rest};
 use crate::types::Rank;
 use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{Cause, FromRank};
@@ -52,9 +52,6 @@ pub(crate) struct WaitContext<'a> {
     /// `Watch::lost` when the call began.
     pub(crate) lost: Duration,
 }
-
-/// How often a call that has ended looks whether its verdict has come.
-const VERDICT_STEP: Duration = Duration::from_micros(500);
 
 impl<'a> WaitContext<'a> {
     /// The rules that choose algorithms instead of the built-in ones, where there are any.
@@ -99,16 +96,15 @@ impl WaitContext<'_> {
         let mut seen = if status.epoch() == 0 { 0 } else { u64::MAX };
         let call = self.deadline();
         let mut slices = CallWait::new(call.budget());
-        let begun_ns = Clock::coarse_ns();
+        let mut backoff = Backoff::new(self.context.pace);
         loop {
             let word = status.epoch_word();
             let slice = call.extended(self.lost()).at_most(slices.slice_end());
-            match wait::later(slice, word, seen, rest, &mut ready) {
+            match wait::later(slice, word, seen, rest, &mut backoff, &mut ready) {
                 Ok(()) => return Ok(()),
                 Err(Interrupted::Deadline) => {
                     let now = call.elapsed();
-                    let waited_ns = Clock::coarse_ns().saturating_sub(begun_ns);
-                    if let Some(lost) = slices.overrun(now, Duration::from_nanos(waited_ns)) {
+                    if let Some(lost) = slices.overrun(now, backoff.waited()) {
                         self.context.watch.lose(lost);
                     }
                     match slices.turn(now, call.budget() + self.lost()) {
@@ -246,6 +242,8 @@ impl WaitContext<'_> {
         let ended = Deadline::after(Duration::ZERO);
         let mut wait = VerdictWait::new(cause.is_some(), self.context.peers.as_ref());
         loop {
+            // Before anything is looked at: what comes after that ends the rest.
+            let seen = self.context.status.epoch();
             let now = ended.elapsed();
             if let Some(lost) = wait.overrun(now) {
                 self.context.watch.lose(lost);
@@ -254,7 +252,7 @@ impl WaitContext<'_> {
                 Step::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
                 Step::Ask => {}
                 Step::Tell(verdict) => self.tell(*verdict),
-                Step::Rest(time) => Clock::pause(time.min(VERDICT_STEP)),
+                Step::Rest(time) => self.context.status.await_news(seen, time),
                 Step::End(verdict) => return verdict,
             }
         }

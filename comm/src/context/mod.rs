@@ -26,7 +26,7 @@ pub(crate) use self::unread::{HasUnread, Unread};
 use crate::algo;
 use crate::error::verdict::CallId;
 use crate::rendezvous::Coordinator;
-use crate::sync::{AtomicBool, Clock, Deadline, Ordering};
+use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::transport::shm::arena::OwnerMark;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
@@ -43,8 +43,6 @@ const SERVES_SILENTLY: Duration = Duration::from_secs(5);
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
-/// How often it looks.
-const VERDICT_STEP: Duration = Duration::from_millis(1);
 
 /// All that the groups of one rank have in common.
 #[derive(Debug)]
@@ -173,9 +171,8 @@ impl Context {
             return;
         }
         let patience = Deadline::after(VERDICT_WAIT);
-        while self.status.is_untroubled() && !patience.passed() {
-            Clock::pause(VERDICT_STEP);
-        }
+        self.status
+            .await_event(patience, || !self.status.is_untroubled());
     }
 
     /// Keeps the rendezvous that this rank serves for as long as the context.

@@ -1,13 +1,15 @@
 //! What this process knows of the fate of the others: who is gone, and which groups were given up.
 //!
 //! Written by the control plane (a thread of its own), read by waiting ranks. A waiter polls one
-//! word, the epoch; only when that changes does it take the lock and look.
+//! word, the epoch; only when that changes does it take the lock and look. Who waits for nothing but news sleeps until
+//! there is some.
 //!
 //! - STATUS-1: a verdict is printed before any call can end by it: a program that ends because of it has
 //!   printed it. Only where nobody reads what is printed the calls end first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,7 @@ use super::stall_report::{Court, StallReport};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::DownReason;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering, futex};
 use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
 use crate::watch::arbiter::{ECHO_MS, covers};
@@ -82,6 +84,8 @@ const NOTICES_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Status {
     epoch: AtomicU64,
+    /// Moves with every event, for those who sleep until there is one.
+    bell: AtomicU32,
     /// What ranks said about calls that did not end.
     pub(crate) court: Court,
     known: Mutex<Known>,
@@ -297,10 +301,34 @@ impl Status {
         self.known().cut_off.clone()
     }
 
+    /// Waits until something that this status tells `has_come`.
+    pub(crate) fn await_event(&self, patience: Deadline, has_come: impl Fn() -> bool) {
+        loop {
+            let seen = self.epoch();
+            if has_come() || patience.passed() {
+                return;
+            }
+            self.await_news(seen, patience.left());
+        }
+    }
+
+    /// Sleeps until the epoch is no longer `seen`, at most for `time`.
+    pub(crate) fn await_news(&self, seen: u64, time: Duration) {
+        // SYNC: pairs with the Release in `disturb`. Who has seen this bell sees the epoch of the event before it at least; a
+        // later event moves the bell, and the futex call compares it again.
+        let bell = self.bell.load(Ordering::Acquire);
+        if self.epoch() == seen {
+            futex::wait(&self.bell, bell, time);
+        }
+    }
+
     fn disturb(&self) {
         // SYNC: pairs with the Acquire in `epoch` and in the waiters: who sees the new epoch finds
         // what was recorded before it.
         self.epoch.fetch_add(1, Ordering::Release);
+        // SYNC: pairs with the Acquire in `await_news`.
+        self.bell.fetch_add(1, Ordering::Release);
+        futex::wake_all(&self.bell);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -312,6 +340,7 @@ impl Status {
 mod tests {
     use super::*;
     use crate::error::verdict::tests::example;
+    use crate::sync::Clock;
 
     #[test]
     fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {
@@ -380,6 +409,24 @@ mod tests {
             ..notice.clone()
         });
         assert_eq!(status.notice(9), Some(Notice { seq: 3, ..notice }));
+    }
+
+    #[test]
+    fn who_waits_for_news_is_woken_by_it_and_does_not_sleep_where_there_has_been_some() {
+        let status = Status::default();
+        let hour = Duration::from_secs(3600);
+        let seen = status.epoch();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                Clock::pause(Duration::from_millis(20));
+                status.set_gone(Rank(1), Gone::left());
+            });
+            while status.epoch() == seen {
+                status.await_news(seen, hour);
+            }
+        });
+        status.await_news(seen, hour);
+        assert!(status.gone(Rank(1)).is_some());
     }
 
     #[test]

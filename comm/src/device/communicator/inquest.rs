@@ -10,7 +10,7 @@ use crate::collective::Call;
 use crate::context::Notice;
 use crate::error::verdict::{CallId, Verdict};
 use crate::error::{CommError, ErrorKind};
-use crate::sync::{Clock, Deadline, lock};
+use crate::sync::{Deadline, lock};
 use crate::transport::shm::wait::Rest;
 use crate::types::Rank;
 use crate::watch::judge::device::{Case, Words};
@@ -20,7 +20,6 @@ use crate::watch::wire::{Cause, FromRank};
 
 /// How long a rank that has judged waits for the arbiter to tell its verdict, or an earlier one.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-const TELL_STEP: Duration = Duration::from_micros(500);
 
 /// How a call ended badly.
 pub(super) struct Lost {
@@ -126,8 +125,8 @@ impl Inner {
             let judged = FromRank::Judged(Box::new(own.clone()));
             let is_heard = context.control.complain(&judged);
             let patience = Deadline::after(TELL_TIMEOUT);
-            while is_heard && told().is_none() && !patience.passed() {
-                Clock::pause(TELL_STEP);
+            if is_heard {
+                context.status.await_event(patience, || told().is_some());
             }
         }
         told().unwrap_or_else(|| {

@@ -305,10 +305,10 @@ impl PeerSlot {
     }
 
     /// Whether this is still the slot of its group; to be asked after [`PeerSlot::entered`], where that is
-    /// not the entry that was waited for.
+    /// not the entry that was waited for, or after [`PeerSlot::reached`].
     #[must_use]
     pub fn belongs(&self, arena: &Arena) -> bool {
-        // Relaxed: ordered by the Acquire in `entered` (SLOT-4).
+        // Relaxed: ordered by the Acquire in `entered` or `reached` (SLOT-4).
         arena.word(self.base + KEY).load(Ordering::Relaxed) == self.key
     }
 
@@ -352,12 +352,12 @@ impl PeerSlot {
     }
 
     /// Whether the peer may be at work on its peers' memory in call `seq`; to be asked after
-    /// [`Slot::revoke`] (SLOT-5).
+    /// [`Slot::revoke`] (SLOT-5). A peer that has destroyed the group is not: where its slot lay, another group's may stand now.
     #[must_use]
     pub fn is_at_work(&self, arena: &Arena, seq: u64) -> bool {
         // Relaxed: ordered by the fence in `Slot::revoke`.
         let touched = arena.word(self.base + TOUCHED).load(Ordering::Relaxed);
-        touched == seq && self.reached(arena) < progress(seq, CLOSING)
+        touched == seq && self.reached(arena) < progress(seq, CLOSING) && self.belongs(arena)
     }
 
     /// The last call that the peer revoked, 0 for none; to be asked after [`Slot::touch`].

@@ -5,7 +5,8 @@
 //! processors: the rank that is waited for may need this one (a yield costs 1.5 to 2 us on the
 //! machines we measured, a futex wake-up across virtual processors up to 60 us). *Sleep* on a futex
 //! after that, so that a rank that waits long burns nothing; sleeps are cut short, so a wake-up that
-//! is missed costs a millisecond and no more.
+//! is missed costs a millisecond. Where many ranks share a processor, sleeps grow with the wait, up to an eighth of
+//! it: hundreds of ranks that look up each millisecond leave no processor to the rank that they wait for.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,14 +26,18 @@ const SPINS_LEAST: u32 = 32;
 /// program's turn, and the kernel (EEVDF, from Linux 6.18 on) takes the time off the share of the one that yields: a rank
 /// that yielded on would get no processor when its turn comes, and would read no clock for half a second.
 const YIELDS: u32 = 2000;
-const YIELD_NS_MAX: u64 = 8_000_000;
+const YIELD_MAX: Duration = Duration::from_millis(8);
 /// Yields before the first sleep on descriptors, whose polling costs system calls.
 const YIELDS_DESCRIPTORS: u32 = 20;
 /// Longest single sleep on descriptors: they wake the sleeper by themselves, but for news of the
 /// world.
 const SLEEP_DESCRIPTORS_MAX: Duration = Duration::from_millis(5);
-/// Longest single sleep: bounds the cost of a missed wake-up, and the time to notice a disturbance.
+/// Longest single sleep at first: bounds the cost of a missed wake-up, and the time to notice a disturbance.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// How many times longer sleeps get at most, where as many ranks share a processor.
+const GROWTH_MAX: u32 = 16;
+/// A sleep is at most this part of the wait so far, once it is longer than the first ones.
+const SLEEP_SHARE: u32 = 8;
 /// The clock is read once in this many polls.
 const CLOCK_EVERY: u32 = 32;
 
@@ -122,19 +127,61 @@ impl Rest<'_> {
         }
     }
 
-    /// Sleeps for `left` at most; `true` if what is waited for was seen meanwhile.
-    fn sleep(&self, ready: &mut dyn FnMut() -> bool, left: Duration) -> bool {
+    /// Longest single sleep at the beginning of a wait.
+    fn sleep_max(&self) -> Duration {
         match self {
-            Self::Bell(bell) => bell.sleep(ready, left.min(SLEEP_MAX)),
-            Self::Descriptors(sleep) => {
-                sleep(left.min(SLEEP_DESCRIPTORS_MAX));
-                ready()
-            }
-            Self::Pause => {
-                Clock::pause(left.min(SLEEP_MAX));
-                ready()
-            }
+            Self::Bell(_) | Self::Pause => SLEEP_MAX,
+            Self::Descriptors(_) => SLEEP_DESCRIPTORS_MAX,
         }
+    }
+
+    /// Sleeps for `time` at most; `true` if what is waited for was seen meanwhile.
+    fn sleep(&self, ready: &mut dyn FnMut() -> bool, time: Duration) -> bool {
+        match self {
+            Self::Bell(bell) => return bell.sleep(ready, time),
+            Self::Descriptors(sleep) => sleep(time),
+            Self::Pause => Clock::pause(time),
+        }
+        ready()
+    }
+}
+
+/// How far a wait has come: one that is cut into slices yields in the first of them only.
+#[derive(Debug)]
+pub struct Backoff {
+    begun_ns: u64,
+    polls: u32,
+    /// Ranks on each processor.
+    crowd: usize,
+}
+
+impl Backoff {
+    /// A wait that begins now.
+    #[must_use]
+    pub fn new(pace: Pace) -> Self {
+        Self {
+            begun_ns: Clock::coarse_ns(),
+            polls: 0,
+            crowd: pace.crowd,
+        }
+    }
+
+    /// How long the wait has lasted, to the tick of the kernel's coarse clock.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(Clock::coarse_ns().saturating_sub(self.begun_ns))
+    }
+
+    fn is_yielding(&self, rest: &Rest<'_>) -> bool {
+        self.polls < rest.yields() && self.waited() < YIELD_MAX
+    }
+
+    /// Longest next sleep.
+    fn sleep_max(&self, rest: &Rest<'_>) -> Duration {
+        let first = rest.sleep_max();
+        let crowd = u32::try_from(self.crowd).unwrap_or(GROWTH_MAX);
+        let longest = first * crowd.clamp(1, GROWTH_MAX);
+        (self.waited() / SLEEP_SHARE).clamp(first, longest)
     }
 }
 
@@ -197,7 +244,7 @@ pub fn until(
     if soon(pace, rest, &mut ready) || turn_in_crowd(pace, rest, &mut ready) {
         return Ok(());
     }
-    later(deadline, epoch, seen, rest, ready)
+    later(deadline, epoch, seen, rest, &mut Backoff::new(pace), ready)
 }
 
 /// The other gears, for a wait that has polled in vain.
@@ -209,11 +256,9 @@ pub fn later(
     epoch: &AtomicU64,
     seen: u64,
     rest: &Rest<'_>,
+    backoff: &mut Backoff,
     mut ready: impl FnMut() -> bool,
 ) -> Result<(), Interrupted> {
-    let yields = rest.yields();
-    let begun_ns = Clock::coarse_ns();
-    let mut polls: u32 = 0;
     loop {
         // SYNC: pairs with the Release in `Status::disturb`; what it announces is then visible.
         if epoch.load(Ordering::Acquire) != seen {
@@ -224,9 +269,8 @@ pub fn later(
             };
         }
         // While yielding, the exact clock is read now and then; a sleep is worth a look each time.
-        let is_yielding =
-            polls < yields && Clock::coarse_ns().saturating_sub(begun_ns) < YIELD_NS_MAX;
-        let look = !is_yielding || polls.is_multiple_of(CLOCK_EVERY);
+        let is_yielding = backoff.is_yielding(rest);
+        let look = !is_yielding || backoff.polls.is_multiple_of(CLOCK_EVERY);
         if look && deadline.passed() {
             return if ready() {
                 Ok(())
@@ -234,12 +278,12 @@ pub fn later(
                 Err(Interrupted::Deadline)
             };
         }
-        polls = polls.saturating_add(1);
+        backoff.polls = backoff.polls.saturating_add(1);
         let seen = if is_yielding {
             rustix::thread::sched_yield();
             ready()
         } else {
-            rest.sleep(&mut ready, deadline.left())
+            rest.sleep(&mut ready, deadline.left().min(backoff.sleep_max(rest)))
         };
         if seen {
             return Ok(());
@@ -286,6 +330,49 @@ mod tests {
             );
             assert_eq!(ended, Err(Interrupted::Epoch));
         });
+    }
+
+    #[test]
+    fn sleeps_grow_with_the_wait_only_where_ranks_share_processors() {
+        let after = |crowd, waited_ms: u64| {
+            let mut backoff = Backoff::new(Pace { spins: 0, crowd });
+            backoff.begun_ns = backoff.begun_ns.saturating_sub(waited_ms * 1_000_000);
+            (
+                backoff.sleep_max(&Rest::Pause),
+                backoff.sleep_max(&Rest::Descriptors(&|_| ())),
+            )
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(after(1, 60_000), (ms(1), ms(5)));
+        assert_eq!(after(115, 0), (ms(1), ms(5)));
+        assert_eq!(after(115, 60_000), (ms(16), ms(80)));
+        let (sleep, descriptors) = after(115, 80);
+        assert!(sleep >= ms(10) && sleep < ms(16), "{sleep:?}");
+        assert!(
+            descriptors >= ms(10) && descriptors < ms(16),
+            "{descriptors:?}"
+        );
+    }
+
+    #[test]
+    fn a_wait_in_slices_yields_in_the_first_of_them_only() {
+        let epoch = AtomicU64::new(0);
+        let mut backoff = Backoff::new(Pace { spins: 0, crowd: 1 });
+        for slice in 0..3 {
+            let rests = Cell::new(0_u32);
+            let sleep = |_: Duration| rests.set(rests.get() + 1);
+            let rest = Rest::Descriptors(&sleep);
+            let mut polls = 0_u32;
+            let ready = || {
+                polls += 1;
+                polls > 2 * YIELDS_DESCRIPTORS
+            };
+            let ended = later(quick(), &epoch, 0, &rest, &mut backoff, ready);
+            assert_eq!(ended, Ok(()));
+            // Each poll that was no yield was a sleep.
+            let yields = if slice == 0 { YIELDS_DESCRIPTORS } else { 0 };
+            assert_eq!(polls - rests.get(), yields, "slice {slice}");
+        }
     }
 
     #[test]

@@ -122,6 +122,9 @@ fn a_reused_block_shows_nothing_of_its_former_group() {
     new.publish(1, &Entry::default());
     assert_eq!(peer.entered(&arena, 1), 1);
     assert!(old.entered(&arena, 1) != 1 && !old.belongs(&arena));
+    // Nor is a peer that has destroyed its group at work in a call of it, whatever its memory serves now.
+    new.touch(3);
+    assert!(peer.is_at_work(&arena, 3) && !old.is_at_work(&arena, 3));
 }
 
 #[test]
