@@ -81,8 +81,9 @@ pub trait Arbiter: Debug + Send {
     fn process(&self) -> ProcessId {
         ProcessId::default()
     }
-    /// A rank went without a goodbye. The others are told by the coordinator.
-    fn down(&mut self, rank: Rank, reason: &DownReason);
+    /// A rank went without a goodbye: its connection was found ended at `at_ms`, or how it ended was said then. The others are told
+    /// by the coordinator.
+    fn down(&mut self, rank: Rank, reason: &DownReason, at_ms: u64);
     /// A rank said goodbye.
     fn left(&mut self, rank: Rank);
     /// Time passes; called every few milliseconds while the arbiter is busy.

@@ -164,7 +164,7 @@ impl Referee for Arbiter {
         self.process
     }
 
-    fn down(&mut self, rank: Rank, reason: &DownReason) {
+    fn down(&mut self, rank: Rank, reason: &DownReason, at_ms: u64) {
         for told in &mut self.told {
             told.note_end(rank.0, reason, &self.scene, self.seen_ms);
         }
@@ -174,8 +174,8 @@ impl Referee for Arbiter {
                 // A launcher may have ended it because of the first one.
                 fate.confidence = Confidence::Likely;
             }
-            let first_ms = *self.first_end_ms.get_or_insert(self.seen_ms);
-            if self.seen_ms <= first_ms + TOGETHER_MS {
+            let first_ms = *self.first_end_ms.get_or_insert(at_ms);
+            if at_ms <= first_ms + TOGETHER_MS {
                 fate.cause = EndCause::Unprovoked;
             }
         }

@@ -88,10 +88,10 @@ impl Hub {
 
     /// Records that a rank is gone, for all others.
     pub(crate) fn set_gone(&self, rank: Rank, gone: &Gone) {
-        self.arbitrate(|arbiter, _| {
+        self.arbitrate(|arbiter, now_ms| {
             match &gone.reason {
                 None => arbiter.left(rank),
-                Some(reason) => arbiter.down(rank, reason),
+                Some(reason) => arbiter.down(rank, reason, now_ms),
             }
             Vec::new()
         });

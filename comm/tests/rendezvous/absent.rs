@@ -159,7 +159,7 @@ impl Arbiter for Onlooker {
         })
     }
 
-    fn down(&mut self, _rank: Rank, _reason: &DownReason) {}
+    fn down(&mut self, _rank: Rank, _reason: &DownReason, _at_ms: u64) {}
 
     fn left(&mut self, _rank: Rank) {}
 

@@ -442,7 +442,7 @@ impl<'a> Supervisor<'a> {
     fn end_ranks(&mut self) {
         if let Phase::Running(_) = self.phase {
             self.delays = self.delays_of(&self.innocent());
-            self.phase = Phase::Ending(Deadline::after(self.limits.grace));
+            self.phase = Phase::Ending(self.grace());
         }
     }
 
@@ -460,7 +460,7 @@ impl<'a> Supervisor<'a> {
             return false;
         }
         if matches!(self.phase, Phase::Ending(_)) && self.have_starved() {
-            self.phase = Phase::Ending(Deadline::after(self.limits.grace));
+            self.phase = Phase::Ending(self.grace());
             return true;
         }
         match (self.phase, self.limits.asked) {

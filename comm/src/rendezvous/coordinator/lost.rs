@@ -50,7 +50,7 @@ impl Membership {
             self.look_at_held(now_ms);
         } else {
             // The others say by themselves what became of the rank.
-            self.announce_down(rank, reason);
+            self.announce_down(rank, reason, now_ms);
         }
     }
 
@@ -123,6 +123,6 @@ impl Membership {
             Liveness::Hidden => DownReason::HungUp,
         };
         let held = self.held.swap_remove(at);
-        self.announce_down(held.rank, reason);
+        self.announce_down(held.rank, reason, held.since_ms);
     }
 }

@@ -346,11 +346,11 @@ impl Membership {
     /// The owner says how a rank's process ended. What the rank had said before has been heard.
     pub(crate) fn rank_down(&mut self, rank: Rank, reason: DownReason) {
         self.held.retain(|held| held.rank != rank);
-        self.announce_down(rank, reason);
+        self.announce_down(rank, reason, self.seen_ms);
     }
 
-    /// Tells everybody that a rank is down; once (`RDV-4`).
-    pub(super) fn announce_down(&mut self, rank: Rank, reason: DownReason) {
+    /// Tells everybody that a rank is down, since `at_ms`; once (`RDV-4`).
+    pub(super) fn announce_down(&mut self, rank: Rank, reason: DownReason, at_ms: u64) {
         let error = self.job.down(rank, reason.clone());
         match self.job.phase() {
             Phase::Failed(_) => {}
@@ -362,7 +362,7 @@ impl Membership {
             Phase::Ready { .. } => {
                 if self.job.set_gone(rank) {
                     if let Some(arbiter) = &mut self.arbiter {
-                        arbiter.down(rank, &reason);
+                        arbiter.down(rank, &reason, at_ms);
                     }
                     self.tell_all(&ToSession::Down { rank, reason }, Some(rank));
                     self.end_rounds(&error);

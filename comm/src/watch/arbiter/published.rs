@@ -38,7 +38,10 @@ impl Told {
         let has_all = |ranks: &BTreeSet<u32>| {
             !subjects.is_empty() && subjects.iter().all(|rank| ranks.contains(rank))
         };
-        if has_all(&self.followers) {
+        // A verdict on who followed may name the culprit of this one beside it.
+        let is_of_this =
+            |rank: &u32| self.followers.contains(rank) || self.verdict.blamed.contains(rank);
+        if !subjects.is_empty() && subjects.iter().all(is_of_this) {
             return true;
         }
         if self.verdict.about.is_none() {

@@ -75,6 +75,10 @@ impl Play {
         }
     }
 
+    fn down(&mut self, rank: Rank, reason: &DownReason) {
+        self.arbiter.down(rank, reason, self.now_ms);
+    }
+
     fn complain(&mut self, cause: Cause) {
         let report = (cause != Cause::Waits).then(|| Box::new(board(0, true)));
         let complaint = FromRank::Complaint {
@@ -225,8 +229,7 @@ fn who_does_not_answer_and_cannot_be_seen_is_named_late_and_never_for_certain() 
 #[test]
 fn a_rank_that_is_known_to_be_dead_is_the_cause_whether_or_not_any_board_came() {
     let mut play = Play::new(&[]);
-    play.arbiter
-        .down(Rank(1), &DownReason::Killed { signal: 9 });
+    play.down(Rank(1), &DownReason::Killed { signal: 9 });
     play.complain(Cause::InVain);
     play.pass(2 * ROUND_MS);
     assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
@@ -291,7 +294,7 @@ fn what_ranks_found_of_a_call_on_devices_is_told_once_and_only_where_it_does_not
 
     let mut play = Play::new(&[0, 2]);
     let how = DownReason::Killed { signal: 9 };
-    play.arbiter.down(Rank(1), &how);
+    play.down(Rank(1), &how);
     play.complain(Cause::InVain);
     play.pass(20);
     assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
@@ -332,12 +335,12 @@ fn what_fails_soon_after_a_verdict_is_told_as_that_verdict() {
 fn an_end_with_the_exit_code_of_a_verdict_follows_from_it_however_late_it_is() {
     let told_again = |code| {
         let mut play = Play::new(&[]);
-        play.arbiter.down(Rank(1), &DownReason::Exited { code: 3 });
+        play.down(Rank(1), &DownReason::Exited { code: 3 });
         play.complain(Cause::InVain);
         play.pass(2 * ROUND_MS);
         assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
         play.pass(2 * ECHO_MS);
-        play.arbiter.down(Rank(2), &DownReason::Exited { code });
+        play.down(Rank(2), &DownReason::Exited { code });
         let mut report = board(0, true);
         let group = &mut report.groups[0];
         group.key = 77;
@@ -363,24 +366,33 @@ fn an_end_with_the_exit_code_of_a_verdict_follows_from_it_however_late_it_is() {
 
 #[test]
 fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_not() {
-    let found = |gap_ms| {
+    // Rank 0 waits for rank 1.
+    let found = |[first, second]: [u32; 2], gap_ms| {
         let mut play = Play::new(&[]);
-        play.arbiter.down(Rank(2), &DownReason::Ended);
-        play.pass(gap_ms);
-        play.arbiter.down(Rank(1), &DownReason::Ended);
+        // Nothing was to be done for a while.
+        play.now_ms += 1000;
+        let first_ms = play.now_ms;
+        play.down(Rank(first), &DownReason::Ended);
+        // The coordinator looked at the other process once more before it told of that end.
+        play.pass(50);
+        let at_ms = first_ms + gap_ms;
+        play.arbiter.down(Rank(second), &DownReason::Ended, at_ms);
         play.complain(Cause::InVain);
         play.pass(2 * ROUND_MS);
         play.found().map(|(_, blamed)| blamed.to_vec())
     };
-    assert_eq!(found(0), Some(vec![1, 2]));
-    assert_eq!(found(10 * TOGETHER_MS), Some(vec![1]));
+    assert_eq!(found([1, 2], 0), Some(vec![1, 2]));
+    assert_eq!(found([2, 1], 0), Some(vec![1, 2]));
+    assert_eq!(found([1, 2], 10 * TOGETHER_MS), Some(vec![1]));
+    // The one that came first may be why the other ended.
+    assert_eq!(found([2, 1], 10 * TOGETHER_MS), Some(vec![1, 2]));
 }
 
 #[test]
 fn of_ends_that_nobody_saw_only_the_first_is_certain() {
     let mut play = Play::new(&[]);
-    play.arbiter.down(Rank(2), &DownReason::Ended);
-    play.arbiter.down(Rank(1), &DownReason::Ended);
+    play.down(Rank(2), &DownReason::Ended);
+    play.down(Rank(1), &DownReason::Ended);
     play.complain(Cause::InVain);
     play.pass(2 * ROUND_MS);
     assert_eq!(play.told[0].confidence, Confidence::Likely);
@@ -390,7 +402,7 @@ fn of_ends_that_nobody_saw_only_the_first_is_certain() {
             .contains("a launcher may have ended the others")
     );
     let mut alone = Play::new(&[]);
-    alone.arbiter.down(Rank(1), &DownReason::Ended);
+    alone.down(Rank(1), &DownReason::Ended);
     alone.complain(Cause::InVain);
     alone.pass(2 * ROUND_MS);
     assert_eq!(alone.told[0].confidence, Confidence::Certain);
@@ -400,8 +412,8 @@ fn of_ends_that_nobody_saw_only_the_first_is_certain() {
 fn who_ended_before_a_rank_whose_link_broke_is_named_beside_it() {
     let mut play = Play::new(&[0]);
     let killed = DownReason::Killed { signal: 9 };
-    play.arbiter.down(Rank(2), &killed);
-    play.arbiter.down(Rank(1), &killed);
+    play.down(Rank(2), &killed);
+    play.down(Rank(1), &killed);
     let kind = ErrorKind::Transport {
         peer: Rank(1),
         what: "it closed".to_owned(),
@@ -421,7 +433,7 @@ fn an_end_that_may_follow_from_another_is_named_beside_it_only_where_it_came_fir
     let first = |first: (u32, DownReason), second: (u32, DownReason)| {
         let mut play = Play::new(&[]);
         for (rank, how) in [first, second] {
-            play.arbiter.down(Rank(rank), &how);
+            play.down(Rank(rank), &how);
         }
         play.complain(Cause::InVain);
         play.pass(2 * ROUND_MS);
@@ -446,17 +458,14 @@ fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended()
         };
         play.arbiter.processes = (0..3).map(process).collect();
         play.arbiter.is_ending = Some(|process| process.pid == 2);
-        play.arbiter
-            .down(Rank(1), &DownReason::Killed { signal: 11 });
+        play.down(Rank(1), &DownReason::Killed { signal: 11 });
         play.complain(Cause::InVain);
         play.pass(5 * ROUND_MS);
         assert_eq!(play.found(), None);
         play
     };
     let mut ended = play();
-    ended
-        .arbiter
-        .down(Rank(2), &DownReason::Killed { signal: 9 });
+    ended.down(Rank(2), &DownReason::Killed { signal: 9 });
     ended.pass(2 * ROUND_MS);
     assert_eq!(ended.found(), Some((Class::PeerDead, [1, 2].as_slice())));
     // One that does not end is not waited for without end.

@@ -12,6 +12,8 @@ use crate::world::RankProcess;
 const STARVED_LOOK: Duration = Duration::from_secs(2);
 /// How often ranks that get no processor get the grace once more.
 const EXTENSIONS_MAX: u32 = 9;
+/// More grace for each rank of a world: the news goes from all to all, on the processors that they share.
+const GRACE_PER_RANK: Duration = Duration::from_millis(10);
 
 impl Supervisor<'_> {
     /// Nothing was heard for all the patience: whether that is to be held against the ranks.
@@ -39,6 +41,12 @@ impl Supervisor<'_> {
             self.look_at(rank);
         }
         true
+    }
+
+    /// By when ranks are to have ended by themselves.
+    pub(super) fn grace(&self) -> Deadline {
+        let count = u32::try_from(self.ranks.processes().len()).unwrap_or(u32::MAX);
+        Deadline::after(self.limits.grace + GRACE_PER_RANK.saturating_mul(count))
     }
 
     /// Whether ranks that are to end have spent a good part of the grace waiting for a processor, and may get it once more.
