@@ -1,5 +1,7 @@
 //! The line of a verdict as a terminal shows it: its fields one below the other.
 
+use std::fmt::Write as _;
+
 use super::Class;
 
 /// Columns of a terminal that is not asked for its width.
@@ -67,7 +69,8 @@ pub fn lay_out(line: &str) -> Option<String> {
 /// Appends a field, its value broken between words. A word that is longer than the terminal is wide stays whole.
 fn field(text: &mut String, name: &str, value: &str) {
     let mut column = INDENT;
-    text.push_str(&format!("\n  {name:<12}"));
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\n  {name:<12}");
     for (index, word) in value.split(' ').enumerate() {
         let length = word.chars().count();
         if index > 0 && column + 1 + length > COLUMNS {
