@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::act::micros;
 use super::net::Event;
-use super::plan::Seat;
 use super::rank::{Ending, Failed, Life};
+use super::scenario::Seat;
 use super::sim_world::Stage;
 use crate::backend::peer_status::PeerStatus;
 use crate::backend::verdict_wait::{Inquest, Next, VerdictWait};
