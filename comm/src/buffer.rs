@@ -281,17 +281,6 @@ impl<'a> WriteView<'a> {
         }
     }
 
-    /// The same view for a shorter time, so that it can be handed on and used again.
-    #[must_use]
-    pub const fn reborrow(&mut self) -> WriteView<'_> {
-        WriteView {
-            ptr: self.ptr,
-            count: self.count,
-            dtype: self.dtype,
-            owner: PhantomData,
-        }
-    }
-
     /// Whether the two views have a byte in common. Views without elements overlap nothing.
     #[must_use]
     pub fn overlaps(&self, other: ReadView<'_>) -> bool {

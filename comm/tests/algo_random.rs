@@ -2,7 +2,7 @@
 
 use muster_comm::algo::select::{BUILT_IN, parse_bytes};
 use muster_comm::algo::{
-    FaultKind, Links, Matrix, Problem, ProblemError, Table, algorithms_for, check, find, planned,
+    DefectKind, Links, Matrix, Problem, ProblemError, Table, algorithms_for, check, find, planned,
     sweep,
 };
 use muster_comm::types::Collective;
@@ -125,5 +125,5 @@ fn what_one_rank_knows_is_not_enough_for_a_proof() {
     let pairwise = find(Collective::AllToAllV, "pairwise").expect("registered");
     let plan = pairwise.plan(&problem, 1, false).expect("its own plan");
     let fault = check(&problem, &[plan.clone(), plan]).expect_err("half a picture");
-    assert_eq!((fault.rank, fault.kind), (1, FaultKind::PartialCounts));
+    assert_eq!((fault.rank, fault.kind), (1, DefectKind::PartialCounts));
 }

@@ -12,7 +12,7 @@ use muster_comm::algo::{algorithms_for, find};
 use muster_comm::backend::message::{MessageError, Progress};
 use muster_comm::transport::LinkError;
 use muster_comm::transport::sim::{
-    Ending, Fate, Fault, Machine, SimConfig, SimLimits, SimNet, SimReport, Turn,
+    Ending, Fate, LinkFault, Machine, SimConfig, SimLimits, SimNet, SimReport, Turn,
 };
 use muster_comm::types::{Collective, Counting, DType, ReduceOp};
 use transport_support::job::{How, Rank, by_hand, job};
@@ -75,7 +75,7 @@ fn simulate(
     problem: &Problem,
     algorithm: &Algorithm,
     how: How,
-    faults: &[(Duration, Fault)],
+    faults: &[(Duration, LinkFault)],
 ) -> (SimReport, Vec<Rank>) {
     let net = SimNet::new(problem.n(), SimConfig::new(seed));
     for (at, fault) in faults {
@@ -130,7 +130,7 @@ fn every_message_algorithm_is_right_over_uneven_networks() {
 fn a_seed_gives_the_same_run_again_and_another_seed_another_one() {
     let problem = Problem::all_reduce(5, 300).unwrap();
     let algorithm = find(Collective::AllReduce, "ring").unwrap();
-    let killed = (Duration::from_micros(900), Fault::Kill { rank: 3 });
+    let killed = (Duration::from_micros(900), LinkFault::Kill { rank: 3 });
     for faults in [&[][..], &[killed]] {
         let of = |seed| simulate(seed, &problem, algorithm, HOW, faults).0;
         assert_eq!(of(seed()), of(seed()));
@@ -188,7 +188,7 @@ fn a_killed_rank_leaves_nobody_waiting_whenever_it_dies() {
         let mut deaths = 0;
         for part in 0..20 {
             let at = whole * part / 18;
-            let faults = [(at, Fault::Kill { rank: 2 })];
+            let faults = [(at, LinkFault::Kill { rank: 2 })];
             let (report, mut ranks) = simulate(seed(), &problem, algorithm, HOW, &faults);
             let what = (algorithm.name, at, &report);
             assert_eq!(report.ending, Ending::Complete, "{what:?}");
@@ -212,7 +212,7 @@ fn those_who_wait_for_a_killed_rank_are_told_that_its_link_closed() {
     let algorithm = algorithms_for(Collective::Gather)
         .find(|algorithm| algorithm.links == Links::Message)
         .unwrap();
-    let faults = [(Duration::ZERO, Fault::Kill { rank: 1 })];
+    let faults = [(Duration::ZERO, LinkFault::Kill { rank: 1 })];
     let (report, ranks) = simulate(seed(), &problem, algorithm, HOW, &faults);
     assert_eq!(report.fates[1], Fate::Killed);
     assert_eq!(
@@ -228,7 +228,10 @@ fn those_who_wait_for_a_killed_rank_are_told_that_its_link_closed() {
 fn a_cut_link_ends_the_call_on_every_rank_that_needs_it() {
     let problem = Problem::all_reduce(4, 100).unwrap();
     let algorithm = find(Collective::AllReduce, "ring").unwrap();
-    let faults = [(Duration::from_micros(1), Fault::Cut { one: 1, other: 2 })];
+    let faults = [(
+        Duration::from_micros(1),
+        LinkFault::Cut { one: 1, other: 2 },
+    )];
     let (report, ranks) = simulate(seed(), &problem, algorithm, HOW, &faults);
     assert_eq!(report.ending, Ending::Complete);
     assert_eq!(report.fates, vec![Fate::Failed; 4]);
@@ -248,7 +251,7 @@ fn a_stalled_link_delays_the_call_and_nothing_else() {
     let problem = Problem::all_reduce(4, 100).unwrap();
     let algorithm = find(Collective::AllReduce, "ring").unwrap();
     let until = Duration::from_secs(20);
-    let stall = Fault::Stall {
+    let stall = LinkFault::Stall {
         from: 1,
         to: 2,
         until,
@@ -274,7 +277,7 @@ fn with_checksums_a_corrupt_byte_is_an_error_and_never_a_wrong_result() {
     let mut noticed = 0;
     // The ring sends four frames of at most 14 elements on this lane.
     for byte in 0..4 * (64 + 14 * 4) {
-        let corrupt = Fault::Corrupt {
+        let corrupt = LinkFault::Corrupt {
             from: 0,
             to: 1,
             byte,

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use muster_comm::error::verdict::Class;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a run ended with. The numbers and class names are a contract with other programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum Exit {

@@ -3,11 +3,15 @@
 //!
 //! A reader that closed its end of the pipe is not an error: the result was produced, and nobody
 //! wants to read it. Any other failure to write a result is one.
+//!
+//! A verdict is one line in pipes and files. On a terminal its fields stand one below the other.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
+use muster_comm::error::verdict::lay_out;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -29,6 +33,7 @@ pub const STRONG: Style = Style::new().bold();
 /// A failure of class RESOURCE where the text could not be written, unless the reader went away.
 pub fn result(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
+    let text = shown(text, io::stdout().is_terminal());
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
@@ -43,8 +48,27 @@ pub fn result(text: &str) -> Result<(), Failure> {
 
 /// Prints a line for people on stderr. Nothing depends on it, so a closed stderr is no error.
 pub fn note(line: &str) {
+    let line = shown(line, io::stderr().is_terminal());
     // Whoever closed stderr does not want to read this.
     let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Text as it is printed: with the verdicts in it laid out, where it goes to a terminal.
+fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
+    if !to_terminal || !text.contains("VERDICT ") {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.split('\n').map(|line| {
+        let plain = anstream::adapter::strip_str(line).to_string();
+        match lay_out(&plain)
+            .as_deref()
+            .and_then(|text| text.split_once('\n'))
+        {
+            Some((class, fields)) => Cow::Owned(format!("{BAD}{class}{BAD:#}\n{fields}")),
+            None => Cow::Borrowed(line),
+        }
+    });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Prints a failure the way every command does, and gives back its class.
@@ -82,6 +106,24 @@ pub fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_gets_the_fields_of_a_verdict_one_below_the_other_and_a_pipe_gets_its_line() {
+        let line = "VERDICT PEER_DEAD who=rank 1 (a, pid 7) what=barrier #2 on world where=killed by signal 9 \
+                    since=12:00:00.000Z (+0.100 s) confidence=certain evidence=its process ended; b others=c next=d";
+        let text = format!("before\n{BAD}{line}{BAD:#}\nafter\n");
+        assert_eq!(shown(&text, false), text);
+        let laid_out = anstream::adapter::strip_str(&shown(&text, true)).to_string();
+        assert!(
+            laid_out.starts_with("before\nVERDICT PEER_DEAD\n  who         rank 1 (a, pid 7)\n"),
+            "{laid_out}"
+        );
+        assert!(
+            laid_out.ends_with("\n  next        d\nafter\n"),
+            "{laid_out}"
+        );
+        assert_eq!(shown("no verdict\n", true), "no verdict\n");
+    }
 
     #[test]
     fn control_characters_of_a_rank_never_reach_the_terminal() {

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::bench::model::BenchReport;
@@ -13,7 +12,9 @@ use crate::drill;
 use crate::fail::Failure;
 use crate::moe::report::MoeReport;
 use crate::report::document::{Document, Model};
+#[cfg(feature = "schema")]
 use crate::report::schema;
+use crate::report::schema::Described;
 use crate::verify;
 
 /// Largest file that is read, in bytes: hundreds of times what the longest run writes.
@@ -29,7 +30,7 @@ pub const KINDS: [Kind; 6] = [
     Kind::of::<drill::model::Report>(),
 ];
 
-type Read = fn(Value) -> Result<Box<dyn Document>, serde_json::Error>;
+type Read = fn(&[u8]) -> Result<Box<dyn Document>, serde_json::Error>;
 
 /// A kind of result.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub struct Kind {
     version: u32,
     /// Fields that tell it from others, where it does not name its command.
     marks: &'static [&'static str],
+    #[cfg(feature = "schema")]
     schema: fn(&Self) -> String,
     /// Makes one of a JSON document, where anybody wants to.
     read: Option<Read>,
@@ -50,22 +52,25 @@ impl Kind {
             command: T::COMMAND,
             version: T::VERSION,
             marks: T::MARKS,
+            #[cfg(feature = "schema")]
             schema: |kind| schema::of::<T>(kind.command, kind.version, T::TEXTS),
-            read: Some(|value| Ok(Box::new(serde_json::from_value::<T>(value)?))),
+            read: Some(|bytes| Ok(Box::new(serde_json::from_slice::<T>(bytes)?))),
         }
     }
 
-    const fn unread<T: JsonSchema>(command: &'static str, version: u32) -> Self {
+    const fn unread<T: Described>(command: &'static str, version: u32) -> Self {
         Self {
             command,
             version,
             marks: &[],
+            #[cfg(feature = "schema")]
             schema: |kind| schema::of::<T>(kind.command, kind.version, &[]),
             read: None,
         }
     }
 
     /// The schema of its documents.
+    #[cfg(feature = "schema")]
     #[must_use]
     pub fn schema(&self) -> String {
         (self.schema)(self)
@@ -138,7 +143,8 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Box<dyn Document>, Failure> {
         ))
         .with_help("compare files of one version: measure the base again with this program"));
     }
-    read(document).map_err(|error| {
+    drop(document);
+    read(bytes).map_err(|error| {
         Failure::usage(format!(
             "{name} lacks something or has something else in it: {error}"
         ))

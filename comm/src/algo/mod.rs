@@ -42,7 +42,7 @@ mod stage;
 pub mod sweep;
 mod tree;
 
-pub use self::check::{Fault, FaultKind, Proof, check};
+pub use self::check::{Defect, DefectKind, Proof, check};
 pub use self::cost::{Cost, Topology, predict};
 pub use self::plan::{Links, PeerSpan, Plan, Round, Space, Span, Step};
 pub use self::problem::{InPlace, Problem};

@@ -3,7 +3,7 @@
 //! Used by the test suite and by `muster plan check`. Nothing is random: the same cases every
 //! time.
 
-use super::check::{Fault, Proof, check};
+use super::check::{Defect, Proof, check};
 use super::problem::Problem;
 use super::registry::{Algorithm, PlanError};
 use super::shape::ProblemError;
@@ -92,7 +92,7 @@ pub fn prove(algorithm: &Algorithm, problem: &Problem) -> Result<Proof, SweepErr
 pub enum SweepError {
     /// The plans are wrong.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Defect(#[from] Defect),
     /// There are no plans.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -209,13 +209,13 @@ impl OnIsland<'_> {
     fn choose_way(&mut self) -> Result<(), Failure> {
         let (wait_context, request) = (self.wait_context, self.request);
         let (n, me) = (wait_context.group.len(), wait_context.group.me);
-        let fits = self.local.ride(request);
+        let fits = self.local.placement(request);
         let chosen = match wait_context.table() {
             // The user's table may send even small calls over messages, or through staging.
             Some(_) => Some(choose_direct(wait_context, request)?),
             None => None,
         };
-        let (ride, way) = ridden(request, n, chosen.as_ref(), fits)?;
+        let (ride, way) = choose_placement(request, n, chosen.as_ref(), fits)?;
         let splits = matches!(request.counts, Counts::Splits { .. });
         let may_be_left = way == 0 && zero_copy::may_be_left(request, n, me);
         let offer = BufferAddrs {
@@ -390,7 +390,7 @@ impl Large<'_> {
 }
 
 /// How the contribution travels, and what ranks compare of that: a rule of the user's decides, else its size.
-fn ridden(
+fn choose_placement(
     request: &Request<'_>,
     n: usize,
     chosen: Option<&Choice>,

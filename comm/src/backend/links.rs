@@ -29,16 +29,16 @@ use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Slip};
 
 mod open;
-mod patience;
 mod point;
 mod remote;
 mod unread;
+mod wait_policy;
 
 use open::Awaited;
 pub(crate) use open::RingBlock;
-use patience::{by_blame, linger, rest_on, way_to_rest};
 pub(crate) use point::Message;
 pub(crate) use unread::sent_in_vain;
+use wait_policy::{by_blame, linger, rest_on, way_to_rest};
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;

@@ -118,7 +118,7 @@ impl Local {
 
     /// How this call's contribution travels: the same on all ranks, except for a `_v` exchange
     /// of splits, where nobody knows before the rows are exchanged.
-    pub(crate) fn ride(&self, request: &Request<'_>) -> Placement {
+    pub(crate) fn placement(&self, request: &Request<'_>) -> Placement {
         let (n, me) = (self.locals.len(), self.me);
         let count = request
             .largest_contribution(n)

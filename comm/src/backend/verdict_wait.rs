@@ -126,7 +126,7 @@ enum Phase {
 
 /// What a call that has ended does next.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum Next {
     /// It asks the arbiter.
     Ask,
     /// It makes a verdict of this rank known: to all calls, and to the arbiter for when it runs again.
@@ -164,62 +164,62 @@ impl VerdictWait {
     }
 
     /// The next step. Time in which the thread did not run, `lost`, does not count.
-    pub(crate) fn step(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Step {
+    pub(crate) fn step(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Next {
         let status = inquest.status;
         if let Some(verdict) = status.verdict(inquest.call) {
-            return Step::End(Some(verdict));
+            return Next::End(Some(verdict));
         }
         if let (Phase::Begun | Phase::Asked, Some(_)) = (self.phase, status.cut_off()) {
             self.phase = Phase::CutOff(now);
             // Whoever served the arbiter may have ended because of a verdict that all have.
             if let Some(first) = inquest.cause(true) {
-                return Step::End(Some(first));
+                return Next::End(Some(first));
             }
         }
         match self.phase {
             Phase::Begun => {
                 // What fails just after a verdict fails because of it: nobody need be asked.
                 if let Some(first) = inquest.cause(false) {
-                    return Step::End(Some(first));
+                    return Next::End(Some(first));
                 }
                 self.phase = Phase::Asked;
-                Step::Ask
+                Next::Ask
             }
             Phase::Asked => self.wait(now, lost, inquest),
             Phase::CutOff(since) => {
                 let next = self.looked + CUT_OFF_LOOK;
                 if now > since && now < next {
-                    return Step::Rest(next - now);
+                    return Next::Rest(next - now);
                 }
                 self.looked = now;
                 let at_once = now >= since + ARBITER_QUIET;
                 if let Some(verdict) = inquest.judge_gone(at_once) {
                     self.phase = Phase::Judged;
-                    return Step::Tell(Box::new(verdict));
+                    return Next::Tell(Box::new(verdict));
                 }
                 if at_once {
-                    return Step::End(inquest.cause(false));
+                    return Next::End(inquest.cause(false));
                 }
-                Step::Rest(CUT_OFF_LOOK)
+                Next::Rest(CUT_OFF_LOOK)
             }
             // Its own verdict would have been found above.
-            Phase::Judged => Step::End(None),
+            Phase::Judged => Next::End(None),
         }
     }
 
     /// Waits for the answer of the arbiter.
-    fn wait(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Step {
+    fn wait(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Next {
         if now >= self.looked + NEXT_LOOK {
             self.looked = now;
             if let Some(verdict) = inquest.judge_overdue(now) {
-                return Step::Tell(Box::new(verdict));
+                return Next::Tell(Box::new(verdict));
             }
         }
         let until = self.patience + lost;
         if now >= until {
-            return Step::End(inquest.cause(false));
+            return Next::End(inquest.cause(false));
         }
-        Step::Rest((self.looked + NEXT_LOOK).min(until).saturating_sub(now))
+        Next::Rest((self.looked + NEXT_LOOK).min(until).saturating_sub(now))
     }
 }
 
@@ -249,13 +249,13 @@ mod tests {
         let inquest = inquest(&status);
         let mut wait = VerdictWait::new(true, None);
         let (soon, lost) = (Duration::from_millis(1), Duration::from_secs(3));
-        let is_rest = |step: Step| matches!(step, Step::Rest(_));
+        let is_rest = |step: Next| matches!(step, Next::Rest(_));
         let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest);
-        assert!(matches!(first, Step::Ask), "{first:?}");
+        assert!(matches!(first, Next::Ask), "{first:?}");
         assert!(is_rest(wait.step(soon, Duration::ZERO, &inquest)));
         assert!(is_rest(wait.step(VERDICT_WAIT, lost, &inquest)));
         let last = wait.step(VERDICT_WAIT + lost, lost, &inquest);
-        assert!(matches!(last, Step::End(None)), "{last:?}");
+        assert!(matches!(last, Next::End(None)), "{last:?}");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         status.set_gone(Rank(2), Gone::lost(DownReason::HungUp));
         let mut wait = VerdictWait::new(false, None);
         let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
-        assert!(matches!(first, Step::Ask), "{first:?}");
+        assert!(matches!(first, Next::Ask), "{first:?}");
         let other = CallId { key: 9, seq: 1 };
         let verdict = Verdict {
             ends: vec![other],
@@ -273,11 +273,11 @@ mod tests {
         status.set_verdict(verdict, System.now_ms(), || ());
         // It is about another call: the arbiter, which was asked, may say more of this one.
         let step = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
-        assert!(matches!(step, Step::Rest(_)), "{step:?}");
+        assert!(matches!(step, Next::Rest(_)), "{step:?}");
         let step = wait.step(NOTICE_WAIT, Duration::ZERO, &inquest(&status));
-        assert!(matches!(step, Step::End(Some(_))), "{step:?}");
+        assert!(matches!(step, Next::End(Some(_))), "{step:?}");
         let mut later = VerdictWait::new(true, None);
         let step = later.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
-        assert!(matches!(step, Step::End(Some(_))), "{step:?}");
+        assert!(matches!(step, Next::End(Some(_))), "{step:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::call_start::CallStart;
 use super::call_wait::{CallWait, Turn};
 use super::peer_status::PeerStatus;
-use super::verdict_wait::{Inquest, Step, VerdictWait};
+use super::verdict_wait::{Inquest, Next, VerdictWait};
 use crate::algo::Table;
 use crate::context::{Context, Identity};
 use crate::error::ErrorKind;
@@ -249,11 +249,11 @@ impl WaitContext<'_> {
                 self.context.watch.lose(lost);
             }
             match wait.step(now, self.lost(), &self.inquest()) {
-                Step::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
-                Step::Ask => {}
-                Step::Tell(verdict) => self.tell(*verdict),
-                Step::Rest(time) => self.context.status.await_news(seen, time),
-                Step::End(verdict) => return verdict,
+                Next::Ask if !self.tell_end(cause.take()) => wait.is_not_heard(),
+                Next::Ask => {}
+                Next::Tell(verdict) => self.tell(*verdict),
+                Next::Rest(time) => self.context.status.await_news(seen, time),
+                Next::End(verdict) => return verdict,
             }
         }
     }

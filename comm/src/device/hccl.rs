@@ -22,9 +22,9 @@ mod calls;
 mod config;
 pub(crate) mod lower;
 mod npu;
+mod run;
 mod runtime;
 mod soc;
-mod steps;
 pub(crate) mod support;
 
 use std::path::PathBuf;
@@ -41,8 +41,8 @@ use super::error::DeviceError;
 use super::leaks;
 use super::memory::Storage;
 use super::options::DeviceOptions;
-use super::step::{Handle, Step};
 use super::stream::{Event, Keep, Stream};
+use super::vendor_call::{Handle, VendorCall};
 use super::vendor_thread::{Ticket, VendorThread};
 use crate::buffer::Element;
 use crate::error::ErrorKind;
@@ -198,7 +198,7 @@ impl Engine {
     /// Before anything is enqueued: where a step names memory outside of `storages`.
     pub(crate) fn enqueue(
         &self,
-        steps: Vec<Step>,
+        steps: Vec<VendorCall>,
         storages: Vec<Arc<Storage>>,
         stream: &Stream,
         wants_event: bool,
@@ -208,7 +208,7 @@ impl Engine {
         let stream = stream.clone();
         Ok(self.vendor_thread.submit(move || {
             let calls = Calls::new(device.calls());
-            let run = |step: &Step| {
+            let run = |step: &VendorCall| {
                 let comm = handles.get()?;
                 // SAFETY: the communicator is alive, since it is destroyed on this thread only
                 // and its handle taken away then; this is the one thread that uses it, with its
@@ -229,7 +229,11 @@ impl Engine {
     }
 
     /// Every range that a step names must lie in one of the storages that will be held.
-    fn check_memory(&self, steps: &[Step], storages: &[Arc<Storage>]) -> Result<(), DeviceError> {
+    fn check_memory(
+        &self,
+        steps: &[VendorCall],
+        storages: &[Arc<Storage>],
+    ) -> Result<(), DeviceError> {
         let is_held = |(start, bytes): &(Handle, usize)| {
             storages.iter().any(|storage| {
                 let end = storage.address() + storage.bytes();

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use super::error::DeviceError;
 use super::leaks;
 use super::library::Device;
-use super::step::{Handle, Way};
 use super::stream::{Stream, Transfer};
+use super::vendor_call::{Handle, Way};
 use crate::buffer::Element;
 
 /// Smallest allocation: a buffer without elements has an address too, since some calls want one.

@@ -44,8 +44,8 @@ mod leaks;
 mod memory;
 mod options;
 mod select;
-mod step;
 mod stream;
+mod vendor_call;
 mod vendor_thread;
 
 pub use backends::{Backends, UnknownBackends};

@@ -15,7 +15,7 @@ use super::leaks;
 use super::library::Device;
 use super::library::RuntimeCalls;
 use super::memory::Storage;
-use super::step::Handle;
+use super::vendor_call::Handle;
 use crate::buffer::Element;
 use crate::sync::{AtomicBool, Deadline, Ordering, lock};
 

@@ -1,6 +1,7 @@
 //! The verdict: who, what, where and since when, in one line and in JSON with the same fields.
 
 mod class;
+mod layout;
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -8,6 +9,8 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 pub use self::class::Class;
+use self::layout::Fields;
+pub use self::layout::lay_out;
 use super::kind::ErrorKind;
 
 /// How sure the judge is.
@@ -119,40 +122,33 @@ impl Verdict {
     /// Reads a line; what it does not hold is empty. It is from the last 24 hours before this time.
     #[must_use]
     pub fn parse(line: &str, now_unix_ms: u64) -> Option<Self> {
-        let (class, rest) = line.strip_prefix("VERDICT ")?.split_once(" who=")?;
-        let (who, rest) = rest.split_once(" what=")?;
-        let (what, rest) = rest.split_once(" where=")?;
-        let (place, rest) = rest.split_once(" since=")?;
-        let (since, rest) = rest.split_once(" (+")?;
-        let (elapsed, rest) = rest.split_once(" s) confidence=")?;
-        let (confidence, rest) = rest.split_once(" evidence=")?;
-        let (evidence, rest) = rest.split_once(" others=")?;
-        let (others, next) = rest.split_once(" next=")?;
+        let fields = Fields::of(line)?;
+        let (since, elapsed) = fields.since.strip_suffix(" s)")?.split_once(" (+")?;
         let today_ms = now_unix_ms - now_unix_ms % DAY_MS + day_ms(since)?;
         Some(Self {
-            class: Class::named(class)?,
-            blamed: ranks_in(who),
-            who: who.to_owned(),
-            what: what.to_owned(),
-            place: place.to_owned(),
+            class: fields.class,
+            blamed: ranks_in(fields.who),
+            who: fields.who.to_owned(),
+            what: fields.what.to_owned(),
+            place: fields.place.to_owned(),
             since_unix_ms: if today_ms > now_unix_ms {
                 today_ms.saturating_sub(DAY_MS)
             } else {
                 today_ms
             },
             elapsed_ms: seconds_ms(elapsed)?,
-            confidence: match confidence {
+            confidence: match fields.confidence {
                 "certain" => Confidence::Certain,
                 _ => Confidence::Likely,
             },
-            evidence: evidence.split("; ").map(str::to_owned).collect(),
-            others: others.to_owned(),
-            next: next.to_owned(),
+            evidence: fields.evidence.split("; ").map(str::to_owned).collect(),
+            others: fields.others.to_owned(),
+            next: fields.next.to_owned(),
             cascades: Vec::new(),
             ends: Vec::new(),
             about: None,
             kind: ErrorKind::Orphaned {
-                why: place.to_owned(),
+                why: fields.place.to_owned(),
             },
         })
     }

@@ -11,5 +11,5 @@ use super::stream::BaseLines;
 
 family!(
     /// 128-bit vectors.
-    Neon, ["neon"], Bf16, F16, BaseLines
+    Neon, ["neon"], Bf16, F16, BaseLines, Self
 );

@@ -27,6 +27,8 @@ pub(super) trait Family {
     type Bf16: Lane;
     /// Reads and writes f16.
     type F16: Lane;
+    /// The family whose loops serve every type but bf16: one that differs in nothing else is not compiled twice.
+    type Others: Family<F16 = Self::F16>;
 
     /// [`super::body::reduce`] compiled for this family.
     ///
@@ -53,15 +55,19 @@ pub(super) trait Family {
     unsafe fn narrow<L: Lane>(src: *const u8, dst: *mut u8, count: usize);
 }
 
-/// A [`Family`]: its name, its instructions and its lanes for halves.
+/// A [`Family`]: its name, its instructions, its lanes for halves, its lines, and its [`Family::Others`].
 macro_rules! family {
-    ($(#[doc = $doc:literal])* $family:ident, [$($feature:literal)?], $bf16:ty, $f16:ty, $lines:ty) => {
+    (
+        $(#[doc = $doc:literal])* $family:ident, [$($feature:literal)?],
+        $bf16:ty, $f16:ty, $lines:ty, $others:ty
+    ) => {
         $(#[doc = $doc])*
         pub(super) struct $family;
 
         impl $crate::kernel::select::Family for $family {
             type Bf16 = $bf16;
             type F16 = $f16;
+            type Others = $others;
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn reduce<L, F>(task: &$crate::kernel::body::Task<'_>)
@@ -105,7 +111,7 @@ pub(super) use family;
 
 family!(
     /// Whatever every CPU of the target has.
-    Scalar, [], Bf16, F16, BaseLines
+    Scalar, [], Bf16, F16, BaseLines, Self
 );
 
 /// Calls a function with the type that stands for a family of this target. A family of another
@@ -163,17 +169,17 @@ fn by_op<I: Family>(dtype: DType, op: ReduceOp) -> Reduce {
 fn by_type<I: Family, F: Fold>(dtype: DType) -> Reduce {
     match dtype {
         DType::Bf16 => I::reduce::<I::Bf16, F>,
-        DType::F16 => I::reduce::<I::F16, F>,
-        DType::F32 => I::reduce::<Plain<f32>, F>,
-        DType::F64 => I::reduce::<Plain<f64>, F>,
-        DType::I8 => I::reduce::<Plain<i8>, F>,
-        DType::I16 => I::reduce::<Plain<i16>, F>,
-        DType::I32 => I::reduce::<Plain<i32>, F>,
-        DType::I64 => I::reduce::<Plain<i64>, F>,
-        DType::U8 => I::reduce::<Plain<u8>, F>,
-        DType::U16 => I::reduce::<Plain<u16>, F>,
-        DType::U32 => I::reduce::<Plain<u32>, F>,
-        DType::U64 => I::reduce::<Plain<u64>, F>,
+        DType::F16 => I::Others::reduce::<I::F16, F>,
+        DType::F32 => I::Others::reduce::<Plain<f32>, F>,
+        DType::F64 => I::Others::reduce::<Plain<f64>, F>,
+        DType::I8 => I::Others::reduce::<Plain<i8>, F>,
+        DType::I16 => I::Others::reduce::<Plain<i16>, F>,
+        DType::I32 => I::Others::reduce::<Plain<i32>, F>,
+        DType::I64 => I::Others::reduce::<Plain<i64>, F>,
+        DType::U8 => I::Others::reduce::<Plain<u8>, F>,
+        DType::U16 => I::Others::reduce::<Plain<u16>, F>,
+        DType::U32 => I::Others::reduce::<Plain<u32>, F>,
+        DType::U64 => I::Others::reduce::<Plain<u64>, F>,
     }
 }
 
@@ -188,7 +194,7 @@ fn lines_of<I: Family>() -> Convert {
 fn widening_of<I: Family>(dtype: DType) -> Option<Convert> {
     match dtype {
         DType::Bf16 => Some(I::widen::<I::Bf16>),
-        DType::F16 => Some(I::widen::<I::F16>),
+        DType::F16 => Some(I::Others::widen::<I::F16>),
         DType::F32
         | DType::F64
         | DType::I8
@@ -205,7 +211,7 @@ fn widening_of<I: Family>(dtype: DType) -> Option<Convert> {
 fn narrowing_of<I: Family>(dtype: DType) -> Option<Convert> {
     match dtype {
         DType::Bf16 => Some(I::narrow::<I::Bf16>),
-        DType::F16 => Some(I::narrow::<I::F16>),
+        DType::F16 => Some(I::Others::narrow::<I::F16>),
         DType::F32
         | DType::F64
         | DType::I8

@@ -22,15 +22,16 @@ use super::stream::{BaseLines, Lines};
 
 family!(
     /// 256-bit vectors.
-    Avx2, ["avx2,f16c"], Bf16, F16Avx2, BaseLines
+    Avx2, ["avx2,f16c"], Bf16, F16Avx2, BaseLines, Self
 );
 family!(
     /// 512-bit vectors.
-    Avx512, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"], Bf16, F16Avx512, WideLines
+    Avx512, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"], Bf16, F16Avx512, WideLines, Self
 );
 family!(
     /// 512-bit vectors with conversions to bf16.
-    Avx512Bf16, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"], Bf16Avx512, F16Avx512, WideLines
+    Avx512Bf16, ["avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"],
+    Bf16Avx512, F16Avx512, WideLines, Avx512
 );
 
 /// Whole lines, each with one load and one store.

@@ -36,12 +36,6 @@ impl Groups {
         self.firsts.is_empty()
     }
 
-    /// Number of members of each group.
-    #[must_use]
-    pub fn group_size(&self) -> usize {
-        self.offsets.len()
-    }
-
     /// The group with this position in the list.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Members<'_>> {

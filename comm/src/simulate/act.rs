@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::net::Event;
-use super::plan::Fault;
 use super::rank::Call;
 use super::rank::{Life, Linger};
+use super::scenario::Fault;
 use super::sim_world::Stage;
 use crate::backend::call_wait::Turn;
 use crate::backend::matching;
@@ -224,7 +224,9 @@ impl Stage<'_> {
             let calls = plan.programs[*member]
                 .iter()
                 .filter(|step| step.group == group);
-            calls.map(|step| step.word).nth(super::plan::index(seq - 1))
+            calls
+                .map(|step| step.word)
+                .nth(super::scenario::index(seq - 1))
         };
         let entry = |member: &usize| Entry {
             call: word(member).unwrap_or(0),

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::plan::{Fault, Plan, Seat};
 use super::rank::{Life, Player};
+use super::scenario::{Fault, Scenario, Seat};
 use super::sim_world::Stage;
 use crate::error::verdict::{Class, Verdict};
 
-pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
+pub(super) fn check(plan: &Scenario, stage: &Stage<'_>) -> Result<(), String> {
     if plan.fault.ends_bring_up() {
         return early(plan, stage);
     }
@@ -71,7 +71,7 @@ pub(super) fn check(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
 }
 
 /// Bring-up has failed, for everybody and for the same reason.
-fn early(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
+fn early(plan: &Scenario, stage: &Stage<'_>) -> Result<(), String> {
     let Some(why) = &stage.owner_failed else {
         return Err("bring-up did not fail".to_owned());
     };
@@ -95,7 +95,7 @@ fn early(plan: &Plan, stage: &Stage<'_>) -> Result<(), String> {
 }
 
 /// Class and culprits of every verdict that was told.
-fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String> {
+fn blame(plan: &Scenario, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String> {
     let class = match plan.fault {
         Fault::Killed | Fault::Exited => Class::PeerDead,
         Fault::Frozen if is_seen(plan, stage) => Class::PeerFrozen,
@@ -146,17 +146,17 @@ fn blame(plan: &Plan, stage: &Stage<'_>, told: &[&Verdict]) -> Result<(), String
 }
 
 /// Whether ranks may have had to judge by themselves: who serves the rendezvous was stopped, or has ended.
-fn is_unjudged(plan: &Plan) -> bool {
+fn is_unjudged(plan: &Scenario) -> bool {
     plan.server_stop.is_some() || plan.seat == Seat::Rank(plan.culprit)
 }
 
 /// Whether a rank that serves is stopped, beside the fault.
-fn has_two_faults(plan: &Plan) -> bool {
+fn has_two_faults(plan: &Scenario) -> bool {
     plan.server_stop.is_some() && plan.seat != Seat::Launcher
 }
 
 /// Whether a rank that was not stopped for good had work left, where two were stopped.
-fn has_waiter(plan: &Plan, stage: &Stage<'_>) -> bool {
+fn has_waiter(plan: &Scenario, stage: &Stage<'_>) -> bool {
     let is_for_good = plan.server_stop.is_some_and(|stop| stop.lasts_us.is_none());
     let is_out = |rank: usize| rank == plan.culprit || is_for_good && plan.seat == Seat::Rank(rank);
     let mut players = stage.players.iter();
@@ -166,7 +166,7 @@ fn has_waiter(plan: &Plan, stage: &Stage<'_>) -> bool {
 }
 
 /// Whether every rank can look at the culprit, and at the process that serves.
-fn all_see(plan: &Plan) -> bool {
+fn all_see(plan: &Scenario) -> bool {
     (0..plan.ranks).all(|rank| {
         let rank = Seat::Rank(rank);
         plan.sees(rank, Seat::Rank(plan.culprit)) && plan.sees(rank, plan.seat)
@@ -229,13 +229,13 @@ fn is_noticed(stage: &Stage<'_>) -> Result<(), String> {
 }
 
 /// Whether somebody could look at the culprit's process when the verdict was told: the coordinator, or a neighbour.
-fn is_seen(plan: &Plan, stage: &Stage<'_>) -> bool {
+fn is_seen(plan: &Scenario, stage: &Stage<'_>) -> bool {
     let culprit = Seat::Rank(plan.culprit);
     plan.seat != culprit && plan.sees(plan.seat, culprit) || has_neighbour(plan, stage)
 }
 
 /// Whether somebody on the culprit's host was still there to look at it.
-fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
+fn has_neighbour(plan: &Scenario, stage: &Stage<'_>) -> bool {
     let is_neighbour = |player: &Player| {
         player.rank != plan.culprit
             && plan.sees(Seat::Rank(player.rank), Seat::Rank(plan.culprit))
@@ -245,7 +245,7 @@ fn has_neighbour(plan: &Plan, stage: &Stage<'_>) -> bool {
 }
 
 /// Whether somebody was on the culprit's host at first.
-fn had_neighbour(plan: &Plan) -> bool {
+fn had_neighbour(plan: &Scenario) -> bool {
     let mut others = (0..plan.ranks).filter(|rank| *rank != plan.culprit);
     others.any(|rank| plan.sees(Seat::Rank(rank), Seat::Rank(plan.culprit)))
 }
@@ -256,7 +256,7 @@ fn seen_frozen(told: &[&Verdict]) -> bool {
 }
 
 /// The first verdict came within its bound.
-fn in_time(plan: &Plan, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String> {
+fn in_time(plan: &Scenario, stage: &Stage<'_>, pressed_us: u64) -> Result<(), String> {
     // Whoever serves may be the one that waits.
     let stop = plan.server_stop.and_then(|stop| stop.lasts_us);
     let stopped_ms = stop.map_or(0, |us| us / 1000);

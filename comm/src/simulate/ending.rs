@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::act::micros;
 use super::net::Event;
-use super::plan::Seat;
 use super::rank::{Ending, Failed, Life};
+use super::scenario::Seat;
 use super::sim_world::Stage;
 use crate::backend::peer_status::PeerStatus;
-use crate::backend::verdict_wait::{Inquest, Step, VerdictWait};
+use crate::backend::verdict_wait::{Inquest, Next, VerdictWait};
 use crate::context::Notice;
 use crate::error::ErrorKind;
 use crate::error::verdict::Verdict;
@@ -99,9 +99,9 @@ impl Stage<'_> {
             };
             ending.wait = wait;
             match step {
-                Some(Step::Ask) => self.complain(rank, cause.unwrap_or(Cause::GivenUp)),
-                Some(Step::Tell(verdict)) => self.tell(rank, *verdict),
-                Some(Step::Rest(time)) => {
+                Some(Next::Ask) => self.complain(rank, cause.unwrap_or(Cause::GivenUp)),
+                Some(Next::Tell(verdict)) => self.tell(rank, *verdict),
+                Some(Next::Rest(time)) => {
                     let again_us = now_us + micros(time);
                     if ending.again_us <= now_us || again_us < ending.again_us {
                         ending.again_us = again_us;
@@ -109,7 +109,7 @@ impl Stage<'_> {
                     }
                     return false;
                 }
-                Some(Step::End(verdict)) => return self.end_failed(rank, verdict),
+                Some(Next::End(verdict)) => return self.end_failed(rank, verdict),
                 None => return false,
             }
         }

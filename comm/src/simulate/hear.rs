@@ -1,7 +1,7 @@
 //! What ranks make of the messages that the coordinator sends them.
 
-use super::plan::{Fault, Seat};
 use super::rank::{Life, circle};
+use super::scenario::{Fault, Seat};
 use super::sim_world::Stage;
 use crate::error::verdict::Verdict;
 use crate::rendezvous::{SessionEvent, ToCoordinator, ToSession, decode};

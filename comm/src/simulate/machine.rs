@@ -1,8 +1,8 @@
 //! Processes and processors: who runs when, what the kernel says of it, and what the fault does to it.
 
 use super::net::Event;
-use super::plan::{Fault, Seat};
 use super::rank::Life;
+use super::scenario::{Fault, Seat};
 use super::sim_world::{Stage, TURN_US};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;

@@ -22,15 +22,15 @@ mod ending;
 mod hear;
 mod machine;
 mod net;
-mod plan;
 mod press;
 mod rank;
+mod scenario;
 mod sim_world;
 mod view;
 
 use std::fmt;
 
-pub use self::plan::Fault;
+pub use self::scenario::Fault;
 
 /// A run that showed what it had to.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl std::error::Error for Broken {}
 /// # Errors
 /// [`Broken`]: the run did not end, blamed the wrong rank, was late, or told ranks different things.
 pub fn run(seed: u64, logs: bool) -> Result<Summary, Box<Broken>> {
-    let plan = plan::Plan::draw(seed);
+    let plan = scenario::Scenario::draw(seed);
     let mut stage = sim_world::Stage::new(&plan, seed, logs);
     let outcome = stage.play().and_then(|()| check::check(&plan, &stage));
     let log = std::mem::take(&mut stage.log);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Fault, Seat};
 use super::rank::{Life, Player, Pressed, circle};
+use super::scenario::{Fault, Seat};
 use super::sim_world::Stage;
 use crate::error::ErrorKind;
 

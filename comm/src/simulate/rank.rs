@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::plan::Plan;
+use super::scenario::Scenario;
 use super::view::{facts, pid};
 use crate::backend::call_wait::CallWait;
 use crate::backend::peer_status::PeerStatus;
@@ -132,7 +132,7 @@ pub(super) struct Player {
 }
 
 impl Player {
-    pub(super) fn new(rank: usize, plan: &Plan) -> Self {
+    pub(super) fn new(rank: usize, plan: &Scenario) -> Self {
         Self {
             rank,
             life: Life::Joining,
@@ -165,7 +165,7 @@ impl Player {
         self.life != Life::Dead && !self.is_stopped
     }
 
-    pub(super) fn begin(&mut self, group: usize, word: u64, now_us: u64, plan: &Plan) {
+    pub(super) fn begin(&mut self, group: usize, word: u64, now_us: u64, plan: &Scenario) {
         let seq = self.entered[group] + 1;
         self.entered[group] = seq;
         self.seen[group][self.rank] = seq;
@@ -218,7 +218,7 @@ impl Player {
     }
 
     /// The ranks that its call waits for.
-    pub(super) fn missing(&self, plan: &Plan) -> Vec<usize> {
+    pub(super) fn missing(&self, plan: &Scenario) -> Vec<usize> {
         let Some(call) = &self.call else {
             return Vec::new();
         };
@@ -261,7 +261,7 @@ impl Player {
     /// What the others' fate means to the call under way.
     pub(super) fn judged_by<R>(
         &self,
-        plan: &Plan,
+        plan: &Scenario,
         ask: impl FnOnce(&PeerStatus<'_>, &[usize]) -> R,
     ) -> Option<R> {
         let call = self.call.as_ref()?;
@@ -281,7 +281,7 @@ impl Player {
     }
 
     /// What its board shows.
-    pub(super) fn report(&self, plan: &Plan, now_us: u64) -> Report {
+    pub(super) fn report(&self, plan: &Scenario, now_us: u64) -> Report {
         let age_ms = |since_us: u64| now_us.saturating_sub(since_us) / 1000;
         let group = |group: usize| {
             let members: Vec<u32> = plan.groups[group]
@@ -372,7 +372,7 @@ pub(super) struct Pressed {
 }
 
 /// Ranks that wait for each other in a circle, by what is so and not by what boards show.
-pub(super) fn circle(players: &[Player], plan: &Plan) -> BTreeSet<usize> {
+pub(super) fn circle(players: &[Player], plan: &Scenario) -> BTreeSet<usize> {
     let waits_for = |from: usize| -> Vec<usize> {
         let Some(call) = &players[from].call else {
             return Vec::new();

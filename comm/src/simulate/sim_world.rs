@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::net::{Event, Future, Pipe};
-use super::plan::{ARRIVAL_MS, Fault, Plan, Seat};
 use super::rank::{Life, Player, Pressed, narrow};
+use super::scenario::{ARRIVAL_MS, Fault, Scenario, Seat};
 use super::view::{pid, process};
 use crate::error::verdict::Verdict;
 use crate::rendezvous::{
@@ -28,7 +28,7 @@ pub(super) const STRANGER: u64 = 100;
 
 /// See the module.
 pub(super) struct Stage<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a Scenario,
     pub(super) now_us: u64,
     pub(super) events: u64,
     pub(super) players: Vec<Player>,
@@ -68,7 +68,7 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(plan: &'a Plan, seed: u64, logs: bool) -> Self {
+    pub(super) fn new(plan: &'a Scenario, seed: u64, logs: bool) -> Self {
         let rules = Rules {
             owner_knows_exits: plan.is_launched,
             arbiter: Some(Box::new(Arbiter::in_process(process(plan, plan.seat)))),
@@ -220,7 +220,7 @@ impl<'a> Stage<'a> {
             Event::Arrive(rank) => self.arrive(rank),
             Event::ToDesk(token, frame) => self.desk_hears(token, &frame),
             Event::EndAtDesk(token) => {
-                let rank = Rank::from_index(super::plan::index(token));
+                let rank = Rank::from_index(super::scenario::index(token));
                 if self.membership.token(rank) == Some(token) {
                     let now_ms = self.now_ms();
                     self.membership
@@ -300,7 +300,7 @@ impl<'a> Stage<'a> {
 
     fn desk_hears(&mut self, token: u64, frame: &[u8]) {
         let now_ms = self.now_ms();
-        let rank = Rank::from_index(super::plan::index(token));
+        let rank = Rank::from_index(super::scenario::index(token));
         let is_known = self
             .players
             .get(rank.index())
@@ -349,7 +349,7 @@ impl<'a> Stage<'a> {
         for task in tasks {
             match task {
                 Task::Admit(token, _) => {
-                    if let Some(player) = self.players.get_mut(super::plan::index(token)) {
+                    if let Some(player) = self.players.get_mut(super::scenario::index(token)) {
                         player.has_joined = true;
                     }
                 }
@@ -413,7 +413,7 @@ impl<'a> Stage<'a> {
     }
 
     fn send_to_rank(&mut self, token: u64, body: &Body) {
-        let rank = super::plan::index(token);
+        let rank = super::scenario::index(token);
         if let Some(pipe) = self.to_rank.get_mut(rank) {
             let at_us = pipe.arrival(self.now_us, self.plan.delay_us, &mut self.draw);
             self.at(at_us, Event::ToRank(rank, body.bytes.to_vec()));
@@ -421,7 +421,7 @@ impl<'a> Stage<'a> {
     }
 
     fn close_to_rank(&mut self, token: u64) {
-        let rank = super::plan::index(token);
+        let rank = super::scenario::index(token);
         if let Some(pipe) = self.to_rank.get_mut(rank) {
             let at_us = pipe.arrival(self.now_us, self.plan.delay_us, &mut self.draw);
             self.at(at_us, Event::EndAtRank(rank));

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::plan::{Plan, Seat};
 use super::rank::{Life, narrow};
+use super::scenario::{Scenario, Seat};
 use super::sim_world::Stage;
 use crate::rendezvous::{Card, ProcessId, Seen};
 use crate::types::Rank;
@@ -25,7 +25,7 @@ impl View<'_> {
     fn find(&self, process: &ProcessId) -> Option<Seat> {
         let seat = match process.pid {
             LAUNCHER_PID => Seat::Launcher,
-            pid => Seat::Rank(super::plan::index(u64::from(pid - self::pid(0)))),
+            pid => Seat::Rank(super::scenario::index(u64::from(pid - self::pid(0)))),
         };
         self.stage.plan.sees(self.from, seat).then_some(seat)
     }
@@ -116,7 +116,7 @@ pub(super) fn facts(is_stopped: bool) -> ProcessFacts {
 }
 
 /// A process of the play.
-pub(super) fn process(plan: &Plan, seat: Seat) -> ProcessId {
+pub(super) fn process(plan: &Scenario, seat: Seat) -> ProcessId {
     let own_namespace = |rank: usize| 2 + u64::from(narrow(rank));
     let (pid, namespace) = match seat {
         Seat::Launcher => (LAUNCHER_PID, 1),

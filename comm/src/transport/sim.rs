@@ -60,7 +60,7 @@ impl SimConfig {
 
 /// What goes wrong on purpose. Ranks are endpoints; a pair means all lanes between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum LinkFault {
     /// The byte at this place of what `from` sends to `to` arrives with these bits flipped. Takes
     /// effect from the moment it is injected, for bytes not yet written.
     Corrupt {
@@ -192,7 +192,7 @@ struct State {
     /// Two a lane: `2 * lane` from its first endpoint, `2 * lane + 1` from its second.
     pipes: Vec<Pipe>,
     /// Sorted by time, latest first.
-    faults: Vec<(u64, Fault)>,
+    faults: Vec<(u64, LinkFault)>,
     killed: Vec<bool>,
     trace: Trace,
 }
@@ -261,7 +261,7 @@ impl SimNet {
     }
 
     /// Lets something go wrong at this virtual time.
-    pub fn inject(&self, at: Duration, fault: Fault) {
+    pub fn inject(&self, at: Duration, fault: LinkFault) {
         let mut state = self.state();
         let at_ns = nanos(at);
         // Latest first; of equal times, the one injected first is the one taken first.
@@ -377,7 +377,7 @@ impl State {
             for pipe in &mut self.pipes {
                 pipe.strike(fault, now);
             }
-            if let Fault::Kill { rank } = fault
+            if let LinkFault::Kill { rank } = fault
                 && let Some(killed) = self.killed.get_mut(rank)
             {
                 *killed = true;

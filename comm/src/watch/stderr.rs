@@ -1,9 +1,11 @@
 //! Lines for whoever reads this process's output.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::verdict::lay_out;
 
 /// How long somebody who reads may take until there is room for a line.
 const PATIENCE: Timespec = Timespec {
@@ -12,12 +14,13 @@ const PATIENCE: Timespec = Timespec {
 };
 
 /// Prints a line on stderr, in one piece, so that nothing that the program prints gets between it and its end. Waits
-/// for whoever reads.
+/// for whoever reads. A terminal gets the fields of a verdict one below the other.
 pub(super) fn say(line: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let laid_out = stderr.is_terminal().then(|| lay_out(line)).flatten();
+    let text = format!("{}\n", laid_out.as_deref().unwrap_or(line));
     // Whoever closed stderr does not want to read this.
-    let _ = std::io::stderr()
-        .lock()
-        .write_all(format!("{line}\n").as_bytes());
+    let _ = stderr.write_all(text.as_bytes());
 }
 
 /// Whether there is room for a line, at once or in a moment: a pipe that nobody reads is full some time.

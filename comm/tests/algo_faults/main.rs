@@ -4,7 +4,7 @@ mod every;
 
 use muster_comm::algo::check::{check_apart, check_in_place};
 use muster_comm::algo::{
-    Fault, FaultKind, Links, Plan, Problem, Round, Space, Span, Step, check, find,
+    Defect, DefectKind, Links, Plan, Problem, Round, Space, Span, Step, check, find,
 };
 
 fn plans(problem: &Problem, algorithm: &str) -> Vec<Plan> {
@@ -14,14 +14,14 @@ fn plans(problem: &Problem, algorithm: &str) -> Vec<Plan> {
         .expect("it applies")
 }
 
-fn fault(problem: &Problem, plans: &[Plan]) -> Fault {
+fn fault(problem: &Problem, plans: &[Plan]) -> Defect {
     let fault = check(problem, plans).expect_err("the bug is found");
     assert!(!fault.to_string().is_empty());
     fault
 }
 
 /// Rank, round and step of a fault.
-fn place(fault: &Fault) -> (usize, Option<usize>, Option<usize>) {
+fn place(fault: &Defect) -> (usize, Option<usize>, Option<usize>) {
     (fault.rank, fault.round, fault.step)
 }
 
@@ -70,7 +70,7 @@ fn a_send_to_the_wrong_peer_is_named() {
     *to = 0;
     let fault = fault(&problem, &plans);
     assert_eq!(place(&fault), (2, Some(3), Some(step)));
-    assert_eq!(fault.kind, FaultKind::UnmatchedSend { to: 0, len: 2 });
+    assert_eq!(fault.kind, DefectKind::UnmatchedSend { to: 0, len: 2 });
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_dropped_recv_leaves_a_send_in_that_very_round() {
     steps(&mut plans, 3, 2).remove(step);
     let fault = fault(&problem, &plans);
     assert_eq!((fault.rank, fault.round), (2, Some(2)));
-    assert_eq!(fault.kind, FaultKind::UnmatchedSend { to: 3, len: 3 });
+    assert_eq!(fault.kind, DefectKind::UnmatchedSend { to: 3, len: 3 });
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_dropped_send_leaves_a_recv_in_that_very_round() {
     steps(&mut plans, 3, 2).remove(step);
     let fault = fault(&problem, &plans);
     assert_eq!((fault.rank, fault.round), (4, Some(2)));
-    assert_eq!(fault.kind, FaultKind::UnmatchedRecv { from: 3, len: 3 });
+    assert_eq!(fault.kind, DefectKind::UnmatchedRecv { from: 3, len: 3 });
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_dropped_copy_is_noticed_where_its_target_is_read() {
     assert_eq!((fault.rank, fault.round), (1, Some(1)));
     assert!(matches!(
         fault.kind,
-        FaultKind::Undefined {
+        DefectKind::Undefined {
             space: Space::Out,
             ..
         }
@@ -134,7 +134,7 @@ fn rounds_in_another_order_are_a_deadlock_with_its_chain() {
     plans[0].rounds.swap(0, 2);
     let fault = fault(&problem, &plans);
     assert_eq!((fault.rank, fault.round), (0, Some(0)));
-    let FaultKind::Deadlock { waits } = fault.kind else {
+    let DefectKind::Deadlock { waits } = fault.kind else {
         panic!("a deadlock, not {fault}");
     };
     assert_eq!(waits[0].at.rank, 0);
@@ -155,7 +155,7 @@ fn an_exchange_done_twice_counts_a_contribution_twice() {
     assert_eq!((fault.round, fault.step), (Some(4), Some(0)));
     assert_eq!(
         fault.kind,
-        FaultKind::Doubled {
+        DefectKind::Doubled {
             contributor: 0,
             element: 0
         }
@@ -175,7 +175,7 @@ fn a_recv_instead_of_a_reduction_loses_contributions() {
     assert_eq!((fault.rank, fault.round), (0, Some(2)));
     assert_eq!(
         fault.kind,
-        FaultKind::Lacks {
+        DefectKind::Lacks {
             element: 0,
             contributor: 0
         }
@@ -195,7 +195,7 @@ fn another_order_of_operands_on_one_rank_is_named() {
     assert_eq!(place(&fault), (3, Some(4), Some(0)));
     assert_eq!(
         fault.kind,
-        FaultKind::Association {
+        DefectKind::Association {
             element: 0,
             other: 0
         }
@@ -209,7 +209,7 @@ fn sums_of_elements_that_do_not_belong_together_are_named() {
     send_of(steps(&mut plans, 1, 1)).2.start += 1;
     let fault = fault(&problem, &plans);
     assert_eq!((fault.rank, fault.round), (2, Some(1)));
-    assert_eq!(fault.kind, FaultKind::Mixed { left: 1, right: 0 });
+    assert_eq!(fault.kind, DefectKind::Mixed { left: 1, right: 0 });
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_block_in_the_wrong_place_is_named_with_what_should_be_there() {
     assert_eq!((fault.rank, fault.round), (0, Some(1)));
     assert_eq!(
         fault.kind,
-        FaultKind::Wrong {
+        DefectKind::Wrong {
             element: 2,
             want: "element 0 of rank 1".to_owned(),
             got: "element 2 of r1".to_owned()
@@ -236,7 +236,7 @@ fn a_block_that_never_comes_is_named() {
     steps(&mut plans, 1, 1).retain(|step| !matches!(step, Step::Copy { .. }));
     let fault = fault(&problem, &plans);
     assert_eq!(place(&fault), (1, None, None));
-    assert_eq!(fault.kind, FaultKind::Unwritten { element: 2 });
+    assert_eq!(fault.kind, DefectKind::Unwritten { element: 2 });
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn reading_in_a_round_what_it_writes_is_a_conflict() {
     let fault = fault(&problem, &plans);
     assert_eq!((fault.rank, fault.round), (2, Some(1)));
     assert!(
-        matches!(fault.kind, FaultKind::Conflict { element: 0, .. }),
+        matches!(fault.kind, DefectKind::Conflict { element: 0, .. }),
         "{fault}"
     );
 }
@@ -266,7 +266,7 @@ fn a_step_that_reads_what_it_writes_is_named() {
     assert_eq!(place(&fault), (0, Some(0), Some(1)));
     let element = 2;
     let space = Space::Out;
-    assert_eq!(fault.kind, FaultKind::OwnSource { space, element });
+    assert_eq!(fault.kind, DefectKind::OwnSource { space, element });
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_pull_of_memory_that_was_not_exposed_is_named() {
     assert_eq!(place(&found), (0, Some(1), Some(0)));
     assert_eq!(
         found.kind,
-        FaultKind::Unexposed {
+        DefectKind::Unexposed {
             peer: 2,
             space: Space::In,
             element: 0
@@ -290,7 +290,7 @@ fn a_pull_of_memory_that_was_not_exposed_is_named() {
     steps(&mut plans, 2, 1).append(&mut exposed);
     assert!(matches!(
         fault(&problem, &plans).kind,
-        FaultKind::Unexposed { peer: 2, .. }
+        DefectKind::Unexposed { peer: 2, .. }
     ));
 }
 
@@ -313,7 +313,7 @@ fn memory_that_was_written_again_is_not_exposed_any_more() {
     });
     let found = fault(&problem, &plans);
     assert_eq!(place(&found), (1, Some(2), Some(0)));
-    assert!(matches!(found.kind, FaultKind::Unexposed { peer: 0, .. }));
+    assert!(matches!(found.kind, DefectKind::Unexposed { peer: 0, .. }));
     // In the very round in which the others read.
     for plan in &mut plans {
         plan.rounds.swap(1, 2);
@@ -326,7 +326,7 @@ fn memory_that_was_written_again_is_not_exposed_any_more() {
     assert_eq!(place(&found), (1, Some(1), Some(0)));
     assert_eq!(
         found.kind,
-        FaultKind::Race {
+        DefectKind::Race {
             peer: 0,
             space: Space::Out,
             element: 2
@@ -341,7 +341,7 @@ fn a_false_claim_to_be_right_in_place_is_found() {
         let mut plans = plans(&problem, algorithm);
         check(&problem, &plans).expect("right for separate buffers");
         let refused = check_in_place(&problem, &plans).expect_err("not claimed");
-        assert_eq!(refused.kind, FaultKind::NotInPlace);
+        assert_eq!(refused.kind, DefectKind::NotInPlace);
         for plan in &mut plans {
             plan.in_place = true;
         }
@@ -361,7 +361,7 @@ fn a_barrier_that_is_a_round_short_is_no_barrier() {
     }
     let fault = fault(&problem, &plans);
     assert_eq!(fault.rank, 0);
-    assert_eq!(fault.kind, FaultKind::Unheard { other: 1 });
+    assert_eq!(fault.kind, DefectKind::Unheard { other: 1 });
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn steps_that_make_no_sense_are_named() {
             to: 0,
             src: span(space, 2, 3)
         }),
-        FaultKind::Bounds {
+        DefectKind::Bounds {
             space,
             end: 5,
             limit: 4
@@ -394,7 +394,7 @@ fn steps_that_make_no_sense_are_named() {
             to: 0,
             src: span(space, 2, 0)
         }),
-        FaultKind::EmptySpan
+        DefectKind::EmptySpan
     );
     for peer in [1, 3] {
         assert_eq!(
@@ -402,7 +402,7 @@ fn steps_that_make_no_sense_are_named() {
                 from: peer,
                 dst: output
             }),
-            FaultKind::Peer { peer, n: 3 }
+            DefectKind::Peer { peer, n: 3 }
         );
     }
     assert_eq!(
@@ -410,7 +410,7 @@ fn steps_that_make_no_sense_are_named() {
             src: span(space, 0, 2),
             dst: output
         }),
-        FaultKind::Lengths {
+        DefectKind::Lengths {
             read: 2,
             written: 4
         }
@@ -420,11 +420,11 @@ fn steps_that_make_no_sense_are_named() {
             src: output,
             dst: input
         }),
-        FaultKind::WritesIn
+        DefectKind::WritesIn
     );
     assert_eq!(
         planted(Step::Expose { span: input }),
-        FaultKind::Links {
+        DefectKind::Links {
             links: Links::Message
         }
     );
@@ -435,7 +435,7 @@ fn plans_that_do_not_belong_together_are_named() {
     let problem = Problem::all_gather(3, 2).expect("legal");
     let direct = plans(&problem, "direct");
     let found = fault(&problem, &direct[..2]);
-    assert_eq!(found.kind, FaultKind::PlanCount { got: 2, n: 3 });
+    assert_eq!(found.kind, DefectKind::PlanCount { got: 2, n: 3 });
 
     let mut longer = direct.clone();
     longer[2].rounds.push(Round::default());
@@ -443,7 +443,7 @@ fn plans_that_do_not_belong_together_are_named() {
     assert_eq!(found.rank, 2);
     assert_eq!(
         found.kind,
-        FaultKind::Rounds {
+        DefectKind::Rounds {
             rounds: 3,
             first: 2
         }

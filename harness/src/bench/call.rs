@@ -12,7 +12,7 @@ use serde_bytes::ByteBuf;
 
 use crate::bench::data::{self, Data, Stretch};
 use crate::bench::ground::{Form, Ground, There, make_call, no_room};
-use crate::bench::plan::{Cell, Memory};
+use crate::bench::sweep::{Cell, Memory};
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use muster_comm::types::Collective;
 
 use crate::bench::measured::Measured;
 use crate::bench::model::Record;
-use crate::bench::plan::{Cell, Memory, Plan, What};
+use crate::bench::sweep::{Cell, Memory, Sweep, What};
 use crate::bench::told::{
     Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
 };
@@ -20,7 +20,7 @@ use crate::stats;
 /// Merges what ranks of one world tell.
 #[derive(Debug)]
 pub struct Gather {
-    plan: Plan,
+    plan: Sweep,
     kinds: Vec<KindGroups>,
     cells: Vec<Cell>,
     world_size: u32,
@@ -40,7 +40,7 @@ impl Tells for Measured {
 impl Gather {
     /// For the cells of a plan. `one_host` says that all ranks share a host, and with it a clock.
     #[must_use]
-    pub fn new(plan: &Plan, layout: &Layout, one_host: bool) -> Self {
+    pub fn new(plan: &Sweep, layout: &Layout, one_host: bool) -> Self {
         let (cells, kinds) = (plan.cells(layout), plan.kinds(layout));
         let members = |cell: &Cell| kinds[cell.kind].groups.concat();
         Self {

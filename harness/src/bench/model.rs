@@ -3,7 +3,6 @@
 //! Field names and their order are a contract with other programs; the version rises when one changes
 //! its meaning or goes away. `docs/metrics.md` defines every figure.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::report::measured::{Latency, MeasuredReport, Skew};
@@ -12,7 +11,8 @@ use crate::report::measured::{Latency, MeasuredReport, Skew};
 pub type BenchReport = MeasuredReport<Settings, Record>;
 
 /// What only the outcome of `bench` has.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Where the rules came from that select algorithms: `built in`, `MUSTER_ALGO` or a file.
     #[serde(default)]
@@ -22,7 +22,8 @@ pub struct Settings {
 }
 
 /// One cell.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// What was done: the name of a collective, `group_create` or `bring_up`.
     pub collective: String,

@@ -22,7 +22,7 @@ use crate::bench::call::{Call, Checked, Unfit};
 use crate::bench::ground::Ground;
 use crate::bench::machine;
 use crate::bench::measured::{Measured, SAMPLES_MAX};
-use crate::bench::plan::{Cell, Plan, Stop, What};
+use crate::bench::sweep::{Cell, Stop, Sweep, What};
 use crate::bench::told::Head;
 use crate::check::cases::KindGroups;
 use crate::stats;
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Bench<'_> {
 /// What a rank needs to measure all cells of a plan.
 pub struct Bench<'a> {
     world: &'a World,
-    plan: &'a Plan,
+    plan: &'a Sweep,
     kinds: &'a [KindGroups],
     seed: u64,
     /// Puts a group where its calls are to be made.
@@ -85,7 +85,7 @@ impl<'a> Bench<'a> {
     /// None in practice: the group of all ranks can always be made.
     pub fn new(
         world: &'a World,
-        plan: &'a Plan,
+        plan: &'a Sweep,
         kinds: &'a [KindGroups],
         (deadline, seed): (Duration, u64),
         tamper: Option<Tamper>,

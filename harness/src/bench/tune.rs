@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 
 use muster_comm::algo::ENTRY;
 use muster_comm::types::Collective;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::model::Record;
@@ -22,7 +21,8 @@ use crate::stats;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The outcome of `tune`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneReport {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -49,7 +49,8 @@ pub struct TuneReport {
 }
 
 /// A rule, and what it rests on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rule {
     /// The call.
     pub collective: String,
@@ -70,7 +71,8 @@ pub struct Rule {
 }
 
 /// The best choice and the built-in one at a size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Bytes of the largest buffer of a rank.
     pub bytes: u64,

@@ -36,6 +36,14 @@ pub struct OnDevice {
     spoilt: Mutex<Option<&'static str>>,
 }
 
+/// A call with a send and a receive buffer on a device, its type erased as that of a call in the region.
+type DeviceCall<'a, T> =
+    dyn Fn(&DeviceCommunicator, &DeviceBuffer<T>, &DeviceBuffer<T>) -> Result<(), CommError> + 'a;
+
+/// A call with one buffer on a device.
+type InPlaceCall<'a, T> =
+    dyn Fn(&DeviceCommunicator, &DeviceBuffer<T>) -> Result<(), CommError> + 'a;
+
 /// A message of a batch.
 #[derive(Debug)]
 pub enum Message<'a, T> {
@@ -78,7 +86,7 @@ macro_rules! apart {
             match self {
                 Self::Host(comm) => comm.$name(sendbuf, $($before,)* recvbuf, $($after),*),
                 Self::Region(region) => {
-                    region.apart(Collective::$collective, sendbuf, recvbuf, |comm, send, recv| {
+                    region.apart(Collective::$collective, sendbuf, recvbuf, &|comm, send, recv| {
                         comm.$name(send, $($before,)* recv, $($after),*)
                     })
                 }
@@ -86,7 +94,7 @@ macro_rules! apart {
                     Collective::$collective,
                     sendbuf,
                     recvbuf,
-                    |$comm, $send, $recv| $call,
+                    &|$comm, $send, $recv| $call,
                 ),
             }
         }
@@ -104,9 +112,9 @@ macro_rules! in_place {
             match self {
                 Self::Host(comm) => comm.$name(buffer, $($after),*),
                 Self::Region(region) => {
-                    region.in_place(buffer, |comm, buffer| comm.$name(buffer, $($after),*))
+                    region.in_place(buffer, &|comm, buffer| comm.$name(buffer, $($after),*))
                 }
-                Self::Device(device) => device.in_place(Collective::$collective, buffer, |comm, buffer| {
+                Self::Device(device) => device.in_place(Collective::$collective, buffer, &|comm, buffer| {
                     comm.$name(buffer, $($after),*)
                 }),
             }
@@ -282,7 +290,7 @@ impl Subject {
         };
         match self {
             Self::Host(comm) => call(comm, sendbuf, recvbuf),
-            Self::Region(region) => region.apart(collective, sendbuf, recvbuf, call),
+            Self::Region(region) => region.apart(collective, sendbuf, recvbuf, &call),
             Self::Device(device) => Err(device.comm.lacking(collective)),
         }
     }
@@ -306,7 +314,7 @@ impl Subject {
         };
         match self {
             Self::Host(comm) => call(comm, buffer),
-            Self::Region(region) => region.in_place(buffer, call),
+            Self::Region(region) => region.in_place(buffer, &call),
             Self::Device(device) => Err(device.comm.lacking(collective)),
         }
     }
@@ -319,12 +327,12 @@ impl Subject {
         match self {
             Self::Host(comm) => comm.send(sendbuf, peer),
             Self::Region(region) => {
-                region.apart(Collective::Send, sendbuf, &mut [], |comm, send, _| {
+                region.apart(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
                     comm.send(send, peer)
                 })
             }
             Self::Device(device) => {
-                device.apart(Collective::Send, sendbuf, &mut [], |comm, send, _| {
+                device.apart(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
                     comm.send(send, peer)
                 })
             }
@@ -339,9 +347,9 @@ impl Subject {
         match self {
             Self::Host(comm) => comm.recv(recvbuf, peer),
             Self::Region(region) => {
-                region.in_place(recvbuf, |comm, buffer| comm.recv(buffer, peer))
+                region.in_place(recvbuf, &|comm, buffer| comm.recv(buffer, peer))
             }
-            Self::Device(device) => device.in_place(Collective::Recv, recvbuf, |comm, buffer| {
+            Self::Device(device) => device.in_place(Collective::Recv, recvbuf, &|comm, buffer| {
                 comm.recv(buffer, peer)
             }),
         }
@@ -389,11 +397,7 @@ impl OnDevice {
         collective: Collective,
         sendbuf: &[T],
         recvbuf: &mut [T],
-        call: impl FnOnce(
-            &DeviceCommunicator,
-            &DeviceBuffer<T>,
-            &DeviceBuffer<T>,
-        ) -> Result<(), CommError>,
+        call: &DeviceCall<'_, T>,
     ) -> Result<(), CommError> {
         let device = self.comm.device();
         let failed = |error| self.failed(collective, error);
@@ -417,7 +421,7 @@ impl OnDevice {
         &self,
         collective: Collective,
         buffer: &mut [T],
-        call: impl FnOnce(&DeviceCommunicator, &DeviceBuffer<T>) -> Result<(), CommError>,
+        call: &InPlaceCall<'_, T>,
     ) -> Result<(), CommError> {
         let failed = |error| self.failed(collective, error);
         let there = DeviceBuffer::from_slice(self.comm.device(), buffer).map_err(failed)?;

@@ -18,9 +18,9 @@ use crate::moe::file::{self, Recorded};
 use crate::moe::gather::Gather;
 use crate::moe::layer::Payload;
 use crate::moe::model::{Model, ModelPreset};
-use crate::moe::plan::{Plan, STEPS_MAX, Source};
 use crate::moe::report::{MoeReport, Parallel, Record, Settings};
 use crate::moe::routing::Routing;
+use crate::moe::sweep::{STEPS_MAX, Source, Sweep};
 use crate::out;
 use crate::report::origin::Origin;
 use crate::run::job::{Job, MatrixSpec};
@@ -82,7 +82,7 @@ pub struct MoeArgs {
 
     /// A range instead: tokens=1..8192 doubles from 1 to 8192
     #[arg(long, value_name = "RANGE", value_parser = parse_sweep, conflicts_with = "tokens")]
-    sweep: Option<Sweep>,
+    sweep: Option<SweepArgs>,
 
     /// Workload, or file:PATH; may be given more than once
     ///
@@ -135,7 +135,7 @@ pub struct MoeArgs {
 
 /// A list of sizes by its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sweep {
+struct SweepArgs {
     first: usize,
     last: usize,
 }
@@ -182,7 +182,7 @@ fn parse_tokens(text: &str) -> Result<usize, String> {
     text.trim().parse().map_err(|_| allowed())
 }
 
-fn parse_sweep(text: &str) -> Result<Sweep, String> {
+fn parse_sweep(text: &str) -> Result<SweepArgs, String> {
     let allowed = || {
         "a sweep is tokens=FIRST..LAST with 1 <= FIRST <= LAST, such as tokens=1..8192".to_owned()
     };
@@ -195,10 +195,10 @@ fn parse_sweep(text: &str) -> Result<Sweep, String> {
     if first == 0 || first > last {
         return Err(allowed());
     }
-    Ok(Sweep { first, last })
+    Ok(SweepArgs { first, last })
 }
 
-impl Sweep {
+impl SweepArgs {
     /// The sizes: doubled from the first on, and the last.
     fn sizes(self) -> Vec<usize> {
         let mut sizes: Vec<usize> =
@@ -359,11 +359,13 @@ impl MoeArgs {
     fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let model = self.model()?;
-        let plan = Plan {
+        let plan = Sweep {
             hidden: model.hidden,
             experts: model.experts,
             top_k: model.top_k,
-            tokens: self.sweep.map_or_else(|| self.tokens.clone(), Sweep::sizes),
+            tokens: self
+                .sweep
+                .map_or_else(|| self.tokens.clone(), SweepArgs::sizes),
             sources: self.sources()?,
             dispatchers: self.dispatcher.clone(),
             payloads: self.payload.clone(),
@@ -394,7 +396,7 @@ mod tests {
 
     #[test]
     fn sweeps_double_and_end_where_they_were_asked_to() {
-        let sizes = |text| parse_sweep(text).map(Sweep::sizes);
+        let sizes = |text| parse_sweep(text).map(SweepArgs::sizes);
         assert_eq!(sizes("tokens=1..8"), Ok(vec![1, 2, 4, 8]));
         assert_eq!(sizes("tokens=3..20"), Ok(vec![3, 6, 12, 20]));
         assert_eq!(sizes("tokens=5..5"), Ok(vec![5]));

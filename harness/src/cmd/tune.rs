@@ -13,8 +13,8 @@ use muster_comm::types::{Collective, DType, ReduceOp, closest};
 use crate::TOOL;
 use crate::bench::gather::Gather;
 use crate::bench::model::Record;
-use crate::bench::plan::{CELLS_MAX, Memory, Places, Plan, Stop, What, parse_size, sweep};
 use crate::bench::shape::Split;
+use crate::bench::sweep::{CELLS_MAX, Memory, Places, Stop, Sweep, What, parse_size, sweep};
 use crate::bench::tune::{SCHEMA_VERSION, TuneReport, Tuning, table};
 use crate::check::cases::WORLD_KIND;
 use crate::cmd::values::{parse_time, pin, settings};
@@ -251,12 +251,12 @@ impl TuneArgs {
         self.ranks.iter().map(job).collect()
     }
 
-    fn plan(&self, sizes: Vec<u64>) -> Plan {
+    fn plan(&self, sizes: Vec<u64>) -> Sweep {
         let mut calls = self.what.clone();
         if calls.is_empty() {
             calls = planned().collect();
         }
-        Plan {
+        Sweep {
             what: calls.into_iter().map(What::Collective).collect(),
             sizes,
             dtypes: vec![DType::F32],

@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::common::common;
@@ -33,9 +32,8 @@ pub struct Wishes {
 }
 
 /// What became of a row.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// The new data is wrong, the old was right.
@@ -63,7 +61,8 @@ pub enum Fate {
 }
 
 /// One row of the comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
     /// What it is about.
     pub name: String,
@@ -86,7 +85,8 @@ pub struct Compared {
 }
 
 /// The outcome of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The rows, worst first.
     pub rows: Vec<Compared>,

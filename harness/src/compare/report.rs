@@ -1,6 +1,5 @@
 //! What `muster compare` writes: a comparison, and what was compared.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TOOL;
@@ -13,7 +12,8 @@ use crate::report::origin::Origin;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The outcome of `compare`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareReport {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,

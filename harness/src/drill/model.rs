@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Transport;
@@ -15,7 +14,8 @@ use crate::report::origin::Origin;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// All runs of a suite.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of this form.
     pub schema_version: u32,
@@ -40,7 +40,8 @@ pub struct Report {
 }
 
 /// One run of a drill.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Its number in the catalogue of faults.
     pub id: Cow<'static, str>,
@@ -83,7 +84,8 @@ pub struct Run {
 }
 
 /// What had to come of a run.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Expected {
     /// The class; `OK` where nothing may be said.
     pub class: Cow<'static, str>,
@@ -94,7 +96,8 @@ pub struct Expected {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcome {
     /// An assertion does not hold.
@@ -106,7 +109,8 @@ pub enum RunOutcome {
 }
 
 /// One of the five assertions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Assertion {
     /// Its name.
     pub name: Cow<'static, str>,

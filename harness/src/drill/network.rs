@@ -197,23 +197,6 @@ impl Network {
         )
     }
 
-    /// Leaves a rank this many local ports for connections that it makes.
-    ///
-    /// # Errors
-    /// As the system says.
-    pub fn spare_ports(&self, rank: u32, range: &str) -> Result<(), Lacking> {
-        let setting = format!("net.ipv4.ip_local_port_range={range}");
-        ip(&[
-            "netns",
-            "exec",
-            &self.namespace_of(rank),
-            "sysctl",
-            "-q",
-            "-w",
-            &setting,
-        ])
-    }
-
     /// What is left of it after its removal.
     #[must_use]
     pub fn remove(&self) -> Vec<String> {

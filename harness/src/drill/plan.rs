@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::script::Part;
@@ -30,8 +29,8 @@ pub const DEADLINE_SHORT: Duration = Duration::from_secs(2);
     Serialize,
     Deserialize,
     clap::ValueEnum,
-    JsonSchema,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Shared memory.

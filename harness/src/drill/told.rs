@@ -3,7 +3,6 @@
 use muster_comm::error::CommError;
 use muster_comm::error::verdict::Verdict;
 use muster_comm::sync::Clock;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::out;
@@ -78,7 +77,8 @@ pub struct Failed {
 }
 
 /// A verdict as it was returned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Said {
     /// Name of its class.
     pub class: String,

@@ -7,9 +7,9 @@ use muster_comm::layout::{GroupKind, Layout};
 
 use super::dispatch::{Dispatcher, Phase};
 use super::measured::{Measured, Step};
-use super::plan::{Cell, Plan, Source};
 use super::report::{Imbalance, Loads, PhaseTime, RankRow, Record, Timing, Volume};
 use super::skew::Skew;
+use super::sweep::{Cell, Source, Sweep};
 use crate::bench::told::{
     Head, Tells, Told, kept, slowest, start_skew, unsupported, wrong, wrong_text,
 };
@@ -20,7 +20,7 @@ use crate::stats;
 /// Merges what the ranks of one world tell.
 #[derive(Debug)]
 pub struct Gather {
-    plan: Plan,
+    plan: Sweep,
     layout: Layout,
     seed: u64,
     /// Whether the clocks of all ranks may be compared.
@@ -37,7 +37,7 @@ impl Tells for Measured {
 impl Gather {
     /// For the cells of a plan.
     #[must_use]
-    pub fn new(plan: &Plan, layout: &Layout, seed: u64, one_host: bool) -> Self {
+    pub fn new(plan: &Sweep, layout: &Layout, seed: u64, one_host: bool) -> Self {
         let all: Vec<u32> = (0..layout.dims().world).collect();
         Self {
             told: Told::new(vec![all; plan.cells().len()], plan.rounds),

@@ -1,11 +1,11 @@
 //! Shapes of mixture-of-experts layers: of published models by name, or as given.
 
 use muster_comm::types::{UnknownName, closest};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What of a model decides how much a MoE layer sends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Model {
     /// Name of the preset, or `custom`.
     pub name: String,

@@ -17,8 +17,8 @@ use super::check::{self, Wrong};
 use super::dispatch::{Phase, Watch};
 use super::layer::Layer;
 use super::measured::{Measured, Step};
-use super::plan::{Cell, Plan};
 use super::routing::Routing;
+use super::sweep::{Cell, Sweep};
 use super::workload::Shape;
 use crate::bench::machine;
 use crate::bench::rank::Place;
@@ -30,7 +30,7 @@ const PULSE_NS: u64 = 1_000_000_000;
 /// A rank that measures.
 #[derive(Debug)]
 pub struct Moe<'a> {
-    plan: &'a Plan,
+    plan: &'a Sweep,
     layer: Layer,
     /// All ranks: starts of steps.
     control: Communicator,
@@ -58,7 +58,7 @@ impl<'a> Moe<'a> {
     pub fn new(
         world: &World,
         layout: &Layout,
-        plan: &'a Plan,
+        plan: &'a Sweep,
         seed: u64,
         deadline: Duration,
         place: Place<'_>,

@@ -3,7 +3,6 @@
 //! Field names and their order are a contract with other programs; the version rises when one changes
 //! its meaning or goes away. `docs/moe.md` defines every figure.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dispatch::Phase;
@@ -15,7 +14,8 @@ use crate::report::measured::{Latency, MeasuredReport, Skew as StartSkew};
 pub type MoeReport = MeasuredReport<Settings, Record>;
 
 /// What only the outcome of `moe` has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// The shape of the layer.
     pub model: Model,
@@ -28,7 +28,8 @@ pub struct Settings {
 }
 
 /// Sizes of the layout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parallel {
     /// All ranks.
     pub world_size: u32,
@@ -41,7 +42,8 @@ pub struct Parallel {
 }
 
 /// One cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// Mean tokens of a rank.
     pub tokens: u64,
@@ -79,7 +81,8 @@ pub struct Record {
 }
 
 /// How uneven loads were; of the first routing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imbalance {
     /// What the workload asks of experts and of ep ranks; none for a file.
     pub asked: Option<Loads>,
@@ -92,7 +95,8 @@ pub struct Imbalance {
 }
 
 /// Loads by expert and by ep rank.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Loads {
     /// By expert.
     pub experts: Skew,
@@ -101,7 +105,8 @@ pub struct Loads {
 }
 
 /// Bytes of one dispatch, of the first routing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Volume {
     /// Rows that all ranks sent.
     pub rows: u64,
@@ -127,7 +132,8 @@ pub struct Volume {
 }
 
 /// Times of a part of the step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timing {
     /// Quantiles over steps of the slowest rank's time.
     pub latency_us: Latency,
@@ -142,7 +148,8 @@ pub struct Timing {
 }
 
 /// Time of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTime {
     /// Which.
     pub phase: Phase,
@@ -151,7 +158,8 @@ pub struct PhaseTime {
 }
 
 /// One rank.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankRow {
     /// World rank.
     pub rank: u32,

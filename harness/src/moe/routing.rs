@@ -98,21 +98,6 @@ impl Routing {
         }
         counts
     }
-
-    /// How many tokens go to each rank at least once.
-    #[must_use]
-    pub fn distinct_ranks(&self, shape: Shape) -> Vec<u64> {
-        let mut counts = vec![0; shape.ranks];
-        let mut last = vec![usize::MAX; shape.ranks];
-        for (token, _, expert) in self.selections() {
-            let rank = expert / shape.local();
-            if last[rank] != token {
-                last[rank] = token;
-                counts[rank] += 1;
-            }
-        }
-        counts
-    }
 }
 
 impl Router {

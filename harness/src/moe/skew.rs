@@ -2,11 +2,11 @@
 //!
 //! Zero loads count; a list whose sum is zero is balanced.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Measures of imbalance.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skew {
     /// Largest load over the mean: 1 is balanced.
     pub max_over_mean: f64,

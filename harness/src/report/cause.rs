@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 use crate::out::escaped;
 
 /// Why a run failed: one cause, the first one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Verdict")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Verdict"))]
 pub struct Cause {
     /// Class of the cause; see the table of exit codes.
     pub class: Exit,

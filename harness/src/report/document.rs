@@ -7,7 +7,6 @@
 //! takes it from the result.
 
 use maud::Markup;
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -17,6 +16,7 @@ use crate::fail::Failure;
 use crate::report::cause::{Cause, listed};
 use crate::report::machine::{Machine, MachineState};
 use crate::report::origin::Origin;
+use crate::report::schema::Described;
 
 /// A result that can be reported.
 pub trait Document: std::fmt::Debug {
@@ -48,7 +48,7 @@ pub trait Document: std::fmt::Debug {
 }
 
 /// A document that is written to files and read again.
-pub trait Model: Document + Serialize + DeserializeOwned + JsonSchema + Sized + 'static {
+pub trait Model: Document + Serialize + DeserializeOwned + Described + Sized + 'static {
     /// The command that writes it.
     const COMMAND: &'static str;
     /// Version of the fields.

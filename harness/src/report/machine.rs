@@ -1,10 +1,10 @@
 //! The machine of a result: what it is, and what it could do at moments of the run.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The machine on which something was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Name of the processor, as the kernel gives it.
     pub cpu: String,
@@ -55,7 +55,8 @@ impl Machine {
 
 /// What the machine can do at a moment, apart from anything that is measured: whether two runs are
 /// comparable shows here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pulse {
     /// Half a round trip of one cache line between two threads, in nanoseconds.
     pub exchange_ns: f64,
@@ -66,7 +67,8 @@ pub struct Pulse {
 }
 
 /// A look at the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineState {
     /// The round in which it was taken.
     pub round: u32,

@@ -12,7 +12,6 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use maud::Markup;
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -30,6 +29,7 @@ use crate::report::json;
 use crate::report::machine::{Machine, MachineState};
 use crate::report::markdown::{self, Column};
 use crate::report::origin::Origin;
+use crate::report::schema::Described;
 use crate::stats;
 
 /// Most samples of a figure that are kept in a record, all rounds together. Quantiles are taken from all
@@ -40,7 +40,8 @@ const LISTED_MAX: usize = 200;
 
 /// The outcome of a command that measures. Field names and their order are a contract with other
 /// programs; the schema of each command describes them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasuredReport<S, R> {
     /// Version of these fields: see the command's `SCHEMA_VERSION`.
     pub schema_version: u32,
@@ -88,7 +89,8 @@ pub struct MeasuredReport<S, R> {
 }
 
 /// Quantiles of the time of a call, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// The least.
     pub min: f64,
@@ -124,7 +126,8 @@ impl Latency {
 }
 
 /// How far apart ranks began, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skew {
     /// The middle one of all samples.
     pub median: f64,
@@ -138,7 +141,7 @@ pub struct Skew {
 pub type Labels = Vec<(&'static str, String)>;
 
 /// One record of such a result.
-pub trait Record: Serialize + DeserializeOwned + JsonSchema + 'static {
+pub trait Record: Serialize + DeserializeOwned + Described + 'static {
     /// What it is about, in words.
     fn name(&self) -> String;
     /// The fields that tell it from others, for labels of figures.
@@ -156,7 +159,7 @@ pub trait Record: Serialize + DeserializeOwned + JsonSchema + 'static {
 }
 
 /// What a command that measures brings beside its records; implemented by what only it has in its report.
-pub trait Measures: Serialize + DeserializeOwned + JsonSchema + Sized + 'static {
+pub trait Measures: Serialize + DeserializeOwned + Described + Sized + 'static {
     /// What it makes a list of.
     type Record: Record;
     /// The command.

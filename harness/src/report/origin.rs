@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 use muster_comm::config::{Environment, rows};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::doctor::vendor_variables;
@@ -38,7 +37,8 @@ const LEFT_OUT: [&str; 4] = ["HOME", "XDG_RUNTIME_DIR", "NO_COLOR", "MUSTER_LAUN
 const SECRET: [&str; 6] = ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"];
 
 /// When, where and how a result came about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Origin {
     /// When the run began: UTC, as in RFC 3339, whole seconds.
     pub started_at: String,

@@ -1,12 +1,27 @@
 //! The schema of a result file, made from the type that is written: `docs/schema/` holds them, and a
-//! check of the repository compares.
+//! check of the repository compares. Only that check makes schemas: the tool is built without the
+//! feature `schema`.
 
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema};
+#[cfg(feature = "schema")]
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+#[cfg(feature = "schema")]
 use serde_json::{Value, json};
+
+/// A type with a schema; every type, where none are made.
+#[cfg(feature = "schema")]
+pub trait Described: JsonSchema {}
+#[cfg(feature = "schema")]
+impl<T: JsonSchema> Described for T {}
+
+/// A type with a schema; every type, where none are made.
+#[cfg(not(feature = "schema"))]
+pub trait Described {}
+#[cfg(not(feature = "schema"))]
+impl<T> Described for T {}
 
 /// The schema of a type as it is written, whose version is the one that is told. `texts` has
 /// descriptions by field; that of the whole has no name.
+#[cfg(feature = "schema")]
 #[must_use]
 pub fn of<T: JsonSchema>(command: &str, version: u32, texts: &[(&str, &str)]) -> String {
     let generator = SchemaSettings::draft2020_12()
@@ -32,6 +47,7 @@ pub fn of<T: JsonSchema>(command: &str, version: u32, texts: &[(&str, &str)]) ->
     format!("{:#}\n", schema.as_value())
 }
 
+#[cfg(feature = "schema")]
 fn field<'a>(schema: &'a mut Schema, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
     schema.get_mut("properties")?.get_mut(name)?.as_object_mut()
 }

@@ -17,9 +17,9 @@ use crate::moe;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     /// Collectives are measured.
-    Bench(bench::plan::Plan),
+    Bench(bench::sweep::Sweep),
     /// Tokens are dispatched and combined.
-    Moe(moe::plan::Plan),
+    Moe(moe::sweep::Sweep),
     /// Every group is proved.
     Verify(Checks),
 }
@@ -120,14 +120,14 @@ impl Work {
     pub fn worlds(&self, layout: &Layout) -> Vec<Self> {
         match self {
             Self::Bench(plan) => {
-                let nothing = bench::plan::Plan {
+                let nothing = bench::sweep::Sweep {
                     what: Vec::new(),
                     ..plan.clone()
                 };
                 let mut worlds = vec![Self::Bench(nothing); plan.bring_ups() as usize];
                 if !plan.cells(layout).is_empty() {
                     worlds.extend((0..plan.rounds).map(|round| {
-                        Self::Bench(bench::plan::Plan {
+                        Self::Bench(bench::sweep::Sweep {
                             round: Some(round),
                             ..plan.clone()
                         })
@@ -137,7 +137,7 @@ impl Work {
             }
             Self::Moe(plan) => (0..plan.rounds)
                 .map(|round| {
-                    Self::Moe(moe::plan::Plan {
+                    Self::Moe(moe::sweep::Sweep {
                         round: Some(round),
                         ..plan.clone()
                     })
@@ -161,7 +161,7 @@ impl Work {
     #[must_use]
     pub fn lines(&self, layout: &Layout) -> usize {
         let bring_up =
-            matches!(self, Self::Bench(plan) if plan.what.contains(&bench::plan::What::BringUp));
+            matches!(self, Self::Bench(plan) if plan.what.contains(&bench::sweep::What::BringUp));
         self.cells(layout) + usize::from(bring_up)
     }
 }

@@ -8,7 +8,6 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TOOL;
@@ -20,7 +19,8 @@ use crate::report::origin::Origin;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The outcome of `verify`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of these fields: [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -58,7 +58,8 @@ pub struct Report {
 }
 
 /// A call, type or reduction that the devices do not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotApplicable {
     /// The call.
     pub collective: Option<String>,
@@ -84,7 +85,8 @@ impl NotApplicable {
 }
 
 /// Sizes and totals of one matrix.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatrixSummary {
     /// Its name, as on the command line.
     pub matrix: String,
@@ -119,7 +121,8 @@ pub struct MatrixSummary {
 }
 
 /// How a matrix ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Ended before every case had run.
@@ -146,7 +149,8 @@ impl Outcome {
 }
 
 /// How many groups of one kind were checked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupCount {
     /// Kind of group: `tp`, `dp-cp`, …
     pub kind: String,
@@ -155,7 +159,8 @@ pub struct GroupCount {
 }
 
 /// One thing that was checked on one group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Case {
     /// Name of the matrix.
     pub matrix: String,
@@ -185,7 +190,8 @@ pub struct Case {
 }
 
 /// What was wrong with a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Detail {
     /// World ranks whose contribution or behaviour explains the failure, if that could be told.
     pub blamed: Vec<u32>,

@@ -3,7 +3,7 @@
 use super::super::problem::Problem;
 use super::memory::{Buffer, Run, side_by_side};
 use super::run::Symbols;
-use super::{Fault, FaultKind};
+use super::{Defect, DefectKind};
 use crate::types::{Extent, Source};
 
 /// What a part of a receive buffer must hold.
@@ -18,18 +18,18 @@ struct Want {
 }
 
 /// CHECK-1, CHECK-2 and CHECK-5.
-pub(super) fn check_results(problem: &Problem, symbols: &Symbols<'_>) -> Result<(), Fault> {
+pub(super) fn check_results(problem: &Problem, symbols: &Symbols<'_>) -> Result<(), Defect> {
     let mut first_sums = FirstSums::default();
     for rank in 0..problem.n() {
         if problem.collective().is_empty()
             && let Some(other) = symbols.unheard(rank)
         {
-            return Err(after_the_end(rank, None, FaultKind::Unheard { other }));
+            return Err(after_the_end(rank, None, DefectKind::Unheard { other }));
         }
         for want in wanted(problem, rank) {
             let found = symbols
                 .result(rank, want.start, want.len)
-                .map_err(|element| after_the_end(rank, None, FaultKind::Unwritten { element }))?;
+                .map_err(|element| after_the_end(rank, None, DefectKind::Unwritten { element }))?;
             for run in found {
                 check_run(problem, symbols, rank, want, run)?;
                 // The prefixes of different ranks are different sums.
@@ -94,18 +94,18 @@ fn check_run(
     rank: usize,
     want: Want,
     run: Run,
-) -> Result<(), Fault> {
+) -> Result<(), Defect> {
     let pattern = problem.pattern();
     let ranks = pattern.contributors(problem.n(), rank);
     let element = want.start + run.start;
-    let fault = |kind| Err(after_the_end(rank, run.written, kind));
+    let defect = |kind| Err(after_the_end(rank, run.written, kind));
     let wanted_base = want.base + run.start;
     let right_tree = match want.from {
         Some(from) => run.tree == symbols.forest.leaf(from),
         None => match symbols.forest.lacks(run.tree, ranks.clone()) {
             None => !pattern.is_prefix() || symbols.forest.is_in_order(run.tree, ranks.clone()),
             Some(contributor) if run.base == wanted_base => {
-                return fault(FaultKind::Lacks {
+                return defect(DefectKind::Lacks {
                     element,
                     contributor,
                 });
@@ -124,7 +124,7 @@ fn check_run(
         }
         None => format!("element {wanted_base} of all ranks"),
     };
-    fault(FaultKind::Wrong {
+    defect(DefectKind::Wrong {
         element,
         want: whose,
         got: format!(
@@ -144,7 +144,7 @@ struct FirstSums {
 }
 
 impl FirstSums {
-    fn compare(&mut self, rank: usize, want: Want, run: Run) -> Result<(), Fault> {
+    fn compare(&mut self, rank: usize, want: Want, run: Run) -> Result<(), Defect> {
         let value = Run { start: 0, ..run };
         let Ok(first) = self.sums.read(run.base, run.len) else {
             self.rank.get_or_insert(rank);
@@ -157,7 +157,7 @@ impl FirstSums {
         match differs {
             None => Ok(()),
             Some(pair) => {
-                let kind = FaultKind::Association {
+                let kind = DefectKind::Association {
                     element: want.start + run.start + pair.start,
                     other: self.rank.unwrap_or(rank),
                 };
@@ -167,9 +167,9 @@ impl FirstSums {
     }
 }
 
-/// A fault of the result: it shows after the end, and is put where the element was last written.
-fn after_the_end(rank: usize, written: Option<(usize, usize)>, kind: FaultKind) -> Fault {
-    Fault {
+/// A defect of the result: it shows after the end, and is put where the element was last written.
+fn after_the_end(rank: usize, written: Option<(usize, usize)>, kind: DefectKind) -> Defect {
+    Defect {
         rank,
         round: written.map(|(round, _)| round),
         step: written.map(|(_, step)| step),

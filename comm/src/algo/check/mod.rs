@@ -15,13 +15,13 @@
 //! Elements that are treated alike are one run, so the work grows with the number of steps and
 //! not with the number of elements.
 
+mod defect;
 mod expect;
-mod fault;
 mod memory;
 mod rules;
 mod run;
 
-pub use self::fault::{Fault, FaultKind};
+pub use self::defect::{Defect, DefectKind};
 pub use super::schedule::{At, Wait};
 
 use super::plan::{Links, Plan};
@@ -50,8 +50,8 @@ pub struct Proof {
 /// where all plans say that they allow them.
 ///
 /// # Errors
-/// The first [`Fault`].
-pub fn check(problem: &Problem, plans: &[Plan]) -> Result<Proof, Fault> {
+/// The first [`Defect`].
+pub fn check(problem: &Problem, plans: &[Plan]) -> Result<Proof, Defect> {
     let proof = check_apart(problem, plans)?;
     let allowed = plans.iter().all(|plan| plan.in_place)
         && (0..problem.n()).all(|rank| problem.in_place(rank).is_some());
@@ -64,28 +64,29 @@ pub fn check(problem: &Problem, plans: &[Plan]) -> Result<Proof, Fault> {
 /// Proves `plans` for calls with separate buffers only.
 ///
 /// # Errors
-/// The first [`Fault`].
-pub fn check_apart(problem: &Problem, plans: &[Plan]) -> Result<Proof, Fault> {
+/// The first [`Defect`].
+pub fn check_apart(problem: &Problem, plans: &[Plan]) -> Result<Proof, Defect> {
     check_calls(problem, plans, false)
 }
 
 /// Proves `plans` for in-place calls only.
 ///
 /// # Errors
-/// The first [`Fault`]; [`FaultKind::NotInPlace`] where a plan or the problem does not allow them.
-pub fn check_in_place(problem: &Problem, plans: &[Plan]) -> Result<Proof, Fault> {
-    check_calls(problem, plans, true).map_err(|fault| Fault {
+/// The first [`Defect`]; [`DefectKind::NotInPlace`] where a plan or the problem does not allow them.
+pub fn check_in_place(problem: &Problem, plans: &[Plan]) -> Result<Proof, Defect> {
+    check_calls(problem, plans, true).map_err(|defect| Defect {
         in_place: true,
-        ..fault
+        ..defect
     })
 }
 
-fn check_calls(problem: &Problem, plans: &[Plan], in_place: bool) -> Result<Proof, Fault> {
+fn check_calls(problem: &Problem, plans: &[Plan], in_place: bool) -> Result<Proof, Defect> {
     check_shape(problem, plans)?;
     if in_place && let Some(rank) = plans.iter().position(|plan| !plan.in_place) {
-        return Err(of_rank(rank, FaultKind::NotInPlace));
+        return Err(of_rank(rank, DefectKind::NotInPlace));
     }
-    let map = Map::of(problem, plans, in_place).ok_or_else(|| of_rank(0, FaultKind::NotInPlace))?;
+    let map =
+        Map::of(problem, plans, in_place).ok_or_else(|| of_rank(0, DefectKind::NotInPlace))?;
     for (rank, plan) in plans.iter().enumerate() {
         check_plan(&map, rank, plan)?;
     }
@@ -108,23 +109,23 @@ fn check_calls(problem: &Problem, plans: &[Plan], in_place: bool) -> Result<Proo
 
 /// Whether there is a plan a rank, all for the same links, and with equally many rounds where
 /// there are barriers between them.
-fn check_shape(problem: &Problem, plans: &[Plan]) -> Result<(), Fault> {
+fn check_shape(problem: &Problem, plans: &[Plan]) -> Result<(), Defect> {
     let n = problem.n();
     if let Some(own) = problem.matrix().and_then(Matrix::owner) {
-        return Err(of_rank(own, FaultKind::PartialCounts));
+        return Err(of_rank(own, DefectKind::PartialCounts));
     }
     if plans.len() != n {
         let got = plans.len();
-        return Err(of_rank(got.min(n - 1), FaultKind::PlanCount { got, n }));
+        return Err(of_rank(got.min(n - 1), DefectKind::PlanCount { got, n }));
     }
     let first = &plans[0];
     for (rank, plan) in plans.iter().enumerate() {
         if plan.links != first.links {
             let links = Links::Message;
-            return Err(of_rank(rank, FaultKind::Links { links }));
+            return Err(of_rank(rank, DefectKind::Links { links }));
         }
         if plan.links == Links::Direct && plan.rounds.len() != first.rounds.len() {
-            let kind = FaultKind::Rounds {
+            let kind = DefectKind::Rounds {
                 rounds: plan.rounds.len(),
                 first: first.rounds.len(),
             };
@@ -134,9 +135,9 @@ fn check_shape(problem: &Problem, plans: &[Plan]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_plan(map: &Map, rank: usize, plan: &Plan) -> Result<(), Fault> {
+fn check_plan(map: &Map, rank: usize, plan: &Plan) -> Result<(), Defect> {
     for (number, round) in plan.rounds.iter().enumerate() {
-        let fault = |step, kind| Fault {
+        let defect = |step, kind| Defect {
             rank,
             round: Some(number),
             step: Some(step),
@@ -144,15 +145,15 @@ fn check_plan(map: &Map, rank: usize, plan: &Plan) -> Result<(), Fault> {
             kind,
         };
         for (step, what) in round.steps.iter().enumerate() {
-            rules::check_step(map, rank, plan.links, what).map_err(|kind| fault(step, kind))?;
+            rules::check_step(map, rank, plan.links, what).map_err(|kind| defect(step, kind))?;
         }
-        rules::check_round(map, rank, round).map_err(|(step, kind)| fault(step, kind))?;
+        rules::check_round(map, rank, round).map_err(|(step, kind)| defect(step, kind))?;
     }
     Ok(())
 }
 
-fn of_rank(rank: usize, kind: FaultKind) -> Fault {
-    Fault {
+fn of_rank(rank: usize, kind: DefectKind) -> Defect {
+    Defect {
         rank,
         round: None,
         step: None,
@@ -161,8 +162,8 @@ fn of_rank(rank: usize, kind: FaultKind) -> Fault {
     }
 }
 
-fn at(place: At, kind: FaultKind) -> Fault {
-    Fault {
+fn at(place: At, kind: DefectKind) -> Defect {
+    Defect {
         rank: place.rank,
         round: Some(place.round),
         step: Some(place.step),
@@ -171,7 +172,7 @@ fn at(place: At, kind: FaultKind) -> Fault {
     }
 }
 
-fn unmatched(plans: &[Plan], mismatch: Mismatch) -> Fault {
+fn unmatched(plans: &[Plan], mismatch: Mismatch) -> Defect {
     let len = |place: At| {
         let step = &plans[place.rank].rounds[place.round].steps[place.step];
         step.message_len().unwrap_or(0)
@@ -184,7 +185,7 @@ fn unmatched(plans: &[Plan], mismatch: Mismatch) -> Fault {
             received,
         } => at(
             recv,
-            FaultKind::MessageLength {
+            DefectKind::MessageLength {
                 peer: send.rank,
                 peer_round: send.round,
                 sent,
@@ -193,21 +194,21 @@ fn unmatched(plans: &[Plan], mismatch: Mismatch) -> Fault {
         ),
         Mismatch::NoSend { recv, from } => at(
             recv,
-            FaultKind::UnmatchedRecv {
+            DefectKind::UnmatchedRecv {
                 from,
                 len: len(recv),
             },
         ),
-        Mismatch::NoRecv { send, to } => at(send, FaultKind::UnmatchedSend { to, len: len(send) }),
+        Mismatch::NoRecv { send, to } => at(send, DefectKind::UnmatchedSend { to, len: len(send) }),
     }
 }
 
-fn stopped(stop: Stop<Fault>) -> Fault {
+fn stopped(stop: Stop<Defect>) -> Defect {
     match stop {
-        Stop::Observed(fault) => fault,
+        Stop::Observed(defect) => defect,
         Stop::Deadlock(waits) => match waits.first() {
-            Some(first) => at(first.at, FaultKind::Deadlock { waits }),
-            None => of_rank(0, FaultKind::Deadlock { waits }),
+            Some(first) => at(first.at, DefectKind::Deadlock { waits }),
+            None => of_rank(0, DefectKind::Deadlock { waits }),
         },
     }
 }

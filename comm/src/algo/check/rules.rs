@@ -2,7 +2,7 @@
 
 use super::super::plan::{Links, PeerSpan, Plan, Round, Space, Span, Step};
 use super::super::problem::{InPlace, Problem};
-use super::fault::FaultKind;
+use super::defect::DefectKind;
 
 /// Where the buffers of the ranks lie: in-place calls make two of them one.
 #[derive(Debug)]
@@ -92,14 +92,14 @@ impl Map {
         }
     }
 
-    fn in_bounds(&self, rank: usize, span: Span) -> Result<(), FaultKind> {
+    fn in_bounds(&self, rank: usize, span: Span) -> Result<(), DefectKind> {
         if span.len == 0 {
-            return Err(FaultKind::EmptySpan);
+            return Err(DefectKind::EmptySpan);
         }
         let limit = self.limit(rank, span.space);
         let end = span.start.saturating_add(span.len);
         if end > limit {
-            return Err(FaultKind::Bounds {
+            return Err(DefectKind::Bounds {
                 space: span.space,
                 end,
                 limit,
@@ -108,9 +108,9 @@ impl Map {
         Ok(())
     }
 
-    fn is_peer(&self, rank: usize, peer: usize) -> Result<(), FaultKind> {
+    fn is_peer(&self, rank: usize, peer: usize) -> Result<(), DefectKind> {
         if peer == rank || peer >= self.n {
-            return Err(FaultKind::Peer { peer, n: self.n });
+            return Err(DefectKind::Peer { peer, n: self.n });
         }
         Ok(())
     }
@@ -164,12 +164,12 @@ pub(super) fn check_step(
     rank: usize,
     links: Links,
     step: &Step,
-) -> Result<(), FaultKind> {
+) -> Result<(), DefectKind> {
     let lengths = |read: Span, written: Span| {
         if read.len == written.len {
             Ok(())
         } else {
-            Err(FaultKind::Lengths {
+            Err(DefectKind::Lengths {
                 read: read.len,
                 written: written.len,
             })
@@ -207,20 +207,20 @@ pub(super) fn check_step(
         }
     };
     if is_direct && links == Links::Message {
-        return Err(FaultKind::Links { links });
+        return Err(DefectKind::Links { links });
     }
     if let Some(dst) = written(step) {
         map.in_bounds(rank, dst)?;
         if dst.space == Space::In {
-            return Err(FaultKind::WritesIn);
+            return Err(DefectKind::WritesIn);
         }
     }
     Ok(())
 }
 
-fn check_sources(map: &Map, rank: usize, srcs: &[PeerSpan]) -> Result<(), FaultKind> {
+fn check_sources(map: &Map, rank: usize, srcs: &[PeerSpan]) -> Result<(), DefectKind> {
     if srcs.is_empty() {
-        return Err(FaultKind::NoSources);
+        return Err(DefectKind::NoSources);
     }
     for src in srcs {
         if src.peer != rank {
@@ -241,7 +241,11 @@ struct Use {
 }
 
 /// PLAN-1: which step of the round writes what another uses.
-pub(super) fn check_round(map: &Map, rank: usize, round: &Round) -> Result<(), (usize, FaultKind)> {
+pub(super) fn check_round(
+    map: &Map,
+    rank: usize,
+    round: &Round,
+) -> Result<(), (usize, DefectKind)> {
     let mut uses = Vec::with_capacity(2 * round.steps.len());
     for (number, step) in round.steps.iter().enumerate() {
         if is_idle(map, rank, step) {
@@ -273,9 +277,9 @@ pub(super) fn check_round(map: &Map, rank: usize, round: &Round) -> Result<(), (
     Ok(())
 }
 
-fn conflict((writer, span): (Use, Span), other: &Use) -> FaultKind {
+fn conflict((writer, span): (Use, Span), other: &Use) -> DefectKind {
     let first = writer.memory.start.max(other.memory.start);
-    FaultKind::Conflict {
+    DefectKind::Conflict {
         other: other.step,
         space: span.space,
         element: span.start + (first - writer.memory.start),
@@ -283,7 +287,7 @@ fn conflict((writer, span): (Use, Span), other: &Use) -> FaultKind {
 }
 
 /// A step may read what it writes only where it is exactly the same memory, element for element.
-fn check_self(map: &Map, rank: usize, step: &Step) -> Result<(), FaultKind> {
+fn check_self(map: &Map, rank: usize, step: &Step) -> Result<(), DefectKind> {
     let Some(dst) = written(step) else {
         return Ok(());
     };
@@ -294,7 +298,7 @@ fn check_self(map: &Map, rank: usize, step: &Step) -> Result<(), FaultKind> {
         let source = map.memory(rank, src);
         if source.overlaps(&target) && !(may_be_same && source == target) {
             let first = source.start.max(target.start);
-            return Err(FaultKind::OwnSource {
+            return Err(DefectKind::OwnSource {
                 space: dst.space,
                 element: dst.start + (first - target.start),
             });

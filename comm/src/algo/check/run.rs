@@ -5,7 +5,7 @@ use super::super::problem::Problem;
 use super::super::schedule::{At, Observer};
 use super::memory::{Buffer, Forest, Run, Tree, side_by_side};
 use super::rules::{Map, Memory, is_idle, written};
-use super::{Fault, FaultKind, at};
+use super::{Defect, DefectKind, at};
 
 /// A write that takes effect when its round is complete.
 #[derive(Debug)]
@@ -98,12 +98,12 @@ impl<'a> Symbols<'a> {
         self.holders[rank].buffers[memory.buffer].write(memory.start, span.len, &[value]);
     }
 
-    fn read(&self, rank: usize, span: Span, place: At) -> Result<Vec<Run>, Fault> {
+    fn read(&self, rank: usize, span: Span, place: At) -> Result<Vec<Run>, Defect> {
         let memory = self.map.memory(rank, span);
         self.holders[rank].buffers[memory.buffer]
             .read(memory.start, span.len)
             .map_err(|element| {
-                let kind = FaultKind::Undefined {
+                let kind = DefectKind::Undefined {
                     space: span.space,
                     element: span.start + (element - memory.start),
                 };
@@ -123,12 +123,12 @@ impl<'a> Symbols<'a> {
     }
 
     /// `left op right`, element by element.
-    fn combined(&mut self, left: &[Run], right: &[Run], place: At) -> Result<Vec<Run>, Fault> {
+    fn combined(&mut self, left: &[Run], right: &[Run], place: At) -> Result<Vec<Run>, Defect> {
         let pairs = side_by_side(left, right);
         let mut value = Vec::with_capacity(pairs.len());
         for pair in pairs {
             if pair.left.base != pair.right.base {
-                let kind = FaultKind::Mixed {
+                let kind = DefectKind::Mixed {
                     left: pair.left.base,
                     right: pair.right.base,
                 };
@@ -138,7 +138,7 @@ impl<'a> Symbols<'a> {
                 .forest
                 .combine(pair.left.tree, pair.right.tree)
                 .map_err(|contributor| {
-                    let kind = FaultKind::Doubled {
+                    let kind = DefectKind::Doubled {
                         contributor,
                         element: pair.left.base,
                     };
@@ -155,12 +155,12 @@ impl<'a> Symbols<'a> {
     }
 
     /// What a peer's memory holds, if it may be read in this round.
-    fn pulled(&self, src: PeerSpan, place: At) -> Result<Vec<Run>, Fault> {
+    fn pulled(&self, src: PeerSpan, place: At) -> Result<Vec<Run>, Defect> {
         if src.peer != place.rank {
             let memory = self.map.memory(src.peer, src.span);
             let peer = &self.holders[src.peer];
             if !peer.exposed.iter().any(|exposed| exposed.holds(&memory)) {
-                let kind = FaultKind::Unexposed {
+                let kind = DefectKind::Unexposed {
                     peer: src.peer,
                     space: src.span.space,
                     element: src.span.start,
@@ -169,7 +169,7 @@ impl<'a> Symbols<'a> {
             }
             if let Some(writing) = peer.writing.iter().find(|one| one.overlaps(&memory)) {
                 let first = writing.start.max(memory.start);
-                let kind = FaultKind::Race {
+                let kind = DefectKind::Race {
                     peer: src.peer,
                     space: src.span.space,
                     element: src.span.start + (first - memory.start),
@@ -197,7 +197,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// Runs a step that is no message.
-    fn run_step(&mut self, place: At, step: &Step) -> Result<(), Fault> {
+    fn run_step(&mut self, place: At, step: &Step) -> Result<(), Defect> {
         let (value, dst) = match step {
             Step::Copy { src, dst } => (self.read(place.rank, *src, place)?, *dst),
             Step::Reduce {
@@ -232,9 +232,9 @@ impl<'a> Symbols<'a> {
 }
 
 impl Observer for Symbols<'_> {
-    type Error = Fault;
+    type Error = Defect;
 
-    fn enter(&mut self, rank: usize, round: usize) -> Result<(), Fault> {
+    fn enter(&mut self, rank: usize, round: usize) -> Result<(), Defect> {
         let plans = self.plans;
         if plans[rank].links == Links::Direct {
             self.prepare(round);
@@ -254,7 +254,7 @@ impl Observer for Symbols<'_> {
         Ok(())
     }
 
-    fn message(&mut self, send: At, recv: At) -> Result<(), Fault> {
+    fn message(&mut self, send: At, recv: At) -> Result<(), Defect> {
         let plans = self.plans;
         let step_at = |place: At| &plans[place.rank].rounds[place.round].steps[place.step];
         let Step::Send { src, .. } = step_at(send) else {
@@ -285,7 +285,7 @@ impl Observer for Symbols<'_> {
         Ok(())
     }
 
-    fn complete(&mut self, rank: usize, round: usize) -> Result<(), Fault> {
+    fn complete(&mut self, rank: usize, round: usize) -> Result<(), Defect> {
         let holder = &mut self.holders[rank];
         for Write { memory, value } in std::mem::take(&mut holder.writes) {
             holder.buffers[memory.buffer].write(memory.start, memory.len, &value);

@@ -11,7 +11,7 @@ use crate::buffer::Element;
 use crate::collective::{BATCH_MAX, Call};
 use crate::device::library::support;
 use crate::device::memory::{DeviceSlice, Storage};
-use crate::device::step::{Handle, Item, Step};
+use crate::device::vendor_call::{Handle, Item, VendorCall};
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, DType};
@@ -90,9 +90,9 @@ impl DeviceCommunicator {
                 .refuse(call, "peer", message.peer.to_string(), want));
         }
         let step = if message.outgoing {
-            Step::Send(message.item())
+            VendorCall::Send(message.item())
         } else {
-            Step::Recv(message.item())
+            VendorCall::Recv(message.item())
         };
         // Both sides skip a message without elements.
         let steps = (message.count > 0).then_some(step).into_iter().collect();
@@ -114,7 +114,7 @@ impl DeviceCommunicator {
             .map(DeviceMessage::item)
             .collect();
         if !items.is_empty() {
-            steps.push(Step::Batch(items));
+            steps.push(VendorCall::Batch(items));
         }
         Ok(self.prepared_messages(call, steps, messages))
     }
@@ -122,7 +122,7 @@ impl DeviceCommunicator {
     fn prepared_messages(
         &self,
         call: Call,
-        steps: Vec<Step>,
+        steps: Vec<VendorCall>,
         messages: &[DeviceMessage],
     ) -> Prepared {
         let moved = |message: &&DeviceMessage| message.count > 0 && message.peer != self.rank();
@@ -171,7 +171,11 @@ impl DeviceCommunicator {
 
     /// Messages to this rank itself, which the vendor does not promise to carry: copies, paired in
     /// order.
-    fn own_copies(&self, call: Call, messages: &[DeviceMessage]) -> Result<Vec<Step>, CommError> {
+    fn own_copies(
+        &self,
+        call: Call,
+        messages: &[DeviceMessage],
+    ) -> Result<Vec<VendorCall>, CommError> {
         let me = self.rank();
         let own = |outgoing: bool| {
             let is_own =
@@ -192,7 +196,7 @@ impl DeviceCommunicator {
                 .host_checks()
                 .refuse(call, "what this rank sends", got, want));
         }
-        let copy = |(send, recv): (&DeviceMessage, &DeviceMessage)| Step::Copy {
+        let copy = |(send, recv): (&DeviceMessage, &DeviceMessage)| VendorCall::Copy {
             target: recv.address,
             source: send.address,
             bytes: send.count * send.dtype.size(),

@@ -10,7 +10,7 @@ use crate::collective::{Call, Sides};
 use crate::device::library::lower::DeviceCall;
 use crate::device::library::support;
 use crate::device::memory::DeviceSlice;
-use crate::device::step::Step;
+use crate::device::vendor_call::VendorCall;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::Deadline;
 use crate::types::{Collective, Pattern, ReduceOp};
@@ -132,7 +132,7 @@ impl DeviceCommunicator {
                 op: None,
                 root: None,
             },
-            steps: vec![Step::Barrier],
+            steps: vec![VendorCall::Barrier],
             storages: Vec::new(),
             messages: Vec::new(),
         }

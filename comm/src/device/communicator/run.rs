@@ -10,8 +10,8 @@ use crate::backend::wait_context::{Limit, WaitContext};
 use crate::collective::Call;
 use crate::device::error::DeviceError;
 use crate::device::memory::Storage;
-use crate::device::step::Step;
 use crate::device::stream::{Event, Stream};
+use crate::device::vendor_call::VendorCall;
 use crate::error::{CommError, ErrorKind};
 use crate::sync::{Deadline, lock};
 use crate::vendor::{self, Fault};
@@ -32,7 +32,7 @@ const STANDING_MAX: usize = 64;
 pub(super) struct Prepared {
     pub(super) call: Call,
     pub(super) ask: Ask,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<VendorCall>,
     /// Memory that the steps use.
     pub(super) storages: Vec<Arc<Storage>>,
     /// Messages among the steps: peer, and whether this rank sends.

@@ -17,7 +17,7 @@ use hccl_sys::types::{
 };
 
 use crate::device::error::DeviceError;
-use crate::device::step::{Handle, Way};
+use crate::device::vendor_call::{Handle, Way};
 
 /// Longest text of the vendor that is kept, in bytes: errors travel between ranks.
 const DETAIL_BYTES_MAX: usize = 2000;

@@ -11,7 +11,7 @@ use hccl_sys::types::{HcclCommConfig, HcclResult, HcclRootInfo};
 
 use super::acl::{Acl, pointer};
 use crate::device::error::DeviceError;
-use crate::device::step::Handle;
+use crate::device::vendor_call::Handle;
 
 /// Longest path of a rank table, in bytes; the vendor's own limit.
 const PATH_BYTES_MAX: usize = 4096;

@@ -11,7 +11,7 @@
 use super::soc::Product;
 use super::support;
 use crate::backend::Counts;
-use crate::device::step::{Handle, Step};
+use crate::device::vendor_call::{Handle, VendorCall};
 use crate::types::{Collective, DType, Pattern, ReduceOp};
 
 /// A checked call: `send` and `recv` as the collective layer defines them. In place they are the
@@ -131,20 +131,20 @@ impl DeviceCall<'_> {
 
     /// The vendor's calls, in order; none where no rank has anything to do. `scratch` is device
     /// memory of at least [`DeviceCall::scratch_bytes`] and 64 bytes.
-    pub(crate) fn lower(&self, scratch: Handle) -> Vec<Step> {
+    pub(crate) fn lower(&self, scratch: Handle) -> Vec<VendorCall> {
         if self.is_empty_everywhere() {
             return Vec::new();
         }
         let has_lengths = self.collective.has_lengths();
         match self.pattern() {
             Pattern::AllGather if has_lengths => vec![self.all_gather_v()],
-            Pattern::AllGather => vec![Step::AllGather {
+            Pattern::AllGather => vec![VendorCall::AllGather {
                 send: self.send,
                 recv: self.recv,
                 count: self.uniform() as u64,
                 dtype: self.dtype,
             }],
-            Pattern::AllReduce => vec![Step::AllReduce {
+            Pattern::AllReduce => vec![VendorCall::AllReduce {
                 send: self.send,
                 recv: self.recv,
                 count: self.uniform() as u64,
@@ -153,7 +153,7 @@ impl DeviceCall<'_> {
             }],
             Pattern::AllToAll if has_lengths => vec![self.all_to_all_v()],
             Pattern::AllToAll => self.all_to_all(scratch),
-            Pattern::Barrier => vec![Step::Barrier],
+            Pattern::Barrier => vec![VendorCall::Barrier],
             Pattern::Broadcast => vec![self.broadcast(scratch)],
             Pattern::ExclusiveScan | Pattern::Scan => {
                 unreachable!("`support` refuses {}", self.collective)
@@ -166,7 +166,7 @@ impl DeviceCall<'_> {
         }
     }
 
-    fn all_gather_v(&self) -> Step {
+    fn all_gather_v(&self) -> VendorCall {
         let blocks = self.blocks();
         // The vendor's own form takes no zero counts for granted, spans one server on A3 and is
         // missing on 910.
@@ -178,7 +178,7 @@ impl DeviceCall<'_> {
             };
         let recv = Side::packed(self.recv, blocks);
         if direct {
-            return Step::AllGatherV {
+            return VendorCall::AllGatherV {
                 send: self.send,
                 count: recv.counts[self.me],
                 recv: self.recv,
@@ -190,11 +190,11 @@ impl DeviceCall<'_> {
         self.exchange(Side::same(self.n, self.send, blocks[self.me]), recv)
     }
 
-    fn all_to_all(&self, scratch: Handle) -> Vec<Step> {
+    fn all_to_all(&self, scratch: Handle) -> Vec<VendorCall> {
         let count = self.uniform();
         let mut steps = Vec::new();
         let send = if self.in_place {
-            steps.push(Step::Copy {
+            steps.push(VendorCall::Copy {
                 target: scratch,
                 source: self.send,
                 bytes: count * self.n * self.dtype.size(),
@@ -211,7 +211,7 @@ impl DeviceCall<'_> {
                 Side::packed(self.recv, &blocks),
             ));
         } else {
-            steps.push(Step::AllToAll {
+            steps.push(VendorCall::AllToAll {
                 send,
                 recv: self.recv,
                 count: count as u64,
@@ -221,7 +221,7 @@ impl DeviceCall<'_> {
         steps
     }
 
-    fn all_to_all_v(&self) -> Step {
+    fn all_to_all_v(&self) -> VendorCall {
         let (send, recv): (&[usize], &[usize]) = match self.counts {
             Counts::Splits { send, recv } => (send, recv),
             Counts::Blocks(_) | Counts::Uniform(_) => (&[], &[]),
@@ -229,10 +229,10 @@ impl DeviceCall<'_> {
         self.exchange(Side::packed(self.send, send), Side::packed(self.recv, recv))
     }
 
-    fn broadcast(&self, scratch: Handle) -> Step {
+    fn broadcast(&self, scratch: Handle) -> VendorCall {
         let count = self.uniform();
         if self.product != Product::Ascend310P {
-            return Step::Broadcast {
+            return VendorCall::Broadcast {
                 buffer: self.recv,
                 count: count as u64,
                 dtype: self.dtype,
@@ -250,7 +250,7 @@ impl DeviceCall<'_> {
     }
 
     /// HCCL has no gather: everybody sends to the root.
-    fn gather(&self, scratch: Handle) -> Step {
+    fn gather(&self, scratch: Handle) -> VendorCall {
         let block = |member: usize| match self.counts {
             Counts::Blocks(blocks) => blocks[member],
             Counts::Uniform(count) => count,
@@ -271,7 +271,7 @@ impl DeviceCall<'_> {
         self.exchange(Side::one(self.n, self.send, self.me, block(self.me)), recv)
     }
 
-    fn reduce(&self, scratch: Handle) -> Step {
+    fn reduce(&self, scratch: Handle) -> VendorCall {
         let recv = if self.me == self.root {
             self.recv
         } else {
@@ -279,7 +279,7 @@ impl DeviceCall<'_> {
         };
         let (count, dtype, op) = (self.uniform() as u64, self.dtype, self.op);
         if self.product == Product::Ascend310P {
-            return Step::AllReduce {
+            return VendorCall::AllReduce {
                 send: self.send,
                 recv,
                 count,
@@ -287,7 +287,7 @@ impl DeviceCall<'_> {
                 op,
             };
         }
-        Step::Reduce {
+        VendorCall::Reduce {
             send: self.send,
             recv,
             count,
@@ -297,9 +297,9 @@ impl DeviceCall<'_> {
         }
     }
 
-    fn reduce_scatter(&self, scratch: Handle) -> Vec<Step> {
+    fn reduce_scatter(&self, scratch: Handle) -> Vec<VendorCall> {
         let count = self.uniform();
-        let step = |recv| Step::ReduceScatter {
+        let step = |recv| VendorCall::ReduceScatter {
             send: self.send,
             recv,
             count: count as u64,
@@ -311,7 +311,7 @@ impl DeviceCall<'_> {
         }
         vec![
             step(scratch),
-            Step::Copy {
+            VendorCall::Copy {
                 target: self.recv,
                 source: scratch,
                 bytes: count * self.dtype.size(),
@@ -324,11 +324,11 @@ impl DeviceCall<'_> {
             && support::has_reduce_scatter_v(self.product, self.dtype, self.op)
     }
 
-    fn reduce_scatter_v(&self, scratch: Handle) -> Vec<Step> {
+    fn reduce_scatter_v(&self, scratch: Handle) -> Vec<VendorCall> {
         let side = Side::packed(self.send, self.blocks());
         let (count, displ) = (side.counts[self.me], side.displs[self.me]);
         if self.is_direct_reduce_scatter_v() {
-            return vec![Step::ReduceScatterV {
+            return vec![VendorCall::ReduceScatterV {
                 send: self.send,
                 counts: side.counts,
                 displs: side.displs,
@@ -339,7 +339,7 @@ impl DeviceCall<'_> {
             }];
         }
         let size = self.dtype.size() as u64;
-        let mut steps = vec![Step::AllReduce {
+        let mut steps = vec![VendorCall::AllReduce {
             send: self.send,
             recv: scratch,
             count: side.counts.iter().sum(),
@@ -347,7 +347,7 @@ impl DeviceCall<'_> {
             op: self.op,
         }];
         if count > 0 {
-            steps.push(Step::Copy {
+            steps.push(VendorCall::Copy {
                 target: self.recv,
                 source: scratch + crate::types::index(displ * size),
                 bytes: crate::types::index(count * size),
@@ -356,7 +356,7 @@ impl DeviceCall<'_> {
         steps
     }
 
-    fn scatter(&self, scratch: Handle) -> Step {
+    fn scatter(&self, scratch: Handle) -> VendorCall {
         let uniform = match self.counts {
             Counts::Uniform(count) => Some(count),
             Counts::Blocks(_) | Counts::Splits { .. } => None,
@@ -371,7 +371,7 @@ impl DeviceCall<'_> {
             } else {
                 self.recv
             };
-            return Step::Scatter {
+            return VendorCall::Scatter {
                 send: self.send,
                 recv,
                 count: count as u64,
@@ -396,8 +396,8 @@ impl DeviceCall<'_> {
         self.exchange(send, recv)
     }
 
-    fn exchange(&self, send: Side, recv: Side) -> Step {
-        Step::AllToAllV {
+    fn exchange(&self, send: Side, recv: Side) -> VendorCall {
+        VendorCall::AllToAllV {
             send: send.base,
             send_counts: send.counts,
             send_displs: send.displs,

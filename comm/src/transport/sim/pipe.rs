@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Draw, Fault, SimConfig, nanos};
+use super::{Draw, LinkFault, SimConfig, nanos};
 use crate::transport::stream::{LinkError, Source, Target};
 
 /// Bytes underway, or the news that no more will come.
@@ -178,27 +178,27 @@ impl Pipe {
     }
 
     /// Suffers a fault, if it is about this pipe.
-    pub(super) fn strike(&mut self, fault: Fault, now: u64) {
+    pub(super) fn strike(&mut self, fault: LinkFault, now: u64) {
         match fault {
-            Fault::Corrupt {
+            LinkFault::Corrupt {
                 from,
                 to,
                 byte,
                 mask,
             } if (from, to) == (self.from, self.to) => self.corruptions.push((byte, mask)),
-            Fault::Cut { one, other }
+            LinkFault::Cut { one, other }
                 if (one, other) == (self.from, self.to) || (other, one) == (self.from, self.to) =>
             {
                 self.reset_ns = Some(now);
             }
-            Fault::Kill { rank } if rank == self.from => self.end(now),
-            Fault::Stall { from, to, until } if (from, to) == (self.from, self.to) => {
+            LinkFault::Kill { rank } if rank == self.from => self.end(now),
+            LinkFault::Stall { from, to, until } if (from, to) == (self.from, self.to) => {
                 self.stalled_ns = self.stalled_ns.max(nanos(until.min(STALL_MAX)));
             }
-            Fault::Corrupt { .. }
-            | Fault::Cut { .. }
-            | Fault::Kill { .. }
-            | Fault::Stall { .. } => {}
+            LinkFault::Corrupt { .. }
+            | LinkFault::Cut { .. }
+            | LinkFault::Kill { .. }
+            | LinkFault::Stall { .. } => {}
         }
     }
 }

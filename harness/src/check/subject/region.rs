@@ -13,6 +13,13 @@ use muster_comm::world::RegionBuffer;
 
 use super::Message;
 
+/// A call with a send and a receive buffer. Its type is erased: the copies around it are compiled once for each
+/// element type, not once for each call.
+type ApartCall<'a, T> = dyn Fn(&Communicator, &[T], &mut [T]) -> Result<(), CommError> + 'a;
+
+/// A call with one buffer.
+type InPlaceCall<'a, T> = dyn Fn(&Communicator, &mut [T]) -> Result<(), CommError> + 'a;
+
 /// A group with its buffers in the region.
 #[derive(Debug)]
 pub struct OnRegion {
@@ -66,7 +73,7 @@ impl OnRegion {
         collective: Collective,
         sendbuf: &[T],
         recvbuf: &mut [T],
-        call: impl FnOnce(&Communicator, &[T], &mut [T]) -> Result<(), CommError>,
+        call: &ApartCall<'_, T>,
     ) -> Result<(), CommError> {
         let (Some(send), Some(mut recv)) = (self.there(sendbuf), self.there(recvbuf)) else {
             return call(&self.comm, sendbuf, recvbuf);
@@ -82,7 +89,7 @@ impl OnRegion {
     pub(super) fn in_place<T: Element>(
         &self,
         buffer: &mut [T],
-        call: impl FnOnce(&Communicator, &mut [T]) -> Result<(), CommError>,
+        call: &InPlaceCall<'_, T>,
     ) -> Result<(), CommError> {
         let Some(mut there) = self.there(buffer) else {
             return call(&self.comm, buffer);

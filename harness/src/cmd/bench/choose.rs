@@ -8,7 +8,7 @@ use muster_comm::layout::{GroupKind, Layout};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::{BenchArgs, DEADLINE_DEFAULT};
-use crate::bench::plan::{CELLS_MAX, Memory, Plan, What, parse_size, sweep};
+use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
 use crate::cmd::values::{matrix_of, pin};
 use crate::fail::Failure;
@@ -144,7 +144,7 @@ impl BenchArgs {
             .collect()
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<Sweep, Failure> {
         let sizes = sweep(self.begin, self.end, self.factor, self.step);
         if sizes.is_empty() {
             return Err(Failure::usage(format!(
@@ -159,7 +159,7 @@ impl BenchArgs {
         let whats = self.whats();
         self.check_algorithms(&whats)?;
         self.check_ops(&whats)?;
-        Ok(Plan {
+        Ok(Sweep {
             what: whats,
             sizes,
             dtypes: self.dtypes.clone(),
@@ -277,7 +277,7 @@ impl BenchArgs {
 
     fn check_cells(
         &self,
-        plan: &Plan,
+        plan: &Sweep,
         layout: &Layout,
         cells: usize,
         name: &str,

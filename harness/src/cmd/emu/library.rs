@@ -31,7 +31,8 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
                 .collect();
             let message = format!("the emulator's library was not found: {}", list.join(", "));
             Err(Failure::resource(message).with_help(
-                "build it with `cargo build --release -p muster-emu`, or name it with --library",
+                "copy it beside this program from where that was built (target/release/deps), name it with --library, \
+                 or build it with `cargo build --release -p muster-emu`",
             ))
         }
     }

@@ -21,7 +21,6 @@ use std::str::FromStr;
 use half::bf16;
 use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::rows::Rows;
@@ -206,9 +205,8 @@ pub struct Outcome {
 }
 
 /// A part of a step.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Exchange of how many rows go where.

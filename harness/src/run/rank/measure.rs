@@ -10,8 +10,8 @@ use muster_comm::sync::Clock;
 
 use super::Worker;
 use crate::bench::ground::Ground;
-use crate::bench::plan::Plan;
 use crate::bench::rank::Bench;
+use crate::bench::sweep::Sweep;
 use crate::check::inject::Inject;
 use crate::check::message::{CaseResult, RankMessage};
 use crate::moe::{self, rank::Moe};
@@ -30,7 +30,7 @@ impl Worker<'_> {
     }
 
     /// Measures every cell of a plan, as often as it says.
-    fn bench(&mut self, plan: &Plan, layout: &Layout, started: Instant) -> Result<(), CommError> {
+    fn bench(&mut self, plan: &Sweep, layout: &Layout, started: Instant) -> Result<(), CommError> {
         let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
         let (world, job) = (self.world, self.job);
         let (rank, npu) = (world.rank().0, self.npu.take());
@@ -64,7 +64,7 @@ impl Worker<'_> {
     /// Dispatches tokens in every cell of a plan, as often as it says.
     fn moe(
         &mut self,
-        plan: &moe::plan::Plan,
+        plan: &moe::sweep::Sweep,
         layout: &Layout,
         started: Instant,
     ) -> Result<(), CommError> {

@@ -29,7 +29,7 @@ fn at(value: u64) -> usize {
     reason = "one arm a call, and any other call is a failure of the test"
 )]
 /// What the vendor does with one step of every rank; sums only.
-fn perform(steps: &[&Step], memories: &mut [Memory]) {
+fn perform(steps: &[&VendorCall], memories: &mut [Memory]) {
     let n = steps.len();
     let before = memories.to_vec();
     let sum = |send: &dyn Fn(usize) -> Handle, i: usize| -> i64 {
@@ -40,18 +40,18 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
     for (me, step) in steps.iter().enumerate() {
         let memory = &mut memories[me];
         match step {
-            Step::AllReduce { recv, count, .. } => {
+            VendorCall::AllReduce { recv, count, .. } => {
                 let send = |rank: usize| match steps[rank] {
-                    Step::AllReduce { send, .. } => *send,
+                    VendorCall::AllReduce { send, .. } => *send,
                     other => panic!("{other:?}"),
                 };
                 for i in 0..at(*count) {
                     memory[element(*recv) + i] = sum(&send, i);
                 }
             }
-            Step::Reduce { recv, count, .. } => {
+            VendorCall::Reduce { recv, count, .. } => {
                 let send = |rank: usize| match steps[rank] {
-                    Step::Reduce { send, .. } => *send,
+                    VendorCall::Reduce { send, .. } => *send,
                     other => panic!("{other:?}"),
                 };
                 // The vendor may write it anywhere.
@@ -59,21 +59,21 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
                     memory[element(*recv) + i] = sum(&send, i);
                 }
             }
-            Step::ReduceScatter { recv, count, .. } => {
+            VendorCall::ReduceScatter { recv, count, .. } => {
                 let send = |rank: usize| match steps[rank] {
-                    Step::ReduceScatter { send, .. } => *send,
+                    VendorCall::ReduceScatter { send, .. } => *send,
                     other => panic!("{other:?}"),
                 };
                 for i in 0..at(*count) {
                     memory[element(*recv) + i] = sum(&send, me * at(*count) + i);
                 }
             }
-            Step::AllToAll {
+            VendorCall::AllToAll {
                 send, recv, count, ..
             } => {
                 assert_ne!(send, recv, "LOWER-2");
                 for (rank, other) in steps.iter().enumerate() {
-                    let Step::AllToAll { send, .. } = other else {
+                    let VendorCall::AllToAll { send, .. } = other else {
                         panic!("{other:?}")
                     };
                     for i in 0..at(*count) {
@@ -82,7 +82,7 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
                     }
                 }
             }
-            Step::AllToAllV {
+            VendorCall::AllToAllV {
                 send,
                 recv,
                 recv_counts,
@@ -91,7 +91,7 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
             } => {
                 assert_ne!(send, recv, "LOWER-2");
                 for (rank, other) in steps.iter().enumerate() {
-                    let Step::AllToAllV {
+                    let VendorCall::AllToAllV {
                         send,
                         send_counts,
                         send_displs,
@@ -107,7 +107,7 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
                     }
                 }
             }
-            Step::Copy {
+            VendorCall::Copy {
                 target,
                 source,
                 bytes,
@@ -116,7 +116,9 @@ fn perform(steps: &[&Step], memories: &mut [Memory]) {
                     memory[element(*target) + i] = before[me][element(*source) + i];
                 }
             }
-            Step::Broadcast { .. } | Step::Scatter { .. } | Step::AllGather { .. } => {}
+            VendorCall::Broadcast { .. }
+            | VendorCall::Scatter { .. }
+            | VendorCall::AllGather { .. } => {}
             other => panic!("{other:?} is not composed"),
         }
     }
@@ -174,7 +176,7 @@ impl Case {
                 send.chain(std::iter::repeat_n(BLANK, 2 * REGION)).collect()
             })
             .collect();
-        let steps: Vec<Vec<Step>> = (0..N)
+        let steps: Vec<Vec<VendorCall>> = (0..N)
             .map(|me| {
                 let call = self.call(me);
                 let scratch = address(2 * REGION);
@@ -190,12 +192,12 @@ impl Case {
         let rounds = steps.iter().map(Vec::len).max().unwrap_or(0);
         for round in 0..rounds {
             // Copies are each rank's own affair and may be missing on some.
-            let idle = Step::Copy {
+            let idle = VendorCall::Copy {
                 target: address(0),
                 source: address(0),
                 bytes: 0,
             };
-            let of_round: Vec<&Step> = steps
+            let of_round: Vec<&VendorCall> = steps
                 .iter()
                 .map(|steps| steps.get(round).unwrap_or(&idle))
                 .collect();
@@ -326,7 +328,7 @@ fn reduce_scatter_v_is_composed_where_the_vendor_lacks_it_or_a_block_is_empty() 
     };
     assert!(matches!(
         direct.call(0).lower(4096)[..],
-        [Step::ReduceScatterV { .. }]
+        [VendorCall::ReduceScatterV { .. }]
     ));
 }
 
@@ -372,7 +374,7 @@ fn nothing_to_do_anywhere_is_no_step_anywhere() {
     empty.counts = Counts::Uniform(0);
     assert!(empty.lower(4096).is_empty());
     empty.collective = Collective::Barrier;
-    assert_eq!(empty.lower(4096), [Step::Barrier]);
+    assert_eq!(empty.lower(4096), [VendorCall::Barrier]);
     let none = [0; N];
     empty.collective = Collective::AllToAllV;
     empty.counts = Counts::Splits {

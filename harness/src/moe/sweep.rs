@@ -37,7 +37,7 @@ pub enum Source {
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct Sweep {
     /// Elements of a token.
     pub hidden: usize,
     /// Routed experts.
@@ -77,7 +77,7 @@ pub struct Cell<'a> {
     pub payload: Payload,
 }
 
-impl Plan {
+impl Sweep {
     /// The shape on a layout.
     #[must_use]
     pub fn shape(&self, layout: &Layout) -> Shape {

@@ -13,7 +13,7 @@ use super::acl::pointer;
 use super::calls::Calls;
 use super::support::{data_type, reduce_op};
 use crate::device::error::DeviceError;
-use crate::device::step::{Handle, Item, Step, Way};
+use crate::device::vendor_call::{Handle, Item, VendorCall, Way};
 
 impl Calls<'_> {
     /// Enqueues one step.
@@ -25,13 +25,13 @@ impl Calls<'_> {
     ///   the stream has gone past the step.
     pub(super) unsafe fn run(
         &self,
-        step: &Step,
+        step: &VendorCall,
         comm: Handle,
         stream: Handle,
     ) -> Result<(), DeviceError> {
         let (comm, queue) = (pointer(comm), pointer(stream));
         let (call, code) = match step {
-            Step::Copy {
+            VendorCall::Copy {
                 target,
                 source,
                 bytes,
@@ -42,23 +42,27 @@ impl Calls<'_> {
                         .copy_async(*target, *source, *bytes, Way::DeviceToDevice, stream)
                 };
             }
-            Step::AllGather { .. }
-            | Step::AllReduce { .. }
-            | Step::AllToAll { .. }
-            | Step::Barrier
-            | Step::Broadcast { .. } => {
+            VendorCall::AllGather { .. }
+            | VendorCall::AllReduce { .. }
+            | VendorCall::AllToAll { .. }
+            | VendorCall::Barrier
+            | VendorCall::Broadcast { .. } => {
                 // SAFETY: the caller's promise is the same.
                 unsafe { self.run_alike(step, comm, queue) }?
             }
-            Step::Reduce { .. } | Step::ReduceScatter { .. } | Step::Scatter { .. } => {
+            VendorCall::Reduce { .. }
+            | VendorCall::ReduceScatter { .. }
+            | VendorCall::Scatter { .. } => {
                 // SAFETY: the caller's promise is the same.
                 unsafe { self.run_part(step, comm, queue) }?
             }
-            Step::AllGatherV { .. } | Step::AllToAllV { .. } | Step::ReduceScatterV { .. } => {
+            VendorCall::AllGatherV { .. }
+            | VendorCall::AllToAllV { .. }
+            | VendorCall::ReduceScatterV { .. } => {
                 // SAFETY: the caller's promise is the same.
                 unsafe { self.run_uneven(step, comm, queue) }?
             }
-            Step::Batch(_) | Step::Recv(_) | Step::Send(_) => {
+            VendorCall::Batch(_) | VendorCall::Recv(_) | VendorCall::Send(_) => {
                 // SAFETY: the caller's promise is the same.
                 unsafe { self.run_message(step, comm, queue) }?
             }
@@ -72,18 +76,18 @@ impl Calls<'_> {
     /// - As [`Calls::run`].
     unsafe fn run_alike(
         &self,
-        step: &Step,
+        step: &VendorCall,
         comm: *mut c_void,
         queue: *mut c_void,
     ) -> Result<(&'static str, HcclResult), DeviceError> {
         let hccl = self.api().hccl();
         Ok(match step {
-            Step::Barrier => {
+            VendorCall::Barrier => {
                 let function = hccl.HcclBarrier()?;
                 // SAFETY: the caller's promise.
                 ("HcclBarrier", unsafe { function(comm, queue) })
             }
-            Step::AllReduce {
+            VendorCall::AllReduce {
                 send,
                 recv,
                 count,
@@ -97,7 +101,7 @@ impl Calls<'_> {
                 let code = unsafe { function(send, recv, *count, kind, op, comm, queue) };
                 ("HcclAllReduce", code)
             }
-            Step::Broadcast {
+            VendorCall::Broadcast {
                 buffer,
                 count,
                 dtype,
@@ -109,7 +113,7 @@ impl Calls<'_> {
                 let code = unsafe { function(buffer, *count, kind, *root, comm, queue) };
                 ("HcclBroadcast", code)
             }
-            Step::AllGather {
+            VendorCall::AllGather {
                 send,
                 recv,
                 count,
@@ -122,7 +126,7 @@ impl Calls<'_> {
                 let code = unsafe { function(send, recv, *count, kind, comm, queue) };
                 ("HcclAllGather", code)
             }
-            Step::AllToAll {
+            VendorCall::AllToAll {
                 send,
                 recv,
                 count,
@@ -145,13 +149,13 @@ impl Calls<'_> {
     /// - As [`Calls::run`].
     unsafe fn run_part(
         &self,
-        step: &Step,
+        step: &VendorCall,
         comm: *mut c_void,
         queue: *mut c_void,
     ) -> Result<(&'static str, HcclResult), DeviceError> {
         let hccl = self.api().hccl();
         match step {
-            Step::Reduce {
+            VendorCall::Reduce {
                 send,
                 recv,
                 count,
@@ -166,7 +170,7 @@ impl Calls<'_> {
                 let code = unsafe { function(send, recv, *count, kind, op, *root, comm, queue) };
                 Ok(("HcclReduce", code))
             }
-            Step::ReduceScatter {
+            VendorCall::ReduceScatter {
                 send,
                 recv,
                 count,
@@ -180,7 +184,7 @@ impl Calls<'_> {
                 let code = unsafe { function(send, recv, *count, kind, op, comm, queue) };
                 Ok(("HcclReduceScatter", code))
             }
-            Step::Scatter {
+            VendorCall::Scatter {
                 send,
                 recv,
                 count,
@@ -204,14 +208,14 @@ impl Calls<'_> {
     /// - As [`Calls::run`].
     unsafe fn run_uneven(
         &self,
-        step: &Step,
+        step: &VendorCall,
         comm: *mut c_void,
         queue: *mut c_void,
     ) -> Result<(&'static str, HcclResult), DeviceError> {
         let hccl = self.api().hccl();
         let list = |values: &Vec<u64>| values.as_ptr().cast::<c_void>();
         match step {
-            Step::AllGatherV {
+            VendorCall::AllGatherV {
                 send,
                 count,
                 recv,
@@ -227,7 +231,7 @@ impl Calls<'_> {
                     unsafe { function(send, *count, recv, counts, displs, kind, comm, queue) };
                 Ok(("HcclAllGatherV", code))
             }
-            Step::ReduceScatterV {
+            VendorCall::ReduceScatterV {
                 send,
                 counts,
                 displs,
@@ -245,7 +249,7 @@ impl Calls<'_> {
                     unsafe { function(send, counts, displs, recv, *count, kind, op, comm, queue) };
                 Ok(("HcclReduceScatterV", code))
             }
-            Step::AllToAllV {
+            VendorCall::AllToAllV {
                 send,
                 send_counts,
                 send_displs,
@@ -274,27 +278,27 @@ impl Calls<'_> {
     /// - As [`Calls::run`].
     unsafe fn run_message(
         &self,
-        step: &Step,
+        step: &VendorCall,
         comm: *mut c_void,
         queue: *mut c_void,
     ) -> Result<(&'static str, HcclResult), DeviceError> {
         let hccl = self.api().hccl();
         match step {
-            Step::Send(item) => {
+            VendorCall::Send(item) => {
                 let function = hccl.HcclSend()?;
                 let (buffer, kind) = (pointer(item.buffer), data_type(item.dtype));
                 // SAFETY: the caller's promise.
                 let code = unsafe { function(buffer, item.count, kind, item.peer, comm, queue) };
                 Ok(("HcclSend", code))
             }
-            Step::Recv(item) => {
+            VendorCall::Recv(item) => {
                 let function = hccl.HcclRecv()?;
                 let (buffer, kind) = (pointer(item.buffer), data_type(item.dtype));
                 // SAFETY: the caller's promise.
                 let code = unsafe { function(buffer, item.count, kind, item.peer, comm, queue) };
                 Ok(("HcclRecv", code))
             }
-            Step::Batch(items) => {
+            VendorCall::Batch(items) => {
                 let function = hccl.HcclBatchSendRecv()?;
                 let mut list: Vec<HcclSendRecvItem> = items.iter().map(vendor_item).collect();
                 let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
@@ -322,7 +326,7 @@ fn vendor_item(item: &Item) -> HcclSendRecvItem {
 }
 
 /// A step that came to the wrong function: a bug of ours, which must not look like success.
-fn not_here(step: &Step) -> (&'static str, HcclResult) {
+fn not_here(step: &VendorCall) -> (&'static str, HcclResult) {
     debug_assert!(false, "no call for {step:?}");
     ("a step without a call", HcclResult::HCCL_E_INTERNAL)
 }

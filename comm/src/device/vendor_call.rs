@@ -15,7 +15,7 @@ pub(crate) enum Way {
 
 /// One call of the vendor. Counts are elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum VendorCall {
     AllGather {
         send: Handle,
         recv: Handle,
@@ -111,7 +111,7 @@ pub(crate) struct Item {
     pub(crate) peer: u32,
 }
 
-impl Step {
+impl VendorCall {
     /// The memory that a step of `n` ranks reads or writes: addresses and bytes.
     #[expect(clippy::too_many_lines, reason = "one arm a call")]
     pub(super) fn ranges(&self, n: usize) -> Vec<(Handle, usize)> {

@@ -134,7 +134,7 @@ pub(super) struct ServerStop {
 
 /// A call of a program.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct Action {
     /// How long the rank computes before it, in microseconds.
     pub(super) compute_us: u64,
     pub(super) group: usize,
@@ -144,13 +144,13 @@ pub(super) struct Step {
 
 /// One run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct Scenario {
     pub(super) ranks: usize,
     /// The host of each rank.
     pub(super) hosts: Vec<u64>,
     /// World ranks of each group, ascending.
     pub(super) groups: Vec<Vec<usize>>,
-    pub(super) programs: Vec<Vec<Step>>,
+    pub(super) programs: Vec<Vec<Action>>,
     /// Whether a launcher sees processes end.
     pub(super) is_launched: bool,
     /// The process that serves the rendezvous.
@@ -178,7 +178,7 @@ pub(super) struct Plan {
     pub(super) step: usize,
 }
 
-impl Plan {
+impl Scenario {
     pub(super) fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed);
         let ranks = index(draw.within(&(2..=RANKS_MAX)));
@@ -202,7 +202,7 @@ impl Plan {
             ];
             let collective = collective[index(draw.up_to(2))];
             for member in &groups[group] {
-                programs[*member].push(Step {
+                programs[*member].push(Action {
                     compute_us: draw.up_to(compute_us),
                     group,
                     word: collective as u64 | (DType::F32 as u64) << 8,
@@ -210,7 +210,7 @@ impl Plan {
             }
         }
         // About as long as the programs take, so that most faults strike in the middle.
-        let total = |program: &Vec<Step>| program.iter().map(|step| step.compute_us).sum::<u64>();
+        let total = |program: &Vec<Action>| program.iter().map(|step| step.compute_us).sum::<u64>();
         let work_us = programs.iter().map(total).max().unwrap_or(0);
         let fault = FAULTS[index(draw.up_to(FAULTS.len() as u64 - 1))];
         let mut plan = Self {

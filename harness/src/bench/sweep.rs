@@ -1,6 +1,6 @@
 //! What is measured in one world: axes, and the cells that they span.
 //!
-//! PLAN-1: every rank and the launcher make the same list of cells from the same plan and layout,
+//! SWEEP-1: every rank and the launcher make the same list of cells from the same plan and layout,
 //! so a number says which cell is meant.
 
 mod sizes;
@@ -72,7 +72,7 @@ pub struct Stop {
 
 /// The axes of one world's cells, and how each is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct Sweep {
     /// What is measured.
     pub what: Vec<What>,
     /// Sizes in bytes, as nccl-tests counts them.
@@ -130,7 +130,7 @@ pub struct Cell {
     pub in_place: bool,
     /// Where buffers lie.
     pub memory: Memory,
-    /// Index of the kind of group in [`Plan::kinds`].
+    /// Index of the kind of group in [`Sweep::kinds`].
     pub kind: usize,
 }
 
@@ -145,7 +145,7 @@ impl Cell {
     }
 }
 
-impl Plan {
+impl Sweep {
     /// The groups of each kind that is measured.
     #[must_use]
     pub fn kinds(&self, layout: &Layout) -> Vec<KindGroups> {
@@ -384,8 +384,8 @@ mod tests {
 
     use super::*;
 
-    fn plan(what: &[What]) -> Plan {
-        Plan {
+    fn plan(what: &[What]) -> Sweep {
+        Sweep {
             what: what.to_vec(),
             sizes: vec![8, 1024],
             dtypes: vec![DType::F32],

@@ -7,20 +7,20 @@ use super::super::schedule::Wait;
 
 /// Something wrong with the plans of a problem, and where it shows first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct Defect {
     /// The rank whose plan is wrong, or shows it.
     pub rank: usize,
-    /// The round, counted from 0; none where the fault is not in one round.
+    /// The round, counted from 0; none where the defect is not in one round.
     pub round: Option<usize>,
     /// The step within the round, counted from 0.
     pub step: Option<usize>,
     /// Whether it is wrong only when send and receive buffer are the same memory.
     pub in_place: bool,
     /// What is wrong.
-    pub kind: FaultKind,
+    pub kind: DefectKind,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.in_place {
             f.write_str("in an in-place call: ")?;
@@ -36,12 +36,12 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for Defect {}
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum DefectKind {
     /// Two ranks reduce one element in different orders, so that they may differ in the last bit.
     #[error("element {element} is reduced in another order than on rank {other}")]
     Association {
