@@ -3,6 +3,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 __version__: str
 GROUP_KINDS: List[str]
+PRESETS: List[str]
+
+class Block:
+    @property
+    def address(self) -> int: ...
+    @property
+    def length(self) -> int: ...
 
 class World:
     @property
@@ -10,6 +17,7 @@ class World:
     @property
     def size(self) -> int: ...
     def group(self, name: str, ranks: List[int]) -> Communicator: ...
+    def alloc(self, bytes: int) -> Block: ...
     def leave(self) -> None: ...
 
 class Work:
@@ -26,6 +34,12 @@ class Communicator:
     @property
     def members(self) -> List[int]: ...
     deadline: float
+    @property
+    def failure(self) -> Any: ...
+    @property
+    def last_algorithm(self) -> Optional[str]: ...
+    @property
+    def shares_memory(self) -> bool: ...
     def set_object_bytes_max(self, bytes: int) -> None: ...
     def call(
         self,
@@ -43,10 +57,11 @@ class Communicator:
     def batch(
         self, messages: List[Tuple[bool, Any, int]], is_async: bool, code: CodeType, line: int
     ) -> Any: ...
+    def coalesced(self, buffers: List[Any], op: str, is_async: bool, code: CodeType, line: int) -> Any: ...
     def objects(
         self,
         collective: str,
-        objects: Optional[Sequence[bytes]],
+        objects: Sequence[Sequence[Any]],
         root: int,
         is_async: bool,
         code: CodeType,
