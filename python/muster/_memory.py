@@ -10,8 +10,9 @@ import ctypes
 import math
 import operator
 import pickle
+import struct
 import sys
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _muster
 
@@ -39,19 +40,17 @@ def _bytes_of(block: _muster.Block) -> Any:
     """The block as a ctypes array, which keeps it."""
     if block.length == 0:
         return bytearray()
-    held = (ctypes.c_ubyte * block.length).from_address(block.address)
+    held: Any = (ctypes.c_ubyte * block.length).from_address(block.address)
     held._block = block
     return held
 
 
 def _dimensions(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
+    several: Any = shape if isinstance(shape, Iterable) else (shape,)
     try:
-        given = (operator.index(shape),)  # type: ignore[arg-type]
+        given = tuple(operator.index(one) for one in several)
     except TypeError:
-        try:
-            given = tuple(operator.index(one) for one in shape)  # type: ignore[union-attr]
-        except TypeError:
-            raise TypeError(f"shape is {shape!r}; it must be a whole number or a sequence of them") from None
+        raise TypeError(f"shape is {shape!r}; it must be a whole number or a sequence of them") from None
     if any(one < 0 for one in given):
         raise ValueError(f"shape is {shape!r}; no dimension may be negative")
     return given
@@ -89,29 +88,14 @@ def _check(name: str, dtype: Any) -> None:
         raise TypeError(f"dtype is {dtype!r}; carried are {', '.join(_LETTERS)}, {', '.join(_OTHERS)}")
 
 
-def _plain(world: _muster.World, dimensions: Tuple[int, ...], dtype: Any) -> memoryview:
+def _plain(world: _muster.World, dimensions: Tuple[int, ...], dtype: Any) -> Any:
     """Without numpy."""
     letter = _LETTERS.get(str(dtype))
     if letter is None:
         raise TypeError(f"dtype is {dtype!r}; without numpy and torch it may be {', '.join(_LETTERS)}")
     count = math.prod(dimensions)
-    memory = memoryview(_bytes_of(world.alloc(count * ctypes.sizeof(_C_TYPES[letter])))).cast("B")
+    memory: Any = memoryview(_bytes_of(world.alloc(count * struct.calcsize(letter)))).cast("B")
     return memory.cast(letter, dimensions) if count > 0 else memory.cast(letter)
-
-
-_C_TYPES = {
-    "?": ctypes.c_bool,
-    "b": ctypes.c_int8,
-    "h": ctypes.c_int16,
-    "i": ctypes.c_int32,
-    "q": ctypes.c_int64,
-    "B": ctypes.c_uint8,
-    "H": ctypes.c_uint16,
-    "I": ctypes.c_uint32,
-    "Q": ctypes.c_uint64,
-    "f": ctypes.c_float,
-    "d": ctypes.c_double,
-}
 
 
 def dump(obj: Any) -> List[Any]:

@@ -1,16 +1,36 @@
 from types import CodeType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, final
 
+__all__ = [
+    "Block",
+    "Communicator",
+    "GROUP_KINDS",
+    "Layout",
+    "PRESETS",
+    "Work",
+    "World",
+    "__version__",
+    "forked",
+    "group",
+    "join",
+    "join_environment",
+    "layout",
+    "preset",
+    "table",
+    "threads",
+]
 __version__: str
 GROUP_KINDS: List[str]
 PRESETS: List[str]
 
+@final
 class Block:
     @property
     def address(self) -> int: ...
     @property
     def length(self) -> int: ...
 
+@final
 class World:
     @property
     def rank(self) -> int: ...
@@ -20,10 +40,12 @@ class World:
     def alloc(self, bytes: int) -> Block: ...
     def leave(self) -> None: ...
 
+@final
 class Work:
     def wait(self, timeout: Optional[float] = None) -> Any: ...
     def is_done(self) -> bool: ...
 
+@final
 class Communicator:
     @property
     def name(self) -> str: ...
@@ -70,6 +92,7 @@ class Communicator:
     def cancel(self, why: str) -> None: ...
     def destroy(self) -> None: ...
 
+@final
 class Layout:
     @property
     def world_size(self) -> int: ...

@@ -85,7 +85,7 @@ def run(count: int, arguments: Sequence[str], strategy: str = "PACK") -> int:
 
 
 def _run_placed(group: Any, count: int, arguments: List[str]) -> int:
-    actor = ray.remote(Rank)
+    actor: Any = ray.remote(Rank)
     actors = [
         actor.options(
             num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
