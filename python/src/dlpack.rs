@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_void};
 
 use muster_comm::types::DType;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi::{PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_SetName};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -128,7 +128,15 @@ pub(crate) fn import(object: &Bound<'_, PyAny>, name: &str, write: bool) -> PyRe
         );
         return Err(PyValueError::new_err(what));
     }
-    let exported = take(&capsule_of(object)?)?;
+    let capsule = capsule_of(object).map_err(|why| {
+        // Such as memory that is read-only, which DLPack could not say before version 1.
+        let is_refused = why.is_instance_of::<PyBufferError>(py);
+        if !is_refused {
+            return why;
+        }
+        PyValueError::new_err(format!("{name} is not given by DLPack: {}", why.value(py)))
+    })?;
+    let exported = take(&capsule)?;
     let described = if exported.major() == MAJOR {
         describe(&exported, name, write)
     } else {

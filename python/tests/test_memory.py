@@ -183,9 +183,12 @@ def test_memory_by_dlpack_that_cannot_be_used_is_refused():
             group.all_reduce(OnlyDlpack(data, device=(2, 0)))
         data.flags.writeable = False
         before = sys.getrefcount(data)
-        with pytest.raises(ValueError, match="sendbuf is read-only"):
+        with pytest.raises(ValueError, match="sendbuf is .*read-?only"):
             group.all_reduce(OnlyDlpack(data))
         assert sys.getrefcount(data) == before
+        if tuple(map(int, np.__version__.split(".")[:2])) < (2, 1):
+            # It cannot say of memory that it is read-only, and does not give it.
+            return
         # It can be read.
         total = np.zeros(3)
         group.all_reduce(OnlyDlpack(data), total)
