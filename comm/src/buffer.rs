@@ -166,6 +166,19 @@ impl<'a> ReadView<'a> {
             && theirs < mine + self.bytes()
     }
 
+    /// Appends the bytes of the elements.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
+        let begin = bytes.len();
+        bytes.reserve(self.bytes());
+        // SAFETY: the place lies in or at the end of the memory that was just reserved.
+        let target = unsafe { bytes.as_mut_ptr().add(begin) };
+        // SAFETY: the view's bytes are readable for `'a`, as many are reserved, and memory of a vector that is borrowed here
+        // overlaps no view.
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, target, self.bytes()) };
+        // SAFETY: so many bytes were just written.
+        unsafe { bytes.set_len(begin + self.bytes()) };
+    }
+
     /// `count` elements from `start` on, or `None` where they are not all inside the view.
     #[must_use]
     pub fn part(&self, start: usize, count: usize) -> Option<Self> {
@@ -281,6 +294,14 @@ impl<'a> WriteView<'a> {
         }
     }
 
+    /// Copies these bytes into the view, which is as long.
+    pub(crate) fn copy_from(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.bytes(), "a view is filled whole");
+        // SAFETY: the view's bytes are writable for `'a`, `bytes` has as many, and a slice that is borrowed here overlaps
+        // no view for writing.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, bytes.len()) };
+    }
+
     /// Whether the two views have a byte in common. Views without elements overlap nothing.
     #[must_use]
     pub fn overlaps(&self, other: ReadView<'_>) -> bool {
@@ -375,6 +396,16 @@ mod tests {
             view.to_vec::<i32>().unwrap_err().to_string(),
             "the buffer holds f32 elements, not i32"
         );
+    }
+
+    #[test]
+    fn bytes_go_out_of_a_view_and_into_it() {
+        let mut slice = [1u16, 2, 3];
+        let mut bytes = vec![7];
+        ReadView::new(&slice).append_to(&mut bytes);
+        assert_eq!(bytes, [7, 1, 0, 2, 0, 3, 0]);
+        WriteView::new(&mut slice).copy_from(&[9, 0, 8, 0, 0, 1]);
+        assert_eq!(slice, [9, 8, 256]);
     }
 
     #[test]

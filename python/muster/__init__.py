@@ -16,9 +16,9 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from . import _muster
+from . import _memory, _muster
 from ._communicator import Buffer, Communicator, Work
-from ._muster import GROUP_KINDS, Layout, __version__
+from ._muster import GROUP_KINDS, PRESETS, Layout, __version__
 from .errors import (
     Cancelled,
     CommError,
@@ -53,6 +53,7 @@ __all__ = [
     "LinkError",
     "Mismatch",
     "NotJoined",
+    "PRESETS",
     "PeerDead",
     "PeerFrozen",
     "RendezvousError",
@@ -108,6 +109,16 @@ class World:
             if ranks is not None:
                 found[kind] = self.group(f"{kind}{layout.groups(kind).index(ranks)}", ranks)
         return found
+
+    def alloc(self, shape: Union[int, Sequence[int]], dtype: Any) -> Any:
+        """An array of zeroes in this rank's shared memory: the ranks of a host use such memory directly in their calls, and
+        copy nothing twice.
+
+        With a `torch.dtype` it is a torch tensor, else a numpy array; without numpy a `memoryview`. The memory is free again when
+        nobody holds the array any more, also after the world has ended. Allocate once and keep it: new memory costs more
+        than a call.
+        """
+        return _memory.alloc(self._world, shape, dtype)
 
     def leave(self) -> None:
         """Says goodbye: peers that still wait for this rank are told that it left.
@@ -212,5 +223,9 @@ def layout(
 
 
 def preset(name: str) -> List[Tuple[str, Layout]]:
-    """The phases of a preset (docs/presets.md), with their layouts."""
+    """The phases of a preset, with their layouts; `PRESETS` has the names, docs/presets.md what they are.
+
+    >>> [(phase, layout.sizes["tp"]) for phase, layout in preset("relax-4")]
+    [('train', 4), ('rollout', 4), ('train-dp', 2)]
+    """
     return _muster.preset(name)

@@ -3,7 +3,8 @@
 Common to all methods:
 
 - `sendbuf` and `recvbuf` are anything with memory: numpy arrays, torch CPU tensors, `array.array`, `bytearray`,
-  `memoryview`. Nothing is copied. They must be contiguous, and stay untouched until the call has ended.
+  `memoryview`, and what has `__dlpack__`. Nothing is copied. They must be contiguous, and stay untouched until the call
+  has ended.
 - `root` and `peer` are indices into the group's members. `op` is "sum", "prod", "min", "max" or "avg".
 - A call ends at its deadline at the latest, and as soon as a rank that it needs is known to be gone.
 - With `async_op=True` a call returns a `Work` at once. Calls on one communicator are carried out in their order.
@@ -11,11 +12,11 @@ Common to all methods:
 
 from __future__ import annotations
 
-import pickle
 import sys
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from . import _muster
+from . import _memory, _muster
+from .errors import CommError
 
 #: Anything with memory; see the head of this module.
 Buffer = Any
@@ -27,6 +28,7 @@ class Work:
     def __init__(self, work: _muster.Work, decode: Optional[Callable[[Any], Any]] = None) -> None:
         self._work = work
         self._decode = decode
+        self._decoded: List[Any] = []
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Waits for the end of the call, at most `timeout` seconds; then `TimeoutError`, and the call goes on.
@@ -34,7 +36,11 @@ class Work:
         Returns what the blocking call would return, and raises what it would raise.
         """
         result = self._work.wait(timeout)
-        return result if self._decode is None else self._decode(result)
+        if self._decode is None:
+            return result
+        if not self._decoded:
+            self._decoded.append(self._decode(result))
+        return self._decoded[0]
 
     def is_done(self) -> bool:
         """Whether the call has ended, well or not."""
@@ -76,6 +82,23 @@ class Communicator:
     def deadline(self, seconds: float) -> None:
         self._comm.deadline = seconds
 
+    @property
+    def failure(self) -> Optional[CommError]:
+        """The error that ended the group, if one did: every later call raises it at once."""
+        failed: Optional[CommError] = self._comm.failure
+        return failed
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all members share memory: they are on one host."""
+        return self._comm.shares_memory
+
+    @property
+    def last_algorithm(self) -> Optional[str]:
+        """How the last collective went: "straight" where the ranks used each other's buffers, "entry" where the data was so
+        little that it rode in the exchange which begins a call, else the name of an algorithm (`muster plan list`)."""
+        return self._comm.last_algorithm
+
     def set_object_bytes_max(self, count: int) -> None:
         """Sets the largest pickled object, in bytes; the same on all ranks. It is 64 MiB unless set."""
         self._comm.set_object_bytes_max(count)
@@ -83,6 +106,12 @@ class Communicator:
     def all_reduce(self, sendbuf: Buffer, recvbuf: Buffer = None, op: str = "sum", *, async_op: bool = False) -> Any:
         """Every rank gets the reduction of all `sendbuf`; without `recvbuf` in `sendbuf` itself."""
         return self._call("all_reduce", sendbuf, recvbuf, op=op, async_op=async_op)
+
+    def all_reduce_coalesced(self, buffers: Sequence[Buffer], op: str = "sum", *, async_op: bool = False) -> Any:
+        """`all_reduce` of each of these buffers in place, in one call: for many small ones, all of one element type."""
+        frame = sys._getframe(1)
+        result = self._comm.coalesced(list(buffers), op, async_op, frame.f_code, frame.f_lineno)
+        return Work(result) if async_op else None
 
     def reduce(
         self, sendbuf: Buffer, recvbuf: Buffer = None, root: int = 0, op: str = "sum", *, async_op: bool = False
@@ -188,22 +217,27 @@ class Communicator:
         return Work(result) if async_op else None
 
     def all_gather_object(self, obj: Any, *, async_op: bool = False) -> Any:
-        """Every rank gets the objects of all ranks, in rank order. Objects travel pickled: only between ranks that trust
-        each other."""
-        return self._objects("all_gather_object", [obj], 0, _all, async_op)
+        """Every rank gets the objects of all ranks, in rank order.
+
+        Objects travel pickled: only between ranks that trust each other. Memory of 64 KiB and more that pickle keeps apart,
+        such as that of numpy arrays, is not copied into the pickle, and what is received is used where it lies: the large
+        arrays of one call lie in one block, which is freed with the last of them.
+        """
+        return self._objects("all_gather_object", [obj], 0, _memory.load_all, async_op)
 
     def gather_object(self, obj: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """The root gets the objects of all ranks, in rank order; the others None."""
-        return self._objects("gather_object", [obj], root, _all, async_op)
+        return self._objects("gather_object", [obj], root, _memory.load_all, async_op)
 
     def broadcast_object(self, obj: Any = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Every rank gets the root's object. Only the root's `obj` is looked at."""
-        return self._objects("broadcast_object", [obj] if self.rank == root else None, root, pickle.loads, async_op)
+        mine = [obj] if self.rank == root else []
+        return self._objects("broadcast_object", mine, root, _memory.load_one, async_op)
 
     def scatter_object(self, objs: Optional[Sequence[Any]] = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Rank i gets object i of the root. Only the root's `objs` is looked at."""
-        mine = objs if self.rank == root else None
-        return self._objects("scatter_object", mine, root, pickle.loads, async_op)
+        mine = objs if self.rank == root and objs is not None else []
+        return self._objects("scatter_object", mine, root, _memory.load_one, async_op)
 
     def cancel(self, why: str = "cancelled by the program") -> None:
         """Ends the call under way and every later one with an error, here and on no other rank."""
@@ -234,19 +268,15 @@ class Communicator:
     def _objects(
         self,
         collective: str,
-        objects: Optional[Sequence[Any]],
+        objects: Sequence[Any],
         root: int,
         decode: Callable[[Any], Any],
         async_op: bool,
     ) -> Any:
-        encoded = None if objects is None else [pickle.dumps(one, protocol=5) for one in objects]
+        encoded = [_memory.dump(one) for one in objects]
         frame = sys._getframe(2)
         result = self._comm.objects(collective, encoded, root, async_op, frame.f_code, frame.f_lineno)
         return Work(result, decode) if async_op else decode(result)
 
     def __repr__(self) -> str:
         return f"<muster communicator {self.name!r}, rank {self.rank} of {self.size}>"
-
-
-def _all(encoded: Optional[List[bytes]]) -> Optional[List[Any]]:
-    return None if encoded is None else [pickle.loads(one) for one in encoded]

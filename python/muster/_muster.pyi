@@ -1,21 +1,51 @@
 from types import CodeType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, final
 
+__all__ = [
+    "Block",
+    "Communicator",
+    "GROUP_KINDS",
+    "Layout",
+    "PRESETS",
+    "Work",
+    "World",
+    "__version__",
+    "forked",
+    "group",
+    "join",
+    "join_environment",
+    "layout",
+    "preset",
+    "table",
+    "threads",
+]
 __version__: str
 GROUP_KINDS: List[str]
+PRESETS: List[str]
 
+@final
+class Block:
+    @property
+    def address(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+@final
 class World:
     @property
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
     def group(self, name: str, ranks: List[int]) -> Communicator: ...
+    def alloc(self, bytes: int) -> Block: ...
     def leave(self) -> None: ...
 
+@final
 class Work:
     def wait(self, timeout: Optional[float] = None) -> Any: ...
     def is_done(self) -> bool: ...
 
+@final
 class Communicator:
     @property
     def name(self) -> str: ...
@@ -26,6 +56,12 @@ class Communicator:
     @property
     def members(self) -> List[int]: ...
     deadline: float
+    @property
+    def failure(self) -> Any: ...
+    @property
+    def last_algorithm(self) -> Optional[str]: ...
+    @property
+    def shares_memory(self) -> bool: ...
     def set_object_bytes_max(self, bytes: int) -> None: ...
     def call(
         self,
@@ -43,10 +79,11 @@ class Communicator:
     def batch(
         self, messages: List[Tuple[bool, Any, int]], is_async: bool, code: CodeType, line: int
     ) -> Any: ...
+    def coalesced(self, buffers: List[Any], op: str, is_async: bool, code: CodeType, line: int) -> Any: ...
     def objects(
         self,
         collective: str,
-        objects: Optional[Sequence[bytes]],
+        objects: Sequence[Sequence[Any]],
         root: int,
         is_async: bool,
         code: CodeType,
@@ -55,6 +92,7 @@ class Communicator:
     def cancel(self, why: str) -> None: ...
     def destroy(self) -> None: ...
 
+@final
 class Layout:
     @property
     def world_size(self) -> int: ...

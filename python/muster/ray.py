@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import random
 import secrets
 import signal
 import socket
@@ -27,6 +28,9 @@ COMMANDS = ("verify", "bench", "moe")
 #: Seconds that Ray may take to give a processor to each rank.
 PLACED_WITHIN = 120.0
 
+#: Ports that are looked at; those below are for services that everybody knows.
+_PORT_MIN, _PORT_MAX = 10_000, 65_535
+_PORTS_TRIED = 64
 _PR_SET_PDEATHSIG = 1
 
 
@@ -42,9 +46,8 @@ class Rank:
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
     def endpoint(self, address: str) -> str:
-        """Where this rank can serve the rendezvous, on a node of this address: a port that is free now."""
-        with socket.create_server((address, 0)) as probe:
-            return f"{address}:{probe.getsockname()[1]}"
+        """Where this rank can serve the rendezvous, on a node of this address."""
+        return f"{address}:{free_port(address)}"
 
     def run(self, arguments: List[str], variables: Dict[str, str], secret: bytes) -> Tuple[int, str, str]:
         """Runs the `muster` program. Returns its exit code, standard output and standard error."""
@@ -67,6 +70,33 @@ class Rank:
         return ended.returncode, ended.stdout, ended.stderr
 
 
+def register() -> None:
+    """Makes the backend "MUSTER" known to `ray.util.collective`. Called in the driver and in every actor, before a group is
+    made."""
+    from ray.util.collective.backend_registry import BackendRegistry, register_collective_backend
+
+    from ._ray_group import MusterGroup
+
+    if not BackendRegistry().is_registered("MUSTER"):
+        register_collective_backend("MUSTER", MusterGroup)
+
+
+def free_port(address: str) -> int:
+    """A port of this host that is free, and that the system gives to nobody who does not ask for it: whoever is told of it
+    takes it a moment later."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = (int(word) for word in file.read().split())
+    others = [*range(_PORT_MIN, first), *range(last + 1, _PORT_MAX + 1)]
+    # Several jobs of a host that begin at once look at different ones.
+    for port in [*random.sample(others, min(len(others), _PORTS_TRIED)), 0]:
+        try:
+            with socket.create_server((address, port)) as probe:
+                return int(probe.getsockname()[1])
+        except OSError as error:
+            failed = error
+    raise failed
+
+
 def run(count: int, arguments: Sequence[str], strategy: str = "PACK") -> int:
     """Runs a command of `muster` in `count` actors and prints what rank 0 reports. Returns the exit code."""
     group = placement_group([{"CPU": 1}] * count, strategy=strategy)
@@ -85,7 +115,7 @@ def run(count: int, arguments: Sequence[str], strategy: str = "PACK") -> int:
 
 
 def _run_placed(group: Any, count: int, arguments: List[str]) -> int:
-    actor = ray.remote(Rank)
+    actor: Any = ray.remote(Rank)
     actors = [
         actor.options(
             num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)

@@ -1,7 +1,7 @@
 //! Memory of Python objects: address, count and element type, without a copy.
 //!
-//! Anything with the buffer protocol (numpy arrays, `array`, `bytearray`, `memoryview`, `bytes`), and torch tensors on
-//! the CPU, which have methods instead. It knows nothing of collectives.
+//! Anything with the buffer protocol (numpy arrays, `array`, `bytearray`, `memoryview`, `bytes`), torch tensors on the
+//! CPU, which have methods instead, and what has `__dlpack__` only. It knows nothing of collectives.
 //!
 //! The stable ABI has the buffer protocol from Python 3.11 on only. The functions and the layout of `Py_buffer` are
 //! the same in every CPython since 3.3, so they are declared here.
@@ -13,11 +13,13 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use muster_comm::buffer::{ReadView, WriteView};
-use muster_comm::types::DType;
+use muster_comm::types::{DType, ReduceOp};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::intern;
 use pyo3::prelude::*;
+
+use crate::dlpack::{self, Exported};
 
 /// Format, shape and strides; also of memory that is read-only.
 const FLAGS: c_int = 0x001c;
@@ -39,39 +41,51 @@ struct PyBufferFields {
 
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut PyObject, view: *mut PyBufferFields, flags: c_int) -> c_int;
+    fn PyObject_CheckBuffer(object: *mut PyObject) -> c_int;
     fn PyBuffer_Release(view: *mut PyBufferFields);
 }
 
 /// What keeps the memory of an object where it is.
 enum Holder {
     Buffer(Option<Box<PyBufferFields>>),
+    Exported(Option<Exported>),
     Object(#[expect(dead_code, reason = "kept, not used")] Py<PyAny>),
 }
 
-// SAFETY: a view of a buffer is fields that any thread may hold; it is released only with the interpreter attached.
+// SAFETY: what is behind the pointers any thread may hold; it is released only with the interpreter attached.
 unsafe impl Send for Holder {}
 
 /// Views whose calls ended on threads without the interpreter; the next call from Python releases them.
 static TO_RELEASE: Mutex<Vec<Holder>> = Mutex::new(Vec::new());
 
 impl Holder {
-    fn release(&mut self, _py: Python<'_>) {
-        if let Self::Buffer(view) = self
-            && let Some(mut view) = view.take()
-        {
-            // SAFETY: `PyObject_GetBuffer` filled it, it is released once, and the interpreter is attached.
-            unsafe { PyBuffer_Release(&raw mut *view) };
+    fn release(&mut self, py: Python<'_>) {
+        match self {
+            Self::Buffer(view) => {
+                if let Some(mut view) = view.take() {
+                    // SAFETY: `PyObject_GetBuffer` filled it, it is released once, and the interpreter is attached.
+                    unsafe { PyBuffer_Release(&raw mut *view) };
+                }
+            }
+            Self::Exported(exported) => {
+                if let Some(exported) = exported.take() {
+                    exported.release(py);
+                }
+            }
+            Self::Object(_) => {}
         }
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        if let Self::Buffer(view @ Some(_)) = self {
-            let view = Self::Buffer(view.take());
-            let mut list = TO_RELEASE.lock().unwrap_or_else(PoisonError::into_inner);
-            list.push(view);
-        }
+        let left = match self {
+            Self::Buffer(view @ Some(_)) => Self::Buffer(view.take()),
+            Self::Exported(exported @ Some(_)) => Self::Exported(exported.take()),
+            Self::Buffer(None) | Self::Exported(None) | Self::Object(_) => return,
+        };
+        let mut list = TO_RELEASE.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(left);
     }
 }
 
@@ -105,38 +119,39 @@ pub(crate) struct Memory {
 impl Memory {
     /// The memory of an object that is to be read, and written where `write` says so. `name` is the argument's.
     pub(crate) fn of(object: &Bound<'_, PyAny>, name: &str, write: bool) -> PyResult<Self> {
-        if object.hasattr(intern!(object.py(), "data_ptr"))? {
+        let py = object.py();
+        if object.hasattr(intern!(py, "data_ptr"))? {
             return Self::of_tensor(object, name);
+        }
+        // SAFETY: any object may be asked, and the interpreter is attached.
+        let has_buffer = unsafe { PyObject_CheckBuffer(object.as_ptr()) } != 0;
+        if !has_buffer && object.hasattr(intern!(py, "__dlpack__"))? {
+            let found = dlpack::import(object, name, write)?;
+            return Ok(Self {
+                address: found.address,
+                count: found.count,
+                elements: found.elements,
+                holder: Holder::Exported(Some(found.exported)),
+            });
+        }
+        if has_buffer && let Some(bits) = bits_of(object) {
+            let mut memory = Self::of_buffer(&bits, name, write)?;
+            memory.elements.dtype = DType::Bf16;
+            return Ok(memory);
         }
         Self::of_buffer(object, name, write)
     }
 
     fn of_buffer(object: &Bound<'_, PyAny>, name: &str, write: bool) -> PyResult<Self> {
-        let mut view = Box::new(PyBufferFields {
-            buf: ptr::null_mut(),
-            obj: ptr::null_mut(),
-            len: 0,
-            itemsize: 0,
-            readonly: 0,
-            ndim: 0,
-            format: ptr::null_mut(),
-            shape: ptr::null_mut(),
-            strides: ptr::null_mut(),
-            suboffsets: ptr::null_mut(),
-            internal: ptr::null_mut(),
-        });
-        // SAFETY: both live for the call, and the interpreter is attached.
-        let result = unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, FLAGS) };
-        if result != 0 {
-            let why = PyErr::fetch(object.py());
+        let view = view_of(object).map_err(|why| {
             let what = format!(
                 "{name} is {}, which has no memory of numbers that can be used ({}); give a numpy array, a torch CPU \
-                 tensor, an array.array, a bytearray or a memoryview",
+                 tensor, an array.array, a bytearray, a memoryview, or anything with __dlpack__",
                 kind_of(object),
                 why.value(object.py()),
             );
-            return Err(PyTypeError::new_err(what));
-        }
+            PyTypeError::new_err(what)
+        })?;
         let elements = format_of(&view);
         let is_contiguous = is_contiguous(&view);
         let (readonly, len, itemsize) = (view.readonly != 0, view.len, view.itemsize.max(1));
@@ -184,6 +199,11 @@ impl Memory {
             );
             return Err(PyValueError::new_err(what));
         }
+        let layout = tensor.getattr(intern!(py, "layout"))?.str()?.to_string();
+        if layout != "torch.strided" {
+            let what = format!("{name} is a tensor of layout {layout}; give a dense one");
+            return Err(PyTypeError::new_err(what));
+        }
         let dtype = tensor.getattr(intern!(py, "dtype"))?.str()?.to_string();
         let elements = torch_dtype(dtype.trim_start_matches("torch.")).ok_or_else(|| {
             let what = format!("{name} holds {dtype}, which is not carried");
@@ -202,6 +222,15 @@ impl Memory {
             elements,
             holder: Holder::Object(tensor.clone().unbind()),
         })
+    }
+
+    /// Refuses truth values where a reduction is asked for.
+    pub(crate) fn check_numbers(&self, name: &str, op: ReduceOp) -> PyResult<()> {
+        if self.elements.is_bool {
+            let what = format!("{name} holds truth values, which have no {op}");
+            return Err(PyTypeError::new_err(what));
+        }
+        Ok(())
     }
 
     /// The whole of it.
@@ -260,6 +289,43 @@ impl Span {
         // documentation of the calls says.
         unsafe { WriteView::from_raw(self.at(), self.count, self.dtype) }
     }
+}
+
+/// The view of an object with the buffer protocol, which is to be released.
+fn view_of(object: &Bound<'_, PyAny>) -> PyResult<Box<PyBufferFields>> {
+    let mut view = Box::new(PyBufferFields {
+        buf: ptr::null_mut(),
+        obj: ptr::null_mut(),
+        len: 0,
+        itemsize: 0,
+        readonly: 0,
+        ndim: 0,
+        format: ptr::null_mut(),
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        suboffsets: ptr::null_mut(),
+        internal: ptr::null_mut(),
+    });
+    // SAFETY: both live for the call, and the interpreter is attached.
+    match unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, FLAGS) } {
+        0 => Ok(view),
+        _ => Err(PyErr::fetch(object.py())),
+    }
+}
+
+/// The bits of an array of `ml_dtypes.bfloat16`, a type that the buffer protocol has no letter for.
+fn bits_of<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let py = object.py();
+    let dtype = object.getattr(intern!(py, "dtype")).ok()?;
+    // Of every numpy array: the one-letter kind says quickly that it is a plain type.
+    let kind = dtype.getattr(intern!(py, "kind")).ok()?;
+    if kind.extract::<char>().ok()? != 'V' {
+        return None;
+    }
+    let name: String = dtype.getattr(intern!(py, "name")).ok()?.extract().ok()?;
+    (name == "bfloat16")
+        .then(|| object.call_method1(intern!(py, "view"), (intern!(py, "uint16"),)))?
+        .ok()
 }
 
 fn kind_of(object: &Bound<'_, PyAny>) -> String {

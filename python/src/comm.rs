@@ -4,10 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use muster_comm::collective::{self, PointToPoint};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, ReduceOp};
-use pyo3::exceptions::PyValueError;
+use muster_comm::types::{Collective, DType, ReduceOp, UnknownName};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use serde_bytes::ByteBuf;
 
 use crate::buffer::{Memory, Span, release_left};
 use crate::request::Arguments;
@@ -67,7 +66,7 @@ impl Communicator {
             memory.release(py);
         }
         match result {
-            Ok(output) => output.to_python(py),
+            Ok(output) => output.into_python(py, Some(comm)),
             Err(failed) => {
                 py.check_signals()?;
                 Err(error::of_call(py, &failed))
@@ -110,6 +109,25 @@ impl Communicator {
         Ok(())
     }
 
+    /// How the last collective went; see the documentation in Python.
+    #[getter]
+    fn last_algorithm(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        let comm = self.inner()?;
+        Ok(py.detach(|| comm.last_algorithm()))
+    }
+
+    #[getter]
+    fn shares_memory(&self) -> PyResult<bool> {
+        Ok(self.inner()?.shares_memory())
+    }
+
+    /// The exception of the call that ended the group.
+    #[getter]
+    fn failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let failed = self.inner()?.failure();
+        Ok(failed.map(|failed| error::of_call(py, &failed).into_value(py).into_any()))
+    }
+
     fn set_object_bytes_max(&self, bytes: usize) -> PyResult<()> {
         self.inner()?.set_object_bytes_max(bytes);
         Ok(())
@@ -132,8 +150,6 @@ impl Communicator {
         line: u32,
     ) -> PyResult<Py<PyAny>> {
         let comm = self.inner()?;
-        let unknown =
-            |error: muster_comm::types::UnknownName| PyValueError::new_err(error.to_string());
         let arguments = Arguments {
             collective: collective.parse::<Collective>().map_err(unknown)?,
             sendbuf,
@@ -180,41 +196,89 @@ impl Communicator {
         })
     }
 
-    /// The call with objects that `collective` names. `objects` are this rank's, encoded: one, or on the root of a
+    /// Reduces several buffers of one type in place, in one call.
+    fn coalesced<'py>(
+        &self,
+        py: Python<'py>,
+        buffers: Vec<Bound<'py, PyAny>>,
+        op: &str,
+        is_async: bool,
+        code: &Bound<'py, PyAny>,
+        line: u32,
+    ) -> PyResult<Py<PyAny>> {
+        let comm = self.inner()?;
+        let op: ReduceOp = op.parse().map_err(unknown)?;
+        let mut kept = Vec::new();
+        let mut spans: Vec<Span> = Vec::new();
+        for (number, buffer) in buffers.iter().enumerate() {
+            let name = format!("buffers[{number}]");
+            let memory = Memory::of(buffer, &name, true)?;
+            memory.check_numbers(&name, op)?;
+            let span = memory.span();
+            let first = spans.first().unwrap_or(&span).dtype;
+            if span.dtype != first {
+                let ours = span.dtype;
+                let what =
+                    format!("{name} holds {ours}, and buffers[0] {first}; they must hold the same");
+                return Err(PyTypeError::new_err(what));
+            }
+            spans.push(span);
+            kept.push(memory);
+        }
+        let site = Site::of(code, line);
+        Self::make(py, &comm, is_async, site, kept, move |comm| {
+            let dtype = spans.first().map_or(DType::U8, |span| span.dtype);
+            let mut views: Vec<_> = spans.into_iter().map(Span::write).collect();
+            comm.all_reduce_views(&mut views, dtype, op)
+                .map(|()| Output::Nothing)
+        })
+    }
+
+    /// The call with objects that `collective` names. `objects` are this rank's, each in parts: one, or on the root of a
     /// scatter one for each rank.
     fn objects<'py>(
         &self,
         py: Python<'py>,
         collective: &str,
-        objects: Option<Vec<Vec<u8>>>,
+        objects: Vec<Vec<Bound<'py, PyAny>>>,
         root: usize,
         is_async: bool,
         code: &Bound<'py, PyAny>,
         line: u32,
     ) -> PyResult<Py<PyAny>> {
         let comm = self.inner()?;
-        let collective: Collective =
-            collective
-                .parse()
-                .map_err(|error: muster_comm::types::UnknownName| {
-                    PyValueError::new_err(error.to_string())
-                })?;
-        let objects: Option<Vec<ByteBuf>> =
-            objects.map(|all| all.into_iter().map(ByteBuf::from).collect());
+        let collective: Collective = collective.parse().map_err(unknown)?;
+        let mut kept = Vec::new();
+        let mut each: Vec<Vec<Span>> = Vec::new();
+        for object in &objects {
+            let mut parts = Vec::new();
+            for part in object {
+                let memory = Memory::of(part, "a part of an object", false)?;
+                parts.push(memory.span());
+                kept.push(memory);
+            }
+            each.push(parts);
+        }
+        // Packed now: the program may change its objects once an asynchronous call has begun.
+        let packed = py.detach(|| {
+            let views = |parts: &Vec<Span>| parts.iter().map(|part| part.read()).collect();
+            let each: Vec<Vec<_>> = each.iter().map(views).collect();
+            comm.pack_objects(&each)
+        });
+        for memory in kept {
+            memory.release(py);
+        }
         let site = Site::of(code, line);
         Self::make(py, &comm, is_async, site, Vec::new(), move |comm| {
-            let all = objects.unwrap_or_default();
-            let none = ByteBuf::new();
-            let one = all.first().unwrap_or(&none);
             Ok(match collective {
-                Collective::AllGatherObject => Output::All(comm.all_gather_object(one)?),
+                Collective::AllGatherObject => Output::Objects(comm.all_gather_packed(packed)?),
                 Collective::GatherObject => comm
-                    .gather_object(one, root)?
-                    .map_or(Output::Nothing, Output::All),
+                    .gather_packed(packed, root)?
+                    .map_or(Output::Nothing, Output::Objects),
                 Collective::BroadcastObject => {
-                    Output::One(comm.broadcast_object(all.first(), root)?)
+                    Output::Objects(comm.broadcast_packed(packed, root)?)
                 }
-                _ => Output::One(comm.scatter_object(&all, root)?),
+                _ => Output::Objects(comm.scatter_packed(packed, root)?),
             })
         })
     }
@@ -238,6 +302,10 @@ impl Communicator {
             std::mem::forget(inner);
         }
     }
+}
+
+fn unknown(error: UnknownName) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }
 
 impl Drop for Communicator {

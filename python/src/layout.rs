@@ -129,3 +129,8 @@ pub(crate) fn preset(name: &str) -> PyResult<Vec<(&'static str, Layout)>> {
 pub(crate) fn kinds() -> Vec<&'static str> {
     GroupKind::ALL.map(GroupKind::name).to_vec()
 }
+
+/// The names of the presets.
+pub(crate) fn presets() -> Vec<&'static str> {
+    Preset::all().iter().map(|preset| preset.name).collect()
+}

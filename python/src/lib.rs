@@ -1,12 +1,15 @@
 //! `muster._muster`: the runtime of `muster-comm` for Python. The public classes are in Python, in the folder `muster`.
 
+mod block;
 mod buffer;
 mod comm;
+mod dlpack;
 mod error;
 mod interrupt;
 mod layout;
 mod request;
 mod site;
+mod stack;
 mod table;
 mod work;
 mod world;
@@ -15,6 +18,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _muster(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<block::Block>()?;
     module.add_class::<comm::Communicator>()?;
     module.add_class::<layout::Layout>()?;
     module.add_class::<work::Work>()?;
@@ -28,6 +32,7 @@ fn _muster(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::table, module)?)?;
     module.add_function(wrap_pyfunction!(table::group, module)?)?;
     module.add("GROUP_KINDS", layout::kinds())?;
+    module.add("PRESETS", layout::presets())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

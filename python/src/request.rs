@@ -131,12 +131,11 @@ impl Arguments<'_, '_> {
             return Ok(None);
         };
         let memory = Memory::of(object, name, write)?;
-        let (span, elements) = (memory.span(), memory.elements);
-        kept.push(memory);
-        if elements.is_bool && self.collective.reduces() {
-            let what = format!("{name} holds truth values, which have no {}", self.op);
-            return Err(PyTypeError::new_err(what));
+        let span = memory.span();
+        if self.collective.reduces() {
+            memory.check_numbers(name, self.op)?;
         }
+        kept.push(memory);
         Ok(Some(span))
     }
 }

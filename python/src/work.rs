@@ -1,16 +1,17 @@
 //! Asynchronous calls: what Python waits for.
 
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_comm::collective;
+use muster_comm::collective::{self, Communicator, UnpackedObjects};
 use muster_comm::error::CommError;
 use muster_comm::sync::Deadline;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use serde_bytes::ByteBuf;
 
+use crate::block::Block;
 use crate::buffer::release_left;
 use crate::error;
 
@@ -21,28 +22,49 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) enum Output {
     /// Nothing: its results are in buffers.
     Nothing,
-    /// An object.
-    One(ByteBuf),
-    /// An object of each rank.
-    All(Vec<ByteBuf>),
+    /// Objects of other ranks.
+    Objects(UnpackedObjects),
 }
 
 impl Output {
-    pub(crate) fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(match self {
-            Self::Nothing => py.None(),
-            Self::One(bytes) => PyBytes::new(py, bytes).into_any().unbind(),
-            Self::All(all) => {
-                let all = all.iter().map(|bytes| PyBytes::new(py, bytes));
-                PyList::new(py, all)?.into_any().unbind()
-            }
-        })
+    /// `None`, or objects: the memory in which they lie, if Python has to keep it, and of each object its parts.
+    /// These are bytes, or else where they lie in the memory. `comm` gets memory back that is not kept.
+    pub(crate) fn into_python(
+        self,
+        py: Python<'_>,
+        comm: Option<&Communicator>,
+    ) -> PyResult<Py<PyAny>> {
+        let Self::Objects(objects) = self else {
+            return Ok(py.None());
+        };
+        // An object in one part is small, or has to be decoded whole.
+        if objects.objects.iter().any(|parts| parts.len() > 1) {
+            let places = objects.objects.iter().map(|parts| {
+                let places = parts.iter().map(|part| (part.start, part.end));
+                places.collect::<Vec<_>>()
+            });
+            let places = PyList::new(py, places.collect::<Vec<_>>())?;
+            let block = Py::new(py, Block::received(objects.memory))?;
+            return Ok((block, places).into_pyobject(py)?.into_any().unbind());
+        }
+        let parts = objects.objects.iter().map(|parts| {
+            let bytes = parts.iter().map(|part| &objects.memory[part.clone()]);
+            PyList::new(py, bytes.map(|bytes| PyBytes::new(py, bytes)))
+        });
+        let parts = parts.collect::<PyResult<Vec<_>>>()?;
+        let parts = PyList::new(py, parts)?;
+        if let Some(comm) = comm {
+            comm.give_back(objects);
+        }
+        Ok((py.None(), parts).into_pyobject(py)?.into_any().unbind())
     }
 }
 
 enum State {
     Running(collective::Work<Output>),
-    Ended(Result<Output, CommError>),
+    Ended(Box<Result<Output, CommError>>),
+    /// Its result is Python's already.
+    Told(Py<PyAny>),
     /// Its waiter has failed.
     Lost,
 }
@@ -63,9 +85,9 @@ impl Work {
     /// Waits a while; whether the call has ended.
     fn look(&self, longest: Duration) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, ended) = match std::mem::replace(&mut *state, State::Lost) {
+        let (next, ended) = match mem::replace(&mut *state, State::Lost) {
             State::Running(work) => match work.wait_timeout(longest) {
-                Ok(result) => (State::Ended(result), true),
+                Ok(result) => (State::Ended(Box::new(result)), true),
                 Err(work) => (State::Running(work), false),
             },
             ended => (ended, true),
@@ -97,11 +119,28 @@ impl Work {
             }
         }
         release_left(py);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*state {
-            State::Ended(Ok(output)) => output.to_python(py),
-            State::Ended(Err(failed)) => Err(error::of_call(py, failed)),
-            State::Running(_) | State::Lost => Err(error::plain("the call has no result")),
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match mem::replace(&mut *state, State::Lost) {
+            State::Ended(ended) => match *ended {
+                Ok(output) => {
+                    let told = output.into_python(py, None)?;
+                    *state = State::Told(told.clone_ref(py));
+                    Ok(told)
+                }
+                Err(failed) => {
+                    let told = error::of_call(py, &failed);
+                    *state = State::Ended(Box::new(Err(failed)));
+                    Err(told)
+                }
+            },
+            State::Told(told) => {
+                *state = State::Told(told.clone_ref(py));
+                Ok(told)
+            }
+            other @ (State::Running(_) | State::Lost) => {
+                *state = other;
+                Err(error::plain("the call has no result"))
+            }
         }
     }
 

@@ -10,11 +10,12 @@ use muster_comm::rendezvous::Secret;
 use muster_comm::sync::{AtomicBool, Ordering};
 use muster_comm::types::Rank;
 use muster_comm::world::{self, JoinOptions, ServedBy, ThreadOptions};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::block::Block;
 use crate::comm::Communicator;
-use crate::error;
+use crate::{error, stack};
 
 /// Whether this process was forked from one that had a world.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -93,6 +94,16 @@ impl World {
         Ok(Communicator::new(group, world))
     }
 
+    /// So many zeroed bytes of this rank's region.
+    fn alloc(&self, bytes: usize) -> PyResult<Block> {
+        let buffer = self.inner()?.alloc::<u8>(bytes);
+        let buffer = buffer.map_err(|error| {
+            let advice = "MUSTER_REGION_BYTES sets the size of the region";
+            PyMemoryError::new_err(format!("{error}; {advice}"))
+        })?;
+        Ok(Block::region(buffer))
+    }
+
     /// Says goodbye.
     fn leave(&self, py: Python<'_>) {
         let inner = {
@@ -127,6 +138,7 @@ impl Drop for World {
 #[pyo3(signature = (deadline))]
 pub(crate) fn join_environment(py: Python<'_>, deadline: Option<f64>) -> PyResult<World> {
     check_process()?;
+    stack::prepare(py);
     let deadline = deadline
         .map(|given| seconds("deadline", given))
         .transpose()?;
@@ -156,6 +168,7 @@ pub(crate) fn join(
     source: String,
 ) -> PyResult<World> {
     check_process()?;
+    stack::prepare(py);
     let at = endpoint.unwrap_or("127.0.0.1:1");
     let at = at
         .parse()

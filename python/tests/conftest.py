@@ -85,6 +85,7 @@ def ranks(job: Job, tmp_path) -> Callable[..., List[Ended]]:
         head = "import sys, muster\nENDPOINT, RANK, SIZE, SECRET = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]\n"
         script.write_text(head + textwrap.dedent(program))
         endpoint, secret = f"127.0.0.1:{free_port()}", secrets.token_hex(16)
+        job.processes.clear()
         for rank in range(count):
             job.start([sys.executable, str(script), endpoint, str(rank), str(count), secret], env)
         return job.wait()

@@ -1,6 +1,8 @@
 """Ranks that are processes: how they join, and what happens when one of them does not go on."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,23 +52,98 @@ def test_a_killed_rank_is_named_on_all_others_with_the_line_of_the_call(ranks):
     assert line.startswith("(2,) VERDICT PEER_DEAD who=rank 2"), line
 
 
-def test_a_rank_that_is_elsewhere_is_named_with_the_line_of_its_last_call(ranks):
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "time.sleep(8)",
+        # A call in C that keeps the GIL, until there is nobody who could write.
+        "ctypes.PyDLL(None).read(subprocess.Popen(['sleep', '8'], stdout=subprocess.PIPE).stdout.fileno(), bytes(8), 8)",
+    ],
+)
+def test_a_rank_that_is_elsewhere_is_named_with_its_last_call_and_its_python_stack(ranks, elsewhere):
     program = JOIN + textwrap.dedent(
-        """
-        import time
+        f"""
+        import ctypes, subprocess, time
+        def load_batch():
+            {elsewhere}
+        def epoch():
+            load_batch()
         group.barrier()
         group.deadline = 2.0
         try:
             if RANK == 1:
-                time.sleep(6)
+                epoch()
             group.barrier()
         except muster.CommError as error:
             print(error.verdict.line)
         """
     )
+    # A verdict waits 200 ms for the stack, in which a crowded host may run nothing.
+    for _ in range(3):
+        line = ranks(2, program)[0].out
+        if "rank 1 is in " in line:
+            break
+    assert "VERDICT NOT_JOINED who=rank 1" in line, line
+    assert re.search(r"last finished barrier #1 on world at \S*program.py:11 ", line), line
+    assert "rank 1 is in load_batch (program.py:8) < epoch (program.py:10) < <module> (program.py:15) " in line, line
+
+
+def test_a_stack_is_told_by_python_on_every_thread_and_signals_of_the_program_are_left_alone(ranks):
+    program = """
+import signal, threading, time
+last = signal.SIGRTMAX - 11
+signal.signal(last, lambda *_: print("a signal of the program"))
+""" + JOIN + textwrap.dedent(
+        """
+        assert signal.getsignal(last) is not signal.SIG_DFL
+        group.barrier()
+        group.deadline = 2.0
+        def on_a_thread():
+            # The first to use this group.
+            other = world.group("other", [0, 1])
+            other.deadline = 2.0
+            other.barrier()
+            if RANK == 1:
+                time.sleep(8)
+            try:
+                other.barrier()
+            except muster.CommError as error:
+                print(error.verdict.line)
+        thread = threading.Thread(target=on_a_thread)
+        thread.start()
+        thread.join()
+        """
+    )
+    for _ in range(3):
+        ended = ranks(2, program)
+        assert "a signal" not in ended[0].out + ended[1].out
+        if "rank 1 is in " in ended[0].out:
+            break
+    assert "rank 1 is in on_a_thread (program.py:" in ended[0].out, ended
+
+
+def test_a_dump_shows_the_python_line_of_the_call(ranks, job, tmp_path):
+    program = JOIN + textwrap.dedent(
+        """
+        import os, subprocess
+        group.barrier()
+        group.deadline = 100.0
+        if RANK == 0:
+            other = group.all_gather_object(os.getpid())[1]
+            def look():
+                return subprocess.run([sys.executable, "-m", "muster", "dump", str(other)], capture_output=True, text=True).stdout
+            while '"call": {' not in (seen := look()) or '"seq": 3' not in seen:
+                pass
+            print(seen)
+        else:
+            group.all_gather_object(os.getpid())
+        group.all_reduce(bytearray(8))
+        """
+    )
     ended = ranks(2, program)
-    assert "VERDICT NOT_JOINED who=rank 1" in ended[0].out, ended
-    assert "program.py:" in ended[0].out
+    assert [one.code for one in ended] == [0, 0], ended
+    (rank,) = json.loads(ended[0].out)["ranks"]
+    assert rank["groups"][0]["call"]["site"].endswith("program.py:18"), rank
 
 
 @pytest.mark.parametrize("wait", ["group.barrier()", "group.barrier(async_op=True).wait()"])

@@ -104,3 +104,110 @@ def test_actors_as_verl_starts_them_make_a_world():
     endpoint, secret = ray.get(workers[0].endpoint.remote()), secrets.token_hex(16)
     found = ray.get([worker.gather.remote(endpoint, secret) for worker in workers])
     assert found == [["rank 0", "rank 1"]] * 2
+
+
+def test_the_port_of_the_rendezvous_is_none_that_the_system_gives_away():
+    first, last = (int(word) for word in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    found = {muster.ray.free_port(ADDRESS) for _ in range(20)}
+    assert len(found) > 10
+    assert not [port for port in found if first <= port <= last]
+
+
+@ray.remote(num_cpus=1)
+class Member:
+    """Calls every function of ray.util.collective."""
+
+    def __init__(self):
+        muster.ray.register()
+
+    def begin(self, size, rank, name):
+        from ray.util import collective
+
+        collective.init_collective_group(size, rank, "muster", name)
+
+    def end(self, name):
+        from ray.util import collective
+
+        collective.destroy_collective_group(name)
+
+    def calls(self, name):
+        import numpy as np
+        from ray.util import collective
+        from ray.util.collective.types import ReduceOp
+
+        # A group that the driver has declared is made by its first call.
+        collective.barrier(name)
+        me, n = collective.get_rank(name), collective.get_collective_group_size(name)
+        data = np.full((2, 3), me + 1.0, np.float32)
+        collective.allreduce(data, name, ReduceOp.PRODUCT)
+        assert (data == [1, 1, 2, 6][n]).all()
+        data = np.array([me + 1])
+        collective.reduce(data, 1, name, ReduceOp.MAX)
+        assert data == (n if me == 1 else me + 1)
+        collective.broadcast(data, 1, name)
+        assert data == n
+        every = [np.zeros((2, 2)) for _ in range(n)]
+        collective.allgather(every, np.full((2, 2), float(me)), name)
+        assert [one[1, 1] for one in every] == list(range(n))
+        part = np.zeros(4)
+        collective.reducescatter(part, [np.full(4, float(rank)) for rank in range(n)], name)
+        assert (part == me * n).all()
+        if me == 0:
+            collective.send(np.arange(5), 1, name)
+        if me == 1:
+            got = np.zeros(5, int)
+            collective.recv(got, 0, name)
+            assert (got == range(5)).all()
+        collective.barrier(name)
+        return me
+
+    def hang(self, name):
+        import numpy as np
+        from ray.util import collective
+
+        try:
+            collective.allreduce(np.zeros(2 + (collective.get_rank(name) == 1)), name)
+        except muster.Mismatch as error:
+            return error.verdict.line
+
+
+def test_groups_of_ray_util_collective_are_made_again_and_name_the_culprit():
+    members = [Member.remote() for _ in range(3)]
+    for _ in range(2):
+        ray.get([member.begin.remote(3, rank, "first") for rank, member in enumerate(members)], timeout=120)
+        assert ray.get([member.calls.remote("first") for member in members], timeout=120) == [0, 1, 2]
+        lines = set(ray.get([member.hang.remote("first") for member in members], timeout=120))
+        assert len(lines) == 1 and "VERDICT MISMATCH who=rank 1 " in lines.pop()
+        ray.get([member.end.remote("first") for member in members], timeout=120)
+
+
+def test_a_group_that_the_driver_declares():
+    from ray.util import collective
+
+    muster.ray.register()
+    members = [Member.remote() for _ in range(2)]
+    collective.create_collective_group(members, 2, [1, 0], "muster", "declared")
+    assert ray.get([member.calls.remote("declared") for member in members], timeout=120) == [1, 0]
+
+
+def test_actors_without_the_marks_of_verl_are_ranks_too():
+    @ray.remote(num_cpus=1)
+    class Worker:
+        def gather(self):
+            with muster.init() as world:
+                return world.everyone().all_gather_object(world.rank)
+
+    job = secrets.token_hex(8)
+
+    def variables(rank):
+        return {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "RAY_LOCAL_RANK": str(rank),
+            "MUSTER_JOB_ID": job,
+            "MUSTER_RENDEZVOUS": f"tcp://{endpoint}",
+        }
+
+    endpoint = f"{ADDRESS}:{muster.ray.free_port(ADDRESS)}"
+    workers = [Worker.options(runtime_env={"env_vars": variables(rank)}).remote() for rank in range(2)]
+    assert ray.get([worker.gather.remote() for worker in workers], timeout=120) == [[0, 1]] * 2

@@ -25,7 +25,9 @@ const UNSAFE: &[&str] = &[
     "comm/src/watch/stack.rs",
     "models/src/arena.rs",
     "python/src/buffer.rs",
+    "python/src/dlpack.rs",
     "python/src/interrupt.rs",
+    "python/src/stack.rs",
     "python/src/table.rs",
 ];
 

@@ -2,9 +2,9 @@
 
 use super::{Buffers, Call, Communicator, Work};
 use crate::backend::{Counts, Request};
-use crate::buffer::Element;
+use crate::buffer::{Element, WriteView};
 use crate::error::CommError;
-use crate::types::{Collective, ReduceOp};
+use crate::types::{Collective, DType, ReduceOp};
 
 /// Most buffers that are packed at once: their lengths fit the exchange that begins a call.
 const PACKED_MAX: usize = 1024;
@@ -110,13 +110,40 @@ impl Communicator {
         buffers: &mut [&mut [T]],
         op: ReduceOp,
     ) -> Result<(), CommError> {
-        let site = Call::new::<T>(Collective::AllReduceCoalesced, 0);
+        let mut views: Vec<_> = buffers
+            .iter_mut()
+            .map(|buffer| WriteView::new(buffer))
+            .collect();
+        self.all_reduce_views(&mut views, T::DTYPE, op)
+    }
+
+    /// [`Communicator::all_reduce_coalesced`] of erased views, all of type `dtype`.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_coalesced`]; `InvalidArgument` too where a view has another type.
+    #[track_caller]
+    pub fn all_reduce_views(
+        &self,
+        buffers: &mut [WriteView<'_>],
+        dtype: DType,
+        op: ReduceOp,
+    ) -> Result<(), CommError> {
+        let site = Call {
+            dtype: Some(dtype),
+            count: Some(0),
+            ..Call::bare(Collective::AllReduceCoalesced)
+        };
+        self.check_op(site, op)?;
+        if let Some(other) = buffers.iter().find(|buffer| buffer.dtype() != dtype) {
+            let got = other.dtype().to_string();
+            return Err(self.refuse(site, "a buffer", got, dtype.to_string()));
+        }
         if buffers.is_empty() {
-            return self.all_reduce_packed::<T>(site, &mut [], op);
+            return self.all_reduce_packed(site, &mut [], dtype, op);
         }
         buffers
             .chunks_mut(PACKED_MAX)
-            .try_for_each(|some| self.all_reduce_packed(site, some, op))
+            .try_for_each(|some| self.all_reduce_packed(site, some, dtype, op))
     }
 
     /// [`Communicator::all_reduce_coalesced`] without waiting; the buffers come back with the results.
@@ -134,13 +161,14 @@ impl Communicator {
     }
 
     /// One call over buffers whose lengths fit the exchange.
-    fn all_reduce_packed<T: Element>(
+    fn all_reduce_packed(
         &self,
         site: Call,
-        buffers: &mut [&mut [T]],
+        buffers: &mut [WriteView<'_>],
+        dtype: DType,
         op: ReduceOp,
     ) -> Result<(), CommError> {
-        let lengths = || buffers.iter().map(|buffer| buffer.len());
+        let lengths = || buffers.iter().map(WriteView::count);
         // Buffers are apart from each other, so that the sum of their lengths is less than the address space.
         let count = lengths().sum();
         let packed: Vec<usize> = std::iter::once(buffers.len()).chain(lengths()).collect();
@@ -148,40 +176,37 @@ impl Communicator {
             count: Some(count),
             ..site
         };
-        let run = |all: &mut [T]| {
-            let request = Buffers::in_place(all, 0, 0).request(
-                Collective::AllReduce,
-                T::DTYPE,
-                Some(op),
-                0,
-                Counts::Uniform(count),
-            );
+        let run = |all: *mut u8| {
+            let buffers = Buffers {
+                send: all.cast_const(),
+                recv: all,
+            };
+            let counts = Counts::Uniform(count);
             let request = Request {
                 called: call.collective,
                 packed: &packed,
-                ..request
+                ..buffers.request(Collective::AllReduce, dtype, Some(op), 0, counts)
             };
             self.run(call, &request)
         };
         if let [one] = buffers {
-            return run(one);
+            return run(one.as_mut_ptr());
         }
-        let (spare, size) = (&self.context().life.spare, size_of::<T>());
+        let (spare, size) = (&self.context().life.spare, dtype.size());
         // One element more, for the gap in front of the first that is aligned.
         let room = (count + 1) * size;
         let mut bytes = spare.take(room);
         bytes.reserve_exact(room);
-        let begin = bytes.as_ptr().align_offset(align_of::<T>());
+        let begin = bytes.as_ptr().align_offset(size);
         bytes.resize(begin, 0);
         for buffer in buffers.iter() {
-            bytes.extend_from_slice(bytemuck::cast_slice(buffer));
+            buffer.as_read().append_to(&mut bytes);
         }
-        let all: &mut [T] = bytemuck::cast_slice_mut(&mut bytes[begin..]);
-        run(all)?;
-        let mut rest = &*all;
+        run(bytes[begin..].as_mut_ptr())?;
+        let mut rest = &bytes[begin..];
         for buffer in buffers.iter_mut() {
-            let (result, behind) = rest.split_at(buffer.len());
-            buffer.copy_from_slice(result);
+            let (result, behind) = rest.split_at(buffer.bytes());
+            buffer.copy_from(result);
             rest = behind;
         }
         spare.give(bytes);

@@ -40,6 +40,7 @@ mod worker;
 use self::buffers::Buffers;
 pub(crate) use self::call::Call;
 pub use self::communicator::{Communicator, OBJECT_BYTES_MAX_DEFAULT};
+pub use self::object::{PackedObjects, UnpackedObjects};
 pub use self::point_to_point::{BATCH_MAX, PointToPoint};
 pub(crate) use self::rooted::Sides;
 pub use self::tamper::{Tamper, TamperKind};

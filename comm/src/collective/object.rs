@@ -7,12 +7,16 @@
 
 mod envelope;
 mod lengths;
+mod parts;
+mod travel;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::envelope::HEADER_BYTES;
-use self::lengths::{LEN_MAX, Length, bytes_of};
+use self::lengths::{LEN_MAX, Length};
+pub use self::parts::{PackedObjects, UnpackedObjects};
+use self::travel::Encoded;
 use super::{Buffers, Call, Communicator};
 use crate::backend::{Counts, Failure, Request};
 use crate::error::{CommError, ErrorKind, Field};
@@ -61,26 +65,11 @@ impl Communicator {
         object: &T,
     ) -> Result<Vec<T>, CommError> {
         let call = Call::bare(Collective::AllGatherObject);
-        let (bytes, fault) = self.encode(object);
-        let told = self.exchange_lens::<T>(call, bytes.len(), fault, 0)?;
-        let lens = bytes_of(&told);
-        let mut all = self.room(call, &lens)?;
-        let request = Request {
-            called: call.collective,
-            ..Buffers::apart(&bytes, &mut all).request(
-                Collective::AllGatherV,
-                DType::U8,
-                None,
-                0,
-                Counts::Blocks(&lens),
-            )
-        };
-        let mut objects = Vec::new();
-        self.run_and(call, &request, || {
-            objects = self.decode_all(&all, &told)?;
-            Ok(())
-        })?;
-        self.spare([bytes, all]);
+        let (all, objects) =
+            self.all_gather_envelopes::<T, _>(call, self.encode(object), |all, told| {
+                self.decode_all(all, told)
+            })?;
+        self.spare([all]);
         Ok(objects)
     }
 
@@ -97,32 +86,14 @@ impl Communicator {
     ) -> Result<Option<Vec<T>>, CommError> {
         let call = Call::bare(Collective::GatherObject);
         self.check_index(call, "root", root)?;
-        let (bytes, fault) = self.encode(object);
-        let told = self.exchange_lens::<T>(call, bytes.len(), fault, root)?;
-        let lens = bytes_of(&told);
-        let here = self.rank() == root;
-        let mut all = if here {
-            self.room(call, &lens)?
-        } else {
-            Vec::new()
-        };
-        let request = Request {
-            called: call.collective,
-            ..Buffers::apart(&bytes, &mut all).request(
-                Collective::GatherV,
-                DType::U8,
-                None,
-                root,
-                Counts::Blocks(&lens),
-            )
-        };
-        let mut objects = None;
-        self.run_and(call, &request, || {
-            objects = here.then(|| self.decode_all(&all, &told)).transpose()?;
-            Ok(())
+        let encoded = self.encode(object);
+        let gathered = self.gather_envelopes::<T, _>(call, encoded, root, |all, told| {
+            self.decode_all(all, told)
         })?;
-        self.spare([bytes, all]);
-        Ok(objects)
+        Ok(gathered.map(|(all, objects)| {
+            self.spare([all]);
+            objects
+        }))
     }
 
     /// Gives every rank the object of the member with index `root`. Only the root's `object` is
@@ -138,33 +109,17 @@ impl Communicator {
     ) -> Result<T, CommError> {
         let call = Call::bare(Collective::BroadcastObject);
         self.check_index(call, "root", root)?;
-        let (mut bytes, fault) = match (self.rank() == root, object) {
+        let encoded = match (self.rank() == root, object) {
             (false, _) => (Vec::new(), None),
             (true, Some(object)) => self.encode(object),
             (true, None) => (Vec::new(), Some(Fault::Nothing)),
         };
-        let told = self.exchange_lens::<T>(call, bytes.len(), fault, root)?;
-        let len = told[root].bytes();
-        if self.rank() != root {
-            bytes = self.room(call, &[len])?;
-        }
-        let request = Request {
-            called: call.collective,
-            ..Buffers::in_place(&mut bytes, 0, 0).request(
-                Collective::Broadcast,
-                DType::U8,
-                None,
-                root,
-                Counts::Uniform(len),
-            )
-        };
-        let mut object = None;
-        self.run_and(call, &request, || {
-            object = Some(self.decode(&bytes, root, &told)?);
-            Ok(())
-        })?;
+        let (bytes, object) =
+            self.broadcast_envelope::<T, _>(call, encoded, root, |bytes, told| {
+                self.decode(bytes, root, told)
+            })?;
         self.spare([bytes]);
-        Ok(object.unwrap_or_else(|| unreachable!("it was decoded, or there was an error")))
+        Ok(object)
     }
 
     /// Gives the member with index `i` object `i` of the member with index `root`. Only the root's
@@ -182,7 +137,7 @@ impl Communicator {
         let call = Call::bare(Collective::ScatterObject);
         self.check_index(call, "root", root)?;
         let n = self.size();
-        let mut lens = vec![0_u64; n];
+        let mut lens = vec![0; n];
         let mut bytes = Vec::new();
         let mut fault = None;
         if self.rank() == root {
@@ -198,48 +153,20 @@ impl Communicator {
                     fault = fault.or(bad);
                     break;
                 }
-                *len = (bytes.len() - before) as u64;
+                *len = bytes.len() - before;
             }
         }
-        let told = self.exchange_lens::<T>(call, 0, fault, root)?;
-        let request = Request {
-            called: call.collective,
-            ..Buffers::in_place(&mut lens, 0, 0).request(
-                Collective::Broadcast,
-                DType::U64,
-                None,
-                root,
-                Counts::Uniform(n),
-            )
-        };
-        self.run(call, &request)?;
-        let lens: Vec<usize> = lens.into_iter().map(crate::types::index).collect();
-        // The root keeps the limit; a root that does not is found out by all ranks alike.
-        if let Some(over) = lens
-            .iter()
-            .find(|len| **len > self.limit().saturating_add(HEADER_BYTES))
-        {
-            let kind = too_large(self.members()[root], *over, self.limit());
-            return Err(self.object_error(call, kind));
-        }
-        let mut mine = self.room(call, &lens[self.rank()..=self.rank()])?;
-        let request = Request {
-            called: call.collective,
-            ..Buffers::apart(&bytes, &mut mine).request(
-                Collective::ScatterV,
-                DType::U8,
-                None,
-                root,
-                Counts::Blocks(&lens),
-            )
-        };
-        let mut object = None;
-        self.run_and(call, &request, || {
-            object = Some(self.decode(&mine, root, &told)?);
-            Ok(())
-        })?;
-        self.spare([bytes, mine]);
-        Ok(object.unwrap_or_else(|| unreachable!("it was decoded, or there was an error")))
+        let (mine, object) =
+            self.scatter_envelopes::<T, _>(call, (bytes, fault), &lens, root, |mine, told| {
+                self.decode(mine, root, told)
+            })?;
+        self.spare([mine]);
+        Ok(object)
+    }
+
+    /// Longest envelope.
+    fn envelope_bytes_max(&self) -> usize {
+        self.limit().saturating_add(HEADER_BYTES)
     }
 
     fn limit(&self) -> usize {
@@ -249,12 +176,12 @@ impl Communicator {
     }
 
     /// The envelope of an object, or why there is none.
-    fn encode<T: Serialize>(&self, object: &T) -> (Vec<u8>, Option<Fault>) {
+    fn encode<T: Serialize>(&self, object: &T) -> Encoded {
         self.append(self.context().life.spare.take(HEADER_BYTES), object)
     }
 
     /// These bytes and the envelope of an object behind them; no bytes where there is none.
-    fn append<T: Serialize>(&self, bytes: Vec<u8>, object: &T) -> (Vec<u8>, Option<Fault>) {
+    fn append<T: Serialize>(&self, bytes: Vec<u8>, object: &T) -> Encoded {
         let before = bytes.len();
         match envelope::append(bytes, object) {
             Ok(bytes) => {
@@ -342,6 +269,7 @@ impl Communicator {
     fn room(&self, call: Call, lens: &[usize]) -> Result<Vec<u8>, CommError> {
         let total: usize = lens.iter().sum();
         let mut all = self.context().life.spare.take(total);
+        let is_new = all.capacity() < total;
         if all.try_reserve_exact(total).is_err() {
             let kind = ErrorKind::Resource {
                 what: "memory for the objects of all ranks".to_owned(),
@@ -349,6 +277,11 @@ impl Communicator {
                 have: "less than that".to_owned(),
             };
             return Err(self.object_error(call, kind));
+        }
+        if is_new {
+            // The system gives zeroes: nothing is written twice.
+            drop(all);
+            return Ok(vec![0; total]);
         }
         all.resize(total, 0);
         Ok(all)

@@ -120,7 +120,8 @@ impl SelectionError {
 /// `local_rank` is its number on its host, `visible` the number of devices that the runtime sees,
 /// `mask` what `ASCEND_RT_VISIBLE_DEVICES` or the container leaves, `map` the user's own choice.
 ///
-/// A process that sees one device only drives that one: such a mask was made for it alone.
+/// A process that sees one device only drives that one: such a mask was made for it alone. So was that of a Ray actor, unless Ray
+/// was told to leave the variable alone.
 ///
 /// # Errors
 /// [`SelectionError`]: no two ranks are ever given one device in silence.
@@ -162,6 +163,12 @@ pub fn select(
         }
         return Ok(chosen(logical, format!("MUSTER_DEVICE_MAP={map}")));
     }
+    if visible > 0 && mask.is_some_and(|mask| mask.is_own) {
+        return Ok(chosen(
+            0,
+            "the first that Ray gave to this actor".to_owned(),
+        ));
+    }
     if visible == 1 && (mask.is_some() || local_rank.is_none_or(|rank| rank == 0)) {
         return Ok(chosen(0, "the only one that this process sees".to_owned()));
     }
@@ -185,6 +192,7 @@ mod tests {
         VisibleDevices {
             variable: "ASCEND_RT_VISIBLE_DEVICES",
             physical: physical.to_vec(),
+            is_own: false,
         }
     }
 
@@ -210,6 +218,30 @@ mod tests {
     }
 
     #[test]
+    fn an_actor_drives_the_first_of_the_devices_that_ray_gave_it() {
+        let own = VisibleDevices {
+            is_own: true,
+            ..mask(&[4, 6])
+        };
+        for local_rank in [None, Some(0), Some(1), Some(5)] {
+            let chosen = select(local_rank, 2, Some(&own), None).unwrap();
+            assert_eq!((chosen.logical, chosen.physical), (0, Some(4)));
+        }
+        let map = DeviceMap::new(vec![0, 1]).unwrap();
+        assert_eq!(
+            select(Some(1), 2, Some(&own), Some(&map)).unwrap().logical,
+            1
+        );
+        // A mask that Ray was told to leave alone is that of the node.
+        assert_eq!(
+            select(Some(1), 2, Some(&mask(&[4, 6])), None)
+                .unwrap()
+                .logical,
+            1
+        );
+    }
+
+    #[test]
     fn a_map_outranks_the_local_number_and_is_checked() {
         let map = DeviceMap::new(vec![4, 0, 2]).unwrap();
         assert_eq!(select(Some(2), 8, None, Some(&map)).unwrap().logical, 2);
@@ -232,6 +264,7 @@ mod tests {
         let container = VisibleDevices {
             variable: "ASCEND_VISIBLE_DEVICES",
             physical: vec![0, 1, 2, 3],
+            is_own: false,
         };
         assert!(select(Some(0), 2, Some(&container), None).is_ok());
     }

@@ -50,7 +50,7 @@ pub enum Contract {
     PodEnv,
     /// Kubeflow PyTorchJob: `PET_NODE_RANK` and `RANK` count pods.
     PytorchJob,
-    /// A Ray actor as verl starts it: `RANK` beside `WG_BACKEND=ray`.
+    /// A Ray actor: `RANK` beside `WG_BACKEND=ray`, as verl sets it, or beside other variables of Ray.
     Ray,
     /// Ascend rank table start: `RANK_ID`, `RANK_SIZE`.
     RankTable,

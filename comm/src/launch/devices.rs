@@ -17,6 +17,22 @@ pub struct VisibleDevices {
     pub variable: &'static str,
     /// Physical ids, in logical order.
     pub physical: Vec<u32>,
+    /// Whether the mask was made for this process alone, however many devices it leaves.
+    pub is_own: bool,
+}
+
+/// Whether Ray has set the mask: it does so for each actor, unless it is told to leave it alone.
+fn is_of_ray(environment: &Environment) -> bool {
+    let is = |name: &str, words: &[&str]| {
+        let text = environment.text(name).ok().flatten();
+        text.is_some_and(|text| words.is_empty() || words.contains(&text))
+    };
+    let is_actor = is("WG_BACKEND", &["ray"]) || is("RAY_LOCAL_RANK", &[]) || is("RAY_JOB_ID", &[]);
+    is_actor
+        && !is(
+            "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES",
+            &["1", "true", "True"],
+        )
 }
 
 impl VisibleDevices {
@@ -45,7 +61,13 @@ impl VisibleDevices {
                 continue;
             }
             match parse(text) {
-                Some(physical) => return Some(Self { variable, physical }),
+                Some(physical) => {
+                    return Some(Self {
+                        variable,
+                        physical,
+                        is_own: variable == MASKS[0] && is_of_ray(environment),
+                    });
+                }
                 None => {
                     let allowed = "device ids as in 5 or 0,1,4-7, or names as in Ascend910-0";
                     notes.push(ConfigError::malformed(variable, text, allowed).to_string());

@@ -304,9 +304,17 @@ fn ray(mut reader: Reader<'_>) -> Result<Claim, LaunchError> {
     claim.finish(&reader)
 }
 
+/// Whether this is a rank in a Ray actor: verl says so, or another framework has counted the actors of a node. `RAY_JOB_ID` alone
+/// is in every actor; it is taken for that where nothing speaks of pods, whose `RANK` the actors of a pod would share.
 pub(super) fn is_ray(reader: &Reader<'_>) -> bool {
     let backend = reader.environment().text("WG_BACKEND");
-    backend.is_ok_and(|backend| backend == Some("ray")) && !is_torchrun(reader)
+    let is_verl = backend.is_ok_and(|backend| backend == Some("ray"));
+    let is_pod = reader.has("KUBERNETES_SERVICE_HOST")
+        || reader.has_prefix("PET_")
+        || reader.has_prefix("VC_");
+    let is_ranked = reader.has("RANK") && reader.has("WORLD_SIZE") && !reader.has("LOCAL_RANK");
+    let is_counted = reader.has("RAY_LOCAL_RANK") || reader.has("RAY_JOB_ID") && !is_pod;
+    (is_verl || is_ranked && is_counted) && !is_torchrun(reader)
 }
 
 /// Whether `LOCAL_RANK` lists several ranks: then it speaks of a pod, not of a process.

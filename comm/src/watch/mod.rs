@@ -50,6 +50,7 @@ use self::probe::System;
 use self::report::Report;
 pub use self::site::ProgramSite;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
+pub use self::stack::tell_stacks_by;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, ToRank};
 use crate::error::verdict::Verdict;
@@ -344,7 +345,7 @@ impl Watch {
         let Some(tid) = tid.filter(|_| self.prints) else {
             return Vec::new();
         };
-        let functions = stack::of_thread(tid);
+        let functions = stack::told_by_thread(tid);
         let mut stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
         stack.clone_from(&functions);
         functions

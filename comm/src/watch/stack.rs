@@ -6,10 +6,12 @@
 //! - STACK-2: the handler is installed when a stack is wanted for the first time, which is when others
 //!   have waited for this rank in vain; only for a signal that nobody else uses; and it stays, so that a
 //!   signal that comes late finds it.
+//!
+//! A program in another language has a stack of its own, which means more: [`tell_stacks_by`].
 #![expect(unsafe_code, reason = "a signal handler, and a signal to one thread")]
 
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, AtomicUsize, Clock, Deadline, Ordering};
@@ -33,8 +35,27 @@ static FRAMES: [AtomicUsize; FRAMES_MAX] = [const { AtomicUsize::new(0) }; FRAME
 /// The signal that was found free; one caller at a time.
 static SIGNAL: Mutex<Option<i32>> = Mutex::new(None);
 
+/// How the stack of the program's own language is told.
+static PROGRAM: OnceLock<fn(i32) -> Vec<String>> = OnceLock::new();
+
+/// From now on verdicts and dumps show what `tell` says of a thread, which it is given by the number that the system
+/// has for it: functions, the innermost first, and nothing where the thread is in no function of the program. It is
+/// called on a thread of this crate and takes 100 ms at most. The first one stays.
+pub fn tell_stacks_by(tell: fn(i32) -> Vec<String>) {
+    // Whoever comes later has the same program.
+    let _ = PROGRAM.set(tell);
+}
+
+/// Where a thread is in the program, and where the program does not tell, in this process; empty where neither can be
+/// had.
+pub(super) fn told_by_thread(tid: i32) -> Vec<String> {
+    let told = PROGRAM.get().map(|tell| tell(tid));
+    told.filter(|told| !told.is_empty())
+        .unwrap_or_else(|| of_thread(tid))
+}
+
 /// The stack of a thread of this process, innermost function first; empty where it cannot be had.
-pub(super) fn of_thread(tid: i32) -> Vec<String> {
+fn of_thread(tid: i32) -> Vec<String> {
     let mut signal = SIGNAL.lock().unwrap_or_else(PoisonError::into_inner);
     if signal.is_none_or(|signal| !is_ours(signal)) {
         *signal = install();

@@ -6,25 +6,33 @@ use serde::de::DeserializeOwned;
 
 const MARK: [u8; 2] = *b"mo";
 const VERSION: u8 = 1;
+/// What serde encodes.
 const CODEC_POSTCARD: u8 = 1;
+/// Parts that the caller has encoded; see `parts`.
+pub(super) const CODEC_PARTS: u8 = 2;
 pub(super) const HEADER_BYTES: usize = MARK.len() + 2 + size_of::<u64>();
 
 /// These bytes and the envelope of an object behind them.
 pub(super) fn append<T: Serialize>(mut bytes: Vec<u8>, object: &T) -> Result<Vec<u8>, String> {
-    bytes.extend(MARK);
-    bytes.extend([VERSION, CODEC_POSTCARD]);
-    let len_at = bytes.len();
-    bytes.extend([0; 8]);
+    begin(&mut bytes, CODEC_POSTCARD, 0);
     let body_at = bytes.len();
     let mut bytes = postcard::to_extend(object, bytes).map_err(|error| error.to_string())?;
     let len = bytes.len() - body_at;
-    bytes[len_at..body_at].copy_from_slice(&(len as u64).to_le_bytes());
+    bytes[body_at - size_of::<u64>()..body_at].copy_from_slice(&(len as u64).to_le_bytes());
     Ok(bytes)
+}
+
+/// The header of a body of `len` bytes.
+pub(super) fn begin(bytes: &mut Vec<u8>, codec: u8, len: usize) {
+    bytes.extend(MARK);
+    bytes.extend([VERSION, codec]);
+    bytes.extend((len as u64).to_le_bytes());
 }
 
 /// The object in an envelope.
 pub(super) fn decode<T: DeserializeOwned>(envelope: &[u8]) -> Result<T, String> {
-    let (object, rest) = take_from_bytes(open(envelope)?).map_err(|error| error.to_string())?;
+    let (object, rest) =
+        take_from_bytes(open(envelope, CODEC_POSTCARD)?).map_err(|error| error.to_string())?;
     match rest.len() {
         0 => Ok(object),
         left => Err(format!("{left} bytes are left over: another type was sent")),
@@ -32,7 +40,7 @@ pub(super) fn decode<T: DeserializeOwned>(envelope: &[u8]) -> Result<T, String> 
 }
 
 /// The body of an envelope.
-fn open(envelope: &[u8]) -> Result<&[u8], String> {
+pub(super) fn open(envelope: &[u8], codec: u8) -> Result<&[u8], String> {
     let Some((header, body)) = envelope.split_at_checked(HEADER_BYTES) else {
         return Err(format!(
             "{} bytes, an envelope has at least {HEADER_BYTES}",
@@ -42,9 +50,9 @@ fn open(envelope: &[u8]) -> Result<&[u8], String> {
     if header[..2] != MARK {
         return Err("it does not begin as an object".to_owned());
     }
-    if header[2..4] != [VERSION, CODEC_POSTCARD] {
+    if header[2..4] != [VERSION, codec] {
         return Err(format!(
-            "version {} codec {}, known is version {VERSION} codec {CODEC_POSTCARD}",
+            "version {} codec {}, wanted is version {VERSION} codec {codec}",
             header[2], header[3]
         ));
     }
@@ -66,7 +74,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_are_refused_or_opened_and_never_panic(bytes: Vec<u8>) {
-            let opened = open(&bytes);
+            let opened = open(&bytes, CODEC_POSTCARD);
             prop_assert!(opened.is_err() || bytes.starts_with(&MARK));
         }
     }
