@@ -37,7 +37,7 @@ mod unread;
 use open::Awaited;
 pub(crate) use open::RingBlock;
 use patience::{by_blame, linger, rest_on, way_to_rest};
-pub(crate) use point::Message;
+pub(crate) use point::{Message, first};
 pub(crate) use unread::sent_in_vain;
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.

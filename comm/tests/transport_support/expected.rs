@@ -130,6 +130,7 @@ pub(crate) fn reference(
         | Collective::BroadcastObject
         | Collective::GatherObject
         | Collective::Recv
+        | Collective::RecvAny
         | Collective::ScatterObject
         | Collective::Send
         | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),
