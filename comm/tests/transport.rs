@@ -388,7 +388,8 @@ fn every_message_algorithm_is_right_over_tcp() {
 #[test]
 fn every_element_type_and_reduction_is_right_over_messages() {
     for dtype in DType::ALL {
-        for op in ReduceOp::ALL {
+        let ops = ReduceOp::ALL.into_iter();
+        for op in ops.filter(|op| op.takes(dtype)) {
             for (n, count) in [(3, 17), (4, 64)] {
                 let how = How {
                     dtype,

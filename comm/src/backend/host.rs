@@ -13,7 +13,7 @@
 
 use super::direct::{Run, Staging};
 use super::exchange;
-use super::links::{Links, Message};
+use super::links::Links;
 use super::retire::Retired;
 use super::shm_exchange::{BufferAddrs, Local, Placement};
 use super::wait_context::WaitContext;
@@ -65,13 +65,9 @@ impl Host {
         self.broken = true;
     }
 
-    /// Sends and receives messages.
-    pub(crate) fn exchange(
-        &mut self,
-        wait_context: &WaitContext<'_>,
-        messages: &[Message],
-    ) -> Result<(), Failure> {
-        self.links.exchange(wait_context, messages)
+    /// What messages go over.
+    pub(crate) fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 
     /// Carries a call out.

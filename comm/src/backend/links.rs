@@ -36,7 +36,7 @@ mod wait_policy;
 
 use open::Awaited;
 pub(crate) use open::RingBlock;
-pub(crate) use point::Message;
+pub(crate) use point::{Message, first};
 pub(crate) use unread::sent_in_vain;
 use wait_policy::{by_blame, linger, rest_on, way_to_rest};
 

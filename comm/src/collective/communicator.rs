@@ -15,7 +15,7 @@ use crate::context::{Context, GROUP_NAME_MAX, HasUnread, Identity, Notice};
 use crate::error::verdict::Verdict;
 use crate::error::{CommError, ErrorKind, OpContext};
 use crate::sync::{AtomicU64, Deadline, Ordering, lock};
-use crate::types::{Collective, Rank, ReduceOp};
+use crate::types::{Collective, Rank};
 use crate::watch::report::CallCode;
 use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
@@ -173,6 +173,9 @@ impl Communicator {
         request: &Request<'_>,
         look: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), CommError> {
+        if request.op.is_bitwise() {
+            self.check_op(call, request.op)?;
+        }
         self.guarded(call, call.code(Some(request)), |host, wait_context| {
             match self.inner.tamper.get() {
                 Some(tamper) if tamper.hits(request) => {
@@ -204,24 +207,30 @@ impl Communicator {
             return Err(cause);
         }
         let mut host = lock(&inner.host);
+        self.carry_out(call, code, waited, &mut host, body)
+    }
+
+    /// Makes a call with the engine in hand.
+    pub(super) fn carry_out(
+        &self,
+        call: Call,
+        code: CallCode,
+        waited: Option<Deadline>,
+        host: &mut Host,
+        body: impl FnOnce(&mut Host, &WaitContext<'_>) -> Result<(), Failure>,
+    ) -> Result<(), CommError> {
+        let inner = &*self.inner;
+        let budget = self.deadline();
         let before = host.seq();
         let call_start = CallStart::new(&inner.place, code, before + 1, call.site, budget, waited);
-        let wait_context = WaitContext {
-            context: &inner.context,
-            group: &inner.group,
-            limit: Limit::Call(&call_start),
-            seq: before + 1,
-            mark: Mark::of(blamed(call.site), inner.context.call_sites),
-            place: &inner.place,
-            lost: inner.context.watch.lost(),
-        };
+        let wait_context = self.wait_context(Limit::Call(&call_start), before + 1, call);
         // A rank that comes after the others gave up must not take what they left for a result.
         let result = match wait_context.given_up() {
             Some(kind) => Err(Failure {
                 usable: false,
                 ..Failure::from(kind)
             }),
-            None => body(&mut host, &wait_context),
+            None => body(host, &wait_context),
         };
         let result = result.map_err(|failure| {
             // The arbiter looks for it on the board.
@@ -231,15 +240,27 @@ impl Communicator {
         call_start.end(host.seq(), result.is_ok());
         result.map_err(|(failure, verdict)| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
-            self.ended(
-                call,
-                failure,
-                verdict,
-                seq,
-                call_start.deadline(),
-                &mut host,
-            )
+            self.ended(call, failure, verdict, seq, call_start.deadline(), host)
         })
+    }
+
+    /// How a call of this number waits.
+    pub(super) fn wait_context<'a>(
+        &'a self,
+        limit: Limit<'a>,
+        seq: u64,
+        call: Call,
+    ) -> WaitContext<'a> {
+        let inner = &*self.inner;
+        WaitContext {
+            context: &inner.context,
+            group: &inner.group,
+            limit,
+            seq,
+            mark: Mark::of(blamed(call.site), inner.context.call_sites),
+            place: &inner.place,
+            lost: inner.context.watch.lost(),
+        }
     }
 
     /// The error of a call whose time is up before the asynchronous calls made earlier have ended. Who keeps the one among them
@@ -264,15 +285,7 @@ impl Communicator {
             // The program has not made the calls that it has started: nobody else is concerned.
             return self.error(call, kind, 0, None, deadline, true);
         };
-        let wait_context = WaitContext {
-            context: &inner.context,
-            group: &inner.group,
-            limit: Limit::At(deadline),
-            seq: under_way.seq,
-            mark: Mark::of(blamed(call.site), inner.context.call_sites),
-            place: &inner.place,
-            lost: inner.context.watch.lost(),
-        };
+        let wait_context = self.wait_context(Limit::At(deadline), under_way.seq, call);
         let verdict = wait_context.ask(Cause::InVain);
         let better = verdict
             .as_ref()
@@ -339,104 +352,6 @@ impl Communicator {
             deadline: deadline.budget(),
         };
         CommError::new(kind, at, usable)
-    }
-
-    /// The error of a call whose arguments cannot be served.
-    pub(crate) fn refuse(&self, call: Call, what: &str, got: String, want: String) -> CommError {
-        let kind = ErrorKind::InvalidArgument {
-            what: what.to_owned(),
-            got,
-            want,
-        };
-        let none = Deadline::after(self.deadline());
-        self.error(call, kind, 0, None, none, true)
-    }
-
-    pub(crate) fn check_len(
-        &self,
-        call: Call,
-        what: &str,
-        got: usize,
-        want: usize,
-    ) -> Result<(), CommError> {
-        if got == want {
-            return Ok(());
-        }
-        Err(self.refuse(
-            call,
-            what,
-            format!("{got} elements"),
-            format!("{want} elements"),
-        ))
-    }
-
-    /// The reduction must be one that the collective takes, where it reduces.
-    pub(super) fn check_op(&self, call: Call, op: ReduceOp) -> Result<(), CommError> {
-        let ops = call.collective.ops();
-        if ops.is_empty() || ops.contains(&op) {
-            return Ok(());
-        }
-        let names: Vec<&str> = ops.iter().map(|op| op.name()).collect();
-        let want = format!("{}, which have an identity", names.join(", "));
-        Err(self.refuse(call, "the reduction", op.to_string(), want))
-    }
-
-    pub(crate) fn check_index(
-        &self,
-        call: Call,
-        what: &str,
-        index: usize,
-    ) -> Result<(), CommError> {
-        let n = self.size();
-        if index < n {
-            return Ok(());
-        }
-        let want = format!("an index into the group, 0 to {}", n - 1);
-        Err(self.refuse(call, what, index.to_string(), want))
-    }
-
-    /// One count for each member, whose sum must not overflow; returns the sum.
-    pub(crate) fn check_counts(
-        &self,
-        call: Call,
-        what: &str,
-        counts: &[usize],
-    ) -> Result<usize, CommError> {
-        let n = self.size();
-        if counts.len() != n {
-            let want = format!("one count for each of the {n} members");
-            return Err(self.refuse(call, what, format!("{} counts", counts.len()), want));
-        }
-        let sum = counts
-            .iter()
-            .try_fold(0_usize, |sum, count| sum.checked_add(*count));
-        sum.ok_or_else(|| {
-            let want = "a sum that fits the address space".to_owned();
-            self.refuse(call, what, format!("{counts:?}"), want)
-        })
-    }
-
-    /// `buffer` must hold one block for each member; returns the length of a block.
-    pub(crate) fn check_blocks(
-        &self,
-        call: Call,
-        what: &str,
-        len: usize,
-    ) -> Result<usize, CommError> {
-        let n = self.size();
-        if len.is_multiple_of(n) {
-            return Ok(len / n);
-        }
-        let want = format!("a multiple of the group's {n} members");
-        Err(self.refuse(call, what, format!("{len} elements"), want))
-    }
-
-    /// A block for each member, of `count` elements: the product must fit.
-    pub(crate) fn blocks_len(&self, call: Call, count: usize) -> Result<usize, CommError> {
-        count.checked_mul(self.size()).ok_or_else(|| {
-            let want = format!("at most {} elements", usize::MAX / self.size());
-            self.refuse(call, "sendbuf", format!("{count} elements"), want)
-        })
     }
 }
 

@@ -20,6 +20,7 @@ mod broadcast;
 mod buffers;
 mod call;
 mod cancel;
+mod checks;
 mod communicator;
 mod gather;
 mod object;

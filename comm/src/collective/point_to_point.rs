@@ -1,12 +1,16 @@
 //! `send`, `recv` and batches of them.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::{Call, Communicator};
-use crate::backend::links::Message;
+use crate::backend::host::Host;
+use crate::backend::links::{Message, first};
 use crate::backend::message::Direction;
+use crate::backend::wait_context::{Limit, WaitContext};
 use crate::buffer::Element;
 use crate::error::CommError;
+use crate::sync::Deadline;
 use crate::types::{Collective, DType};
 
 /// One message of a batch.
@@ -103,6 +107,102 @@ impl Communicator {
         self.batch(Call::bare(Collective::SendRecvBatch), messages)
     }
 
+    /// Receives a message from whichever channel has one first, and returns the index of that channel.
+    ///
+    /// A channel is a communicator of this rank and another member of this group, which sends over it by [`send`](Self::send).
+    /// Receives that other threads make on a channel come first. Nobody else makes a group of this
+    /// communicator: its name stands for the call in verdicts. The time of the call is that of this communicator.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where there is no channel, or one that is none; `PeerClosed` where the other rank of a channel has died,
+    /// or all have left; else as [`recv`](Self::recv), which the channel cannot be used after.
+    ///
+    /// **Source**: MPI-4 section 3.2.4 (`MPI_ANY_SOURCE`).
+    #[track_caller]
+    pub fn recv_any<T: Element>(
+        &self,
+        channels: &[Self],
+        recvbuf: &mut [T],
+    ) -> Result<usize, CommError> {
+        self.recv_any_view(channels, PointToPoint::recv(recvbuf, 0))
+    }
+
+    /// [`recv_any`](Self::recv_any) of a message with an erased buffer, whose peer is not looked at.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn recv_any_view(
+        &self,
+        channels: &[Self],
+        message: PointToPoint<'_>,
+    ) -> Result<usize, CommError> {
+        let message = message.message;
+        let call = Call {
+            collective: Collective::RecvAny,
+            dtype: Some(message.dtype),
+            count: Some(message.count),
+            site: Location::caller(),
+        };
+        let peers: Option<Vec<usize>> = channels.iter().map(|one| self.other_of(one)).collect();
+        let peers = peers.filter(|peers| !peers.is_empty() && message.direction == Direction::Recv);
+        let Some(peers) = peers else {
+            let want = "at least one communicator of this rank and another member".to_owned();
+            return Err(self.refuse(call, "the channels", format!("{channels:?}"), want));
+        };
+        let mut taken = None;
+        self.guarded(call, call.code(None), |_, wait_context| {
+            first(wait_context, peers.clone(), |peer| {
+                let at = peers.iter().position(|other| *other == peer);
+                taken = at.and_then(|at| Some((at, channels[at].take(call, message)?)));
+                taken.is_some()
+            })
+        })?;
+        let Some((at, result)) = taken else {
+            unreachable!("a wait that has ended well has taken a message")
+        };
+        result.map(|()| at)
+    }
+
+    /// The member of this group that a channel leads to.
+    fn other_of(&self, channel: &Self) -> Option<usize> {
+        let peer = match channel.members() {
+            [peer, _] if channel.rank() == 1 => peer,
+            [_, peer] => peer,
+            _ => return None,
+        };
+        self.members().iter().position(|member| member == peer)
+    }
+
+    /// Receives the next message of a channel if it has begun to come; `None` where it has not, or where a receive of
+    /// another thread is under way, which comes first.
+    fn take(&self, call: Call, message: Message) -> Option<Result<(), CommError>> {
+        let inner = &*self.inner;
+        if let Some(cause) = self.failure() {
+            return Some(Err(cause));
+        }
+        if inner.worker.is_busy() {
+            return None;
+        }
+        let mut host = inner.host.try_lock().ok()?;
+        let call = Call {
+            collective: Collective::Recv,
+            ..call
+        };
+        let message = Message {
+            peer: 1 - self.rank(),
+            ..message
+        };
+        let limit = Limit::At(Deadline::after(self.deadline()));
+        let look = self.wait_context(limit, host.seq() + 1, call);
+        let begun = host.links().begun(&look, &message).transpose()?;
+        let code = call.code(None);
+        let finish = |host: &mut Host, wait_context: &WaitContext<'_>| {
+            host.links().finish(wait_context, begun?)
+        };
+        Some(self.carry_out(call, code, None, &mut host, finish))
+    }
+
     fn batch(&self, call: Call, messages: &[PointToPoint<'_>]) -> Result<(), CommError> {
         if messages.len() > BATCH_MAX {
             let (got, want) = (messages.len(), format!("at most {BATCH_MAX} messages"));
@@ -114,7 +214,7 @@ impl Communicator {
         self.check_own(call, messages)?;
         let messages: Vec<Message> = messages.iter().map(|one| one.message).collect();
         self.guarded(call, call.code(None), |host, wait_context| {
-            host.exchange(wait_context, &messages)
+            host.links().exchange(wait_context, &messages)
         })
     }
 

@@ -291,6 +291,7 @@ impl Value {
             ReduceOp::Prod => 1.0,
             ReduceOp::Min => f32::INFINITY,
             ReduceOp::Max => f32::NEG_INFINITY,
+            ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => return Self::bits(dtype, op),
         };
         let bits = 8 * dtype.size();
         let (least, greatest): (i128, i128) = match dtype {
@@ -305,8 +306,18 @@ impl Value {
             ReduceOp::Min => greatest,
             ReduceOp::Max => least,
             ReduceOp::Prod => 1,
-            ReduceOp::Avg | ReduceOp::Sum => 0,
+            ReduceOp::Avg
+            | ReduceOp::BitAnd
+            | ReduceOp::BitOr
+            | ReduceOp::BitXor
+            | ReduceOp::Sum => 0,
         })
+    }
+
+    /// The bits that change nothing.
+    fn bits(dtype: DType, op: ReduceOp) -> Self {
+        let all = if op == ReduceOp::BitAnd { -1 } else { 0 };
+        Self::Integer(wrap(dtype, all))
     }
 
     /// `self op other`, where `self` comes from the lower ranks. An average adds.
@@ -330,6 +341,9 @@ impl Value {
                         a
                     }
                 }
+                ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => {
+                    unreachable!("{op} takes integers only")
+                }
             }),
             (Self::Double(a), Self::Double(b)) => Self::Double(match op {
                 ReduceOp::Avg | ReduceOp::Sum => a + b,
@@ -349,6 +363,9 @@ impl Value {
                         a
                     }
                 }
+                ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => {
+                    unreachable!("{op} takes integers only")
+                }
             }),
             (Self::Integer(a), Self::Integer(b)) => Self::Integer(wrap(
                 dtype,
@@ -358,6 +375,9 @@ impl Value {
                     ReduceOp::Prod => a.wrapping_mul(b),
                     ReduceOp::Min => a.min(b),
                     ReduceOp::Max => a.max(b),
+                    ReduceOp::BitAnd => a & b,
+                    ReduceOp::BitOr => a | b,
+                    ReduceOp::BitXor => a ^ b,
                 },
             )),
             _ => unreachable!("the elements of one buffer are of one type"),

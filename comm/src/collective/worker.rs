@@ -35,6 +35,13 @@ impl Worker {
         self.queue.get().is_some()
     }
 
+    /// Whether asynchronous calls wait to be made, or are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        let is_me = |queue: &&Queue| thread::current().id() == queue.thread;
+        let queue = self.queue.get().filter(|queue| !is_me(queue));
+        queue.is_some_and(|queue| *lock(&queue.pending.count) > 0)
+    }
+
     /// Waits until the asynchronous calls made before are done. Where the deadline passes first, the board goes on
     /// saying that this thread waits for them, until what is returned is dropped. The worker itself never waits.
     pub(super) fn wait_turn<'a>(

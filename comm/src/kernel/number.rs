@@ -13,6 +13,12 @@ pub(super) trait Number: Copy {
     fn min(self, other: Self) -> Self;
     /// The greater; `self` where they are equal, NaN where either is.
     fn max(self, other: Self) -> Self;
+    /// The bits that both have.
+    fn and(self, other: Self) -> Self;
+    /// The bits that either has.
+    fn or(self, other: Self) -> Self;
+    /// The bits that one of them has.
+    fn xor(self, other: Self) -> Self;
     /// The quotient; integers truncate toward zero. `divisor` is not zero.
     fn divide(self, divisor: u32) -> Self;
 }
@@ -38,6 +44,21 @@ macro_rules! integers {
             #[inline(always)]
             fn max(self, other: Self) -> Self {
                 Ord::max(self, other)
+            }
+
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
             }
 
             #[inline(always)]
@@ -97,6 +118,21 @@ macro_rules! floats {
             }
 
             #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                Self::from_bits(self.to_bits() & other.to_bits())
+            }
+
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                Self::from_bits(self.to_bits() | other.to_bits())
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                Self::from_bits(self.to_bits() ^ other.to_bits())
+            }
+
+            #[inline(always)]
             fn divide(self, divisor: u32) -> Self {
                 self / divisor as Self
             }
@@ -120,6 +156,33 @@ pub(super) struct Prod;
 pub(super) struct Min;
 /// Folds by keeping the greatest.
 pub(super) struct Max;
+/// Folds by keeping the bits that all have.
+pub(super) struct And;
+/// Folds by keeping the bits that any has.
+pub(super) struct Or;
+/// Folds by keeping the bits that an odd number has.
+pub(super) struct Xor;
+
+impl Fold for And {
+    #[inline(always)]
+    fn fold<N: Number>(earlier: N, later: N) -> N {
+        earlier.and(later)
+    }
+}
+
+impl Fold for Or {
+    #[inline(always)]
+    fn fold<N: Number>(earlier: N, later: N) -> N {
+        earlier.or(later)
+    }
+}
+
+impl Fold for Xor {
+    #[inline(always)]
+    fn fold<N: Number>(earlier: N, later: N) -> N {
+        earlier.xor(later)
+    }
+}
 
 impl Fold for Sum {
     #[inline(always)]

@@ -7,7 +7,7 @@
 use super::body::Task;
 use super::isa::Isa;
 use super::lane::{Bf16, F16, Lane, Plain};
-use super::number::{Fold, Max, Min, Prod, Sum};
+use super::number::{And, Fold, Max, Min, Or, Prod, Sum, Xor};
 use super::stream::BaseLines;
 use crate::types::{DType, ReduceOp};
 
@@ -160,6 +160,9 @@ fn by_op<I: Family>(dtype: DType, op: ReduceOp) -> Reduce {
     match op {
         // The division of an average is part of the task.
         ReduceOp::Avg | ReduceOp::Sum => by_type::<I, Sum>(dtype),
+        ReduceOp::BitAnd => by_width::<I, And>(dtype),
+        ReduceOp::BitOr => by_width::<I, Or>(dtype),
+        ReduceOp::BitXor => by_width::<I, Xor>(dtype),
         ReduceOp::Max => by_type::<I, Max>(dtype),
         ReduceOp::Min => by_type::<I, Min>(dtype),
         ReduceOp::Prod => by_type::<I, Prod>(dtype),
@@ -180,6 +183,16 @@ fn by_type<I: Family, F: Fold>(dtype: DType) -> Reduce {
         DType::U16 => I::Others::reduce::<Plain<u16>, F>,
         DType::U32 => I::Others::reduce::<Plain<u32>, F>,
         DType::U64 => I::Others::reduce::<Plain<u64>, F>,
+    }
+}
+
+/// Bits are the same in all types of a width.
+fn by_width<I: Family, F: Fold>(dtype: DType) -> Reduce {
+    match dtype.size() {
+        1 => I::reduce::<Plain<u8>, F>,
+        2 => I::reduce::<Plain<u16>, F>,
+        4 => I::reduce::<Plain<u32>, F>,
+        _ => I::reduce::<Plain<u64>, F>,
     }
 }
 

@@ -63,11 +63,13 @@ pub enum Collective {
     ExclusiveScan = 23,
     /// Every rank gets the reduction of all buffers; each rank has several, of the same lengths.
     AllReduceCoalesced = 24,
+    /// A message from whichever peer sends one first.
+    RecvAny = 25,
 }
 
 impl Collective {
     /// Every kind of call, in the order in which reports list them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AllReduce,
         Self::AllReduceCoalesced,
         Self::ReduceScatter,
@@ -87,6 +89,7 @@ impl Collective {
         Self::Barrier,
         Self::Send,
         Self::Recv,
+        Self::RecvAny,
         Self::SendRecvBatch,
         Self::AllGatherObject,
         Self::GatherObject,
@@ -114,6 +117,7 @@ impl Collective {
             Self::GatherObject => ("gather_object", Some(P::Gather), Objects),
             Self::GatherV => ("gather_v", Some(P::Gather), Blocks),
             Self::Recv => ("recv", None, Messages),
+            Self::RecvAny => ("recv_any", None, Messages),
             Self::Reduce => ("reduce", Some(P::Reduce), Uniform),
             Self::ReduceScatter => ("reduce_scatter", Some(P::ReduceScatter), Uniform),
             Self::ReduceScatterV => ("reduce_scatter_v", Some(P::ReduceScatter), Blocks),

@@ -132,6 +132,22 @@ impl DType {
         }
     }
 
+    /// Whether its elements are whole numbers.
+    #[must_use]
+    pub const fn is_integer(self) -> bool {
+        match self {
+            Self::Bf16 | Self::F16 | Self::F32 | Self::F64 => false,
+            Self::I8
+            | Self::I16
+            | Self::I32
+            | Self::I64
+            | Self::U8
+            | Self::U16
+            | Self::U32
+            | Self::U64 => true,
+        }
+    }
+
     /// Size of `count` elements in bytes, or `None` where the product leaves `usize`.
     #[must_use]
     pub const fn bytes(self, count: usize) -> Option<usize> {
@@ -182,7 +198,8 @@ impl FromStr for DType {
 ///
 /// Integers wrap on overflow. `Avg` divides the sum by the number of ranks: floats round once,
 /// integers truncate toward zero. A NaN in any input makes the output NaN, for `Min` and `Max`
-/// too; which NaN is not specified. The discriminants travel on the wire: never renumber them.
+/// too; which NaN is not specified. `BitAnd`, `BitOr` and `BitXor` take integers only. The discriminants travel on the
+/// wire: never renumber them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -197,23 +214,69 @@ pub enum ReduceOp {
     Prod = 4,
     /// The sum.
     Sum = 5,
+    /// The bits that all elements have.
+    #[serde(rename = "band")]
+    BitAnd = 6,
+    /// The bits that any element has.
+    #[serde(rename = "bor")]
+    BitOr = 7,
+    /// The bits that an odd number of elements has.
+    #[serde(rename = "bxor")]
+    BitXor = 8,
 }
 
 impl ReduceOp {
     /// Every reduction, in the order in which reports list them.
-    pub const ALL: [Self; 5] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg];
+    pub const ALL: [Self; 8] = [
+        Self::Sum,
+        Self::Prod,
+        Self::Min,
+        Self::Max,
+        Self::Avg,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+    ];
+
+    /// Those that every element type has.
+    pub const OF_NUMBERS: [Self; 5] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg];
 
     /// Those that have an [identity](Self::identity).
-    pub const WITH_IDENTITY: [Self; 4] = [Self::Sum, Self::Prod, Self::Min, Self::Max];
+    pub const WITH_IDENTITY: [Self; 7] = [
+        Self::Sum,
+        Self::Prod,
+        Self::Min,
+        Self::Max,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+    ];
 
-    /// The element that changes no other one in this reduction, in native order: 0 for `Sum`, 1 for `Prod`, the greatest
-    /// element of the type for `Min`, infinity among them, and the least for `Max`. `None` for `Avg`.
+    /// Whether it combines bits and not numbers.
+    #[must_use]
+    pub const fn is_bitwise(self) -> bool {
+        matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor)
+    }
+
+    /// Whether it takes elements of this type.
+    #[must_use]
+    pub const fn takes(self, dtype: DType) -> bool {
+        dtype.is_integer() || !self.is_bitwise()
+    }
+
+    /// The element that changes no other one in this reduction, in native order: 0 for `Sum`, `BitOr` and `BitXor`, 1 for
+    /// `Prod`, the greatest element of the type for `Min`, infinity among them, the least for `Max`, and all bits for
+    /// `BitAnd`. `None` for `Avg`, and where the type has none.
     #[must_use]
     pub fn identity(self, dtype: DType) -> Option<Vec<u8>> {
+        if self.is_bitwise() {
+            let byte = if self == Self::BitAnd { 0xff } else { 0 };
+            return self.takes(dtype).then(|| vec![byte; dtype.size()]);
+        }
         macro_rules! of {
             ($zero:expr, $one:expr, $greatest:expr, $least:expr) => {
                 match self {
-                    Self::Avg => return None,
+                    Self::Avg | Self::BitAnd | Self::BitOr | Self::BitXor => return None,
                     Self::Max => ($least).to_ne_bytes().to_vec(),
                     Self::Min => $greatest.to_ne_bytes().to_vec(),
                     Self::Prod => $one.to_ne_bytes().to_vec(),
@@ -268,6 +331,9 @@ impl ReduceOp {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Avg => "avg",
+            Self::BitAnd => "band",
+            Self::BitOr => "bor",
+            Self::BitXor => "bxor",
             Self::Max => "max",
             Self::Min => "min",
             Self::Prod => "prod",

@@ -39,7 +39,7 @@ fn cases(collective: Collective, n: usize, counts: &[usize], random: &mut Random
                 let dtype = random.pick(&DType::ALL);
                 let case = Case::new(collective, dtype, lens, random.next());
                 cases.push(Case {
-                    op: any_op(collective, random),
+                    op: any_op(collective, dtype, random),
                     root: random.below(n),
                     in_place: *in_place,
                     ..case

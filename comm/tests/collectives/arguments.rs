@@ -49,6 +49,12 @@ fn lengths(comm: &Communicator) -> Vec<Refused> {
         ),
         (comm.scan(&give[..5], out(6), SUM), "recvbuf", "6", "5"),
         (
+            comm.all_reduce(&give[..5], out(5), ReduceOp::BitXor),
+            "reduction",
+            "bxor of f32",
+            "integers",
+        ),
+        (
             comm.exclusive_scan(&give[..5], out(5), ReduceOp::Avg),
             "reduction",
             "avg",

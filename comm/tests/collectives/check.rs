@@ -317,12 +317,19 @@ pub(crate) fn uneven(collective: Collective, n: usize, about: usize, random: &mu
     }
 }
 
-/// One of the reductions that a collective takes.
-pub(crate) fn any_op(collective: Collective, random: &mut Random) -> ReduceOp {
-    match collective.ops() {
+/// One of the reductions that a collective takes of elements of this type.
+pub(crate) fn any_op(collective: Collective, dtype: DType, random: &mut Random) -> ReduceOp {
+    let ops: Vec<ReduceOp> = taken(collective, dtype).collect();
+    match ops.as_slice() {
         [] => ReduceOp::Sum,
         ops => ops[random.below(ops.len())],
     }
+}
+
+/// The reductions that a collective takes of elements of this type.
+pub(crate) fn taken(collective: Collective, dtype: DType) -> impl Iterator<Item = ReduceOp> {
+    let ops = collective.ops().iter().copied();
+    ops.filter(move |op| op.takes(dtype))
 }
 
 /// The zero of a type, for tests that need a buffer and do not care what is in it.

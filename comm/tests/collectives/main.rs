@@ -19,6 +19,7 @@
 )]
 
 mod algorithms;
+mod any;
 mod arguments;
 mod check;
 mod fates;

@@ -8,7 +8,7 @@ use muster_comm::sync::{AtomicU64, Clock, Ordering};
 use muster_comm::types::{Collective, DType, ReduceOp};
 use muster_comm::world::Transport;
 
-use crate::check::{Case, Inputs, Lens, Memory, UNEVEN, UNIFORM, run, uneven};
+use crate::check::{Case, Inputs, Lens, Memory, UNEVEN, UNIFORM, run, taken, uneven};
 use crate::support::{Random, Setup, ranks, seed};
 
 /// Payload that rides in an entry (`transport::shm::slot`).
@@ -17,11 +17,11 @@ const PAYLOAD: usize = 16 << 10;
 const AREA: usize = 1 << 20;
 
 /// Reductions that make a difference for a collective.
-fn ops(collective: Collective) -> &'static [ReduceOp] {
+fn ops(collective: Collective, dtype: DType) -> Vec<ReduceOp> {
     if collective.reduces() {
-        collective.ops()
+        taken(collective, dtype).collect()
     } else {
-        &[ReduceOp::Sum]
+        vec![ReduceOp::Sum]
     }
 }
 
@@ -62,14 +62,14 @@ fn product(n: usize, random: &mut Random) -> Vec<Case> {
     let mut cases = Vec::new();
     for collective in every() {
         for dtype in DType::ALL {
-            for op in ops(collective) {
+            for op in ops(collective, dtype) {
                 for count in counts(n) {
                     for root in roots(collective, n) {
                         for in_place in places(collective) {
                             let lens = lens(collective, n, count, random);
                             let case = Case::new(collective, dtype, lens, random.next());
                             cases.push(Case {
-                                op: *op,
+                                op,
                                 root,
                                 in_place: *in_place,
                                 inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
@@ -102,11 +102,11 @@ fn pairs(n: usize, random: &mut Random) -> Vec<Case> {
         let mut turn = 0;
         let counts = counts(n);
         for dtype in DType::ALL {
-            for op in ops(collective) {
+            for op in ops(collective, dtype) {
                 turn += 1;
                 let place = places(collective)[turn % places(collective).len()];
                 let root = turn % roots(collective, n).len();
-                add(dtype, *op, counts[turn % counts.len()], root, place);
+                add(dtype, op, counts[turn % counts.len()], root, place);
             }
         }
         for count in &counts {
@@ -114,7 +114,8 @@ fn pairs(n: usize, random: &mut Random) -> Vec<Case> {
                 for in_place in places(collective) {
                     turn += 1;
                     let dtype = DType::ALL[turn % DType::ALL.len()];
-                    let op = ops(collective)[turn % ops(collective).len()];
+                    let ops = ops(collective, dtype);
+                    let op = ops[turn % ops.len()];
                     add(dtype, op, *count, root, *in_place);
                 }
             }
@@ -177,7 +178,7 @@ fn sizes_around_the_limit_of_the_entry_are_right() {
                         let lens = even(collective, n, count);
                         let case = Case::new(collective, dtype, lens, random.next());
                         cases.push(Case {
-                            op: random.pick(ops(collective)),
+                            op: random.pick(&ops(collective, dtype)),
                             root: random.below(n),
                             in_place: *in_place,
                             inputs: Inputs::Wild,
@@ -205,7 +206,7 @@ fn segments(n: usize, dtype: DType, random: &mut Random) -> Vec<Case> {
             };
             let case = Case::new(collective, dtype, lens, random.next());
             cases.push(Case {
-                op: random.pick(ops(collective)),
+                op: random.pick(&ops(collective, dtype)),
                 root: random.below(n),
                 in_place,
                 inputs: random.pick(&[Inputs::Exact, Inputs::Wild]),
@@ -234,7 +235,7 @@ fn placed(n: usize, random: &mut Random) -> Vec<Case> {
                     };
                     let case = Case::new(collective, dtype, lens, random.next());
                     cases.push(Case {
-                        op: random.pick(ops(collective)),
+                        op: random.pick(&ops(collective, dtype)),
                         root: random.below(n),
                         in_place: *in_place,
                         memory,
@@ -361,7 +362,7 @@ fn small_and_large_calls_in_turn_do_not_disturb_each_other() {
             let lens = lens(collective, n, count, &mut random);
             let case = Case::new(collective, dtype, lens, random.next());
             cases.push(Case {
-                op: random.pick(ops(collective)),
+                op: random.pick(&ops(collective, dtype)),
                 root: random.below(n),
                 in_place: random.pick(places(collective)),
                 ..case

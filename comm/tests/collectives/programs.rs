@@ -50,9 +50,10 @@ fn case(n: usize, random: &mut Random) -> Case {
     } else {
         Lens::Same(count)
     };
-    let case = Case::new(collective, random.pick(&DType::ALL), lens, random.next());
+    let dtype = random.pick(&DType::ALL);
+    let case = Case::new(collective, dtype, lens, random.next());
     Case {
-        op: any_op(collective, random),
+        op: any_op(collective, dtype, random),
         root: random.below(n),
         in_place: !is_uneven && random.below(2) == 0,
         ..case

@@ -50,6 +50,17 @@ pub(crate) fn value(op: ReduceOp, rank: usize, i: usize) -> f64 {
     value + 1.0
 }
 
+/// Whole numbers combined bit by bit.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "they are whole and small"
+)]
+fn of_bits(all: impl Iterator<Item = f64>, combine: fn(i64, i64) -> i64) -> f64 {
+    let whole = all.map(|value| value as i64);
+    whole.reduce(combine).unwrap_or(0) as f64
+}
+
 /// `op` over these ranks, elementwise, as values.
 fn reduction(problem: &Problem, dtype: DType, op: ReduceOp, ins: &[Vec<f64>]) -> Vec<f64> {
     let is_float = matches!(dtype, DType::Bf16 | DType::F16 | DType::F32 | DType::F64);
@@ -61,6 +72,9 @@ fn reduction(problem: &Problem, dtype: DType, op: ReduceOp, ins: &[Vec<f64>]) ->
                 ReduceOp::Min => all.fold(f64::MAX, f64::min),
                 ReduceOp::Prod => all.product(),
                 ReduceOp::Sum => all.sum(),
+                ReduceOp::BitAnd => of_bits(all, |a, b| a & b),
+                ReduceOp::BitOr => of_bits(all, |a, b| a | b),
+                ReduceOp::BitXor => of_bits(all, |a, b| a ^ b),
                 ReduceOp::Avg => {
                     #[expect(clippy::cast_precision_loss, reason = "a few ranks")]
                     let mean = all.sum::<f64>() / ins.len() as f64;
@@ -116,6 +130,7 @@ pub(crate) fn reference(
         | Collective::BroadcastObject
         | Collective::GatherObject
         | Collective::Recv
+        | Collective::RecvAny
         | Collective::ScatterObject
         | Collective::Send
         | Collective::SendRecvBatch) => panic!("{other} is not carried out by plans"),

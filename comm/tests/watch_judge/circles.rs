@@ -3,7 +3,7 @@
 use muster_comm::error::verdict::{CallId, Class};
 use muster_comm::watch::judge::{Finding, Question, judge};
 
-use crate::plant::{Plant, RECV, SEND, verdict};
+use crate::plant::{Plant, RECV, RECV_ANY, SEND, verdict};
 
 #[test]
 fn order_inversion_on_two_groups_is_a_cycle_with_both_call_sites() {
@@ -191,6 +191,37 @@ fn receives_in_a_ring_are_a_cycle_and_a_send_that_meets_its_receive_is_none() {
     plant.call(1, 1, SEND, &[0]);
     plant.confirm();
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+}
+
+#[test]
+fn a_rank_that_waits_for_any_of_several_is_in_a_circle_only_with_all_of_them() {
+    let plant = |second: u32| {
+        let mut plant = Plant::new(3);
+        plant.group(1, "world", &[0, 1, 2], 0);
+        // Only the rank that waits has made it.
+        plant.group(2, "any->0", &[0], 0);
+        plant.call(0, 2, RECV_ANY, &[1, 2]);
+        plant.call(1, 1, RECV, &[0]);
+        plant.call(2, 1, RECV, &[second]);
+        plant.confirm();
+        plant
+    };
+    // Rank 2 waits for rank 1, which waits for rank 0.
+    for second in [0, 1] {
+        let found = verdict(judge(&plant(second).scene, Question::Waiting));
+        assert_eq!(
+            (found.class, found.blamed.as_slice()),
+            (Class::Deadlock, [0, 1, 2].as_slice())
+        );
+    }
+    let mut plant = plant(0);
+    plant.scene.members[2].report = Plant::new(3).scene.members[2].report.clone();
+    assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
+    let found = plant.overdue(0, 2);
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::NotJoined, [2].as_slice())
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use muster_comm::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
 const ALL_REDUCE: u64 = 4;
 pub(crate) const RECV: u64 = 13;
 pub(crate) const SEND: u64 = 20;
+pub(crate) const RECV_ANY: u64 = 25;
 
 /// A world of ranks that run code of their own, with groups as they are added.
 pub(crate) struct Plant {

@@ -257,7 +257,10 @@ impl<'a, T: Element> Call<'a, T> {
             Collective::ExclusiveScan => comm.exclusive_scan(send, recv, form.op),
             Collective::Scan if self.in_place => comm.scan_in_place(recv, form.op),
             Collective::Scan => comm.scan(send, recv, form.op),
-            Collective::SendRecvBatch | Collective::Send | Collective::Recv => {
+            Collective::SendRecvBatch
+            | Collective::Send
+            | Collective::Recv
+            | Collective::RecvAny => {
                 let (n, me) = (comm.size(), comm.rank());
                 comm.batch_send_recv(&[
                     PointToPoint::send(send, (me + 1) % n),

@@ -148,7 +148,10 @@ impl<T: Element> There<T> {
     pub(super) fn make(&self, form: &Form<'_>) -> Result<(), CommError> {
         let (comm, send, recv) = (&self.comm, &*self.send, &*self.recv);
         make_call!(form, comm, send, recv, {
-            Collective::Recv | Collective::Send | Collective::SendRecvBatch => {
+            Collective::Recv
+            | Collective::RecvAny
+            | Collective::Send
+            | Collective::SendRecvBatch => {
                 let (n, me) = (comm.size(), comm.rank());
                 comm.batch_send_recv(&[
                     DeviceMessage::send(send, (me + 1) % n),

@@ -39,7 +39,7 @@ pub(super) fn applicable(
         return Vec::new();
     }
     let asked: &[ReduceOp] = if count <= ALL_OPS_COUNT_MAX {
-        &ReduceOp::ALL
+        &ReduceOp::OF_NUMBERS
     } else {
         &[ReduceOp::Sum]
     };

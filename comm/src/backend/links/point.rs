@@ -3,20 +3,23 @@
 //!
 //! - POINT-1: messages from one rank to another arrive in the order of the calls. Of a batch, only
 //!   the first unfinished message of each peer and direction is polled.
+//! - POINT-2: a look for a message that has not come takes nothing from its stream and no number.
 #![expect(unsafe_code, reason = "message runs work on erased buffers")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Links, Plane, by_blame, explain, linger, rest_on, translate, way_to_rest};
+use super::{Awaited, Links, Plane, by_blame, explain, linger, rest_on, translate, way_to_rest};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
     Buffers, Direction, MessageCall, MessageError, MessageRun, Progress, Workspace,
 };
 use crate::backend::wait_context::WaitContext;
+use crate::error::ErrorKind;
 use crate::kernel;
+use crate::transport::shm::wait::Rest;
 use crate::transport::{CallTag, Stream};
 use crate::types::{Collective, DType};
 
@@ -49,6 +52,12 @@ impl Counters {
     }
 }
 
+/// Messages under way, and the streams that are not here yet.
+pub(crate) struct Begun {
+    running: Vec<Running>,
+    awaited: Awaited,
+}
+
 /// A message under way.
 struct Running {
     message: Message,
@@ -68,7 +77,7 @@ impl Links {
         copy_to_self(messages, me);
         let others = messages.iter().filter(|message| message.peer != me);
         let peers = others.clone().map(|message| message.peer);
-        let mut awaited = self.open(wait_context, Plane::PointToPoint, peers)?;
+        let awaited = self.open(wait_context, Plane::PointToPoint, peers)?;
         let mut running = Vec::new();
         for message in others {
             let seq = self.counters.next(message.direction, message.peer);
@@ -80,7 +89,55 @@ impl Links {
                 done: false,
             });
         }
-        let running = RefCell::new(running);
+        self.finish(wait_context, Begun { running, awaited })
+    }
+
+    /// A message that has begun to come; `None` where it has not.
+    pub(crate) fn begun(
+        &mut self,
+        wait_context: &WaitContext<'_>,
+        message: &Message,
+    ) -> Result<Option<Begun>, Failure> {
+        let mut awaited = self.open(
+            wait_context,
+            Plane::PointToPoint,
+            [message.peer].into_iter(),
+        )?;
+        let streams = self.plane(Plane::PointToPoint);
+        awaited.hold(streams);
+        let attached = awaited.attach(wait_context, streams);
+        let seq = self.counters.count(Direction::Recv, message.peer) + 1;
+        let mut run =
+            start(wait_context, message, seq).map_err(|error| translate(wait_context, &error))?;
+        let streams = self.plane(Plane::PointToPoint);
+        let first = run.poll(streams);
+        awaited.release(streams);
+        attached?;
+        // Where the link has ended nothing more comes; whether that ends the call is for its wait to say.
+        if matches!(
+            first,
+            Ok(Progress::Blocked) | Err(MessageError::Link { .. })
+        ) {
+            return Ok(None);
+        }
+        self.counters.next(Direction::Recv, message.peer);
+        // A run that has failed says so once more when it is polled.
+        let running = vec![Running {
+            message: *message,
+            run,
+            done: false,
+        }];
+        Ok(Some(Begun { running, awaited }))
+    }
+
+    /// Waits until all these messages are through.
+    pub(crate) fn finish(
+        &mut self,
+        wait_context: &WaitContext<'_>,
+        begun: Begun,
+    ) -> Result<(), Failure> {
+        let mut awaited = begun.awaited;
+        let running = RefCell::new(begun.running);
         let failed = Cell::new(None);
         let streams = self.plane(Plane::PointToPoint);
         awaited.hold(streams);
@@ -121,6 +178,50 @@ impl Links {
             usable: false,
             ..Failure::from(kind)
         })
+    }
+}
+
+/// Waits for one of several peers: until `take` has taken something from one of them. One that leaves in good order is not
+/// waited for any more, as long as there are others.
+pub(crate) fn first(
+    wait_context: &WaitContext<'_>,
+    peers: Vec<usize>,
+    take: impl FnMut(usize) -> bool,
+) -> Result<(), Failure> {
+    let take = RefCell::new(take);
+    let peers = RefCell::new(peers);
+    let missing = || peers.borrow().clone();
+    let taken = Cell::new(false);
+    let mut ready = || {
+        let found = peers.borrow().iter().any(|peer| take.borrow_mut()(*peer));
+        taken.set(taken.get() || found);
+        taken.get()
+    };
+    loop {
+        let kind = match wait_context.wait(&Rest::Pause, &mut ready, missing) {
+            Ok(()) => return Ok(()),
+            Err(kind) => kind,
+        };
+        if linger(wait_context, &kind, &mut ready, missing) {
+            if taken.get() {
+                return Ok(());
+            }
+            continue;
+        }
+        let ErrorKind::PeerClosed {
+            peer,
+            orderly: true,
+            ..
+        } = kind
+        else {
+            return Err(kind.into());
+        };
+        let members = &wait_context.group.members;
+        let mut open = peers.borrow_mut();
+        if open.len() == 1 {
+            return Err(kind.into());
+        }
+        open.retain(|index| members[*index] != peer);
     }
 }
 

@@ -17,7 +17,8 @@ const MAGNITUDE_MAX: u64 = 1000;
 ///   exact in the type. In a group so large that no such numbers exist, some ranks contribute zero
 ///   at some indices. The division of an average is the only operation that rounds.
 /// - products: powers of two, few enough other than one and minus one to stay in range.
-/// - minimum and maximum: whole numbers.
+/// - minimum and maximum: whole numbers;
+/// - bits: any integers.
 ///
 /// Integers do not overflow, save in sums over more ranks than the type has values for.
 ///
@@ -45,6 +46,7 @@ pub fn exact_inputs(
                 number(dtype, magnitude, is_negative(dtype, random))
             }
             ReduceOp::Prod => factor(dtype, turn, random),
+            ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => bits(dtype, random),
         };
         value.write(dtype, &mut output);
     }
@@ -105,6 +107,11 @@ fn factor(dtype: DType, turn: usize, random: u64) -> Value {
         Value::Double(two) if random & HALVE != 0 => Value::Double(1.0 / two),
         two @ (Value::Single(_) | Value::Double(_) | Value::Integer(_)) => two,
     }
+}
+
+/// Any whole number of the type.
+fn bits(dtype: DType, random: u64) -> Value {
+    Value::Integer(super::wrap(dtype, random.into()))
 }
 
 /// Up to here the type holds every whole number.

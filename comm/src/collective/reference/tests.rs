@@ -54,7 +54,7 @@ fn nan_wins_over_every_number_in_every_operation() {
         ranks(&[&[f64::NAN], &[1.0f64], &[f64::INFINITY]]),
         ranks(&[&[1.0f64], &[f64::INFINITY], &[f64::NAN]]),
     ] {
-        for op in ReduceOp::ALL {
+        for op in ReduceOp::OF_NUMBERS {
             let got = &all_reduce(DType::F64, op, &inputs)[0];
             assert!(f64::from_ne_bytes(exactly(got)).is_nan(), "{op}");
         }
@@ -135,7 +135,7 @@ fn exact_inputs_give_the_same_bits_in_any_association() {
     for (dtype, op) in DType::ALL
         .into_iter()
         .flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)))
-        .filter(|(_, op)| *op != ReduceOp::Avg)
+        .filter(|(dtype, op)| *op != ReduceOp::Avg && op.takes(*dtype))
     {
         for world_size in [1, 2, 3, 7, 16, 100, 300, 3000] {
             let ranks = (0..world_size).map(Rank::from_index);

@@ -42,6 +42,7 @@ const fn reducible(product: Product) -> &'static [DType] {
 /// Whether a product reduces a type in this way. An average is a sum here.
 fn reduces(product: Product, dtype: DType, op: ReduceOp) -> bool {
     let op_fits = match (product, op) {
+        (_, ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor) => false,
         (Product::A2 | Product::A3 | Product::Ascend950, ReduceOp::Prod) => {
             !matches!(dtype, DType::I16 | DType::Bf16)
         }
@@ -105,6 +106,12 @@ pub(crate) fn check(
     if reduces(product, dtype, op) {
         return Ok(());
     }
+    if op.is_bitwise() {
+        return Err(ErrorKind::Unsupported {
+            what: format!("{collective} by {op} on {soc}"),
+            why: "HCCL has no reductions of bits; make it on the host".to_owned(),
+        });
+    }
     let types: Vec<&str> = reducible(product)
         .iter()
         .filter(|dtype| reduces(product, **dtype, op))
@@ -149,6 +156,8 @@ pub(super) const fn reduce_op(op: ReduceOp) -> HcclReduceOp {
         ReduceOp::Max => HcclReduceOp::HCCL_REDUCE_MAX,
         ReduceOp::Min => HcclReduceOp::HCCL_REDUCE_MIN,
         ReduceOp::Prod => HcclReduceOp::HCCL_REDUCE_PROD,
+        // No product takes them: see `reduces`.
+        ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => HcclReduceOp::HCCL_REDUCE_RESERVED,
     }
 }
 

@@ -3,6 +3,7 @@
 //! A node is a call that waits on some rank. From it edges lead to the calls in which the ranks that
 //! it waits for are held up themselves; where such a rank waits for nobody, the edge ends in a *leaf*.
 
+mod any;
 mod components;
 
 use std::collections::{BTreeSet, HashMap};
@@ -167,6 +168,8 @@ impl<'a> Graph<'a> {
                 group.name == waiter.group.name && self.is_made_instead(&waiter, group)
             };
             let why = match (same, report.groups.iter().find(namesake)) {
+                // Nobody else makes the group of a call that waits for one of several ranks.
+                _ if waiter.is_any() => Why::Running,
                 (Some(group), _) if is_in_a_call(report, group.thread) => Why::AtWork,
                 (Some(_), _) => Why::Running,
                 (None, Some(group)) => Why::OtherGroup { group },
@@ -291,7 +294,7 @@ impl<'a> Graph<'a> {
     /// Sets of waiters that wait for each other in a circle which no single call explains: the strongly connected
     /// components with an edge to another call.
     pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
-        let components = components::strongly_connected(&self.successors());
+        let components = components::strongly_connected(&self.stuck_successors());
         let mut component_of = vec![0; self.waiters.len()];
         for (number, component) in components.iter().enumerate() {
             for at in component {
