@@ -431,7 +431,7 @@ impl Scene {
     /// How many threads are ready to run for each processor, at least 1, on the host where it is most.
     pub(super) fn slowness(&self) -> u64 {
         let loads = self.members.iter().filter_map(|member| member.starvation);
-        let slowness = loads.map(|one| u64::from(one.load.runnable / one.load.processors.max(1)));
+        let slowness = loads.map(|one| one.load.crowd());
         slowness.max().unwrap_or(1).max(1)
     }
 

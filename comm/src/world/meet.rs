@@ -35,6 +35,9 @@ use crate::watch::wire::{self, FromRank};
 const HAND_OUT_STEP: Duration = Duration::from_millis(20);
 /// How long a rank waits for the memory that another one brought along, before it goes on without.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+/// Least time for a round, also where that for bring-up is over: a rank that was late itself has waited for nobody in this
+/// round yet. Longer than it takes to find that a rank is stopped, which is then what is told.
+const ROUND_TIME_MIN: Duration = Duration::from_secs(2);
 const _: () = assert!(LANES_MAX == TCP_STREAMS_MAX);
 
 /// Name of the round that ends bring-up.
@@ -373,7 +376,8 @@ impl BringUp<'_> {
         mine: &T,
     ) -> Result<Vec<T>, BringUpError> {
         let bytes = postcard::to_allocvec(mine).unwrap_or_default();
-        let gathered = self.session.gather(name, bytes, self.deadline);
+        let deadline = Deadline::after(self.deadline.left().max(ROUND_TIME_MIN));
+        let gathered = self.session.gather(name, bytes, deadline);
         let all = gathered.map_err(|error| match self.session.failed_unix_ms() {
             Some(at_unix_ms) => BringUpError::Rendezvous { error, at_unix_ms },
             None => error.into(),

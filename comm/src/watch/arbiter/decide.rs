@@ -5,6 +5,7 @@ use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
 use crate::types::Rank;
+use crate::watch::cpu_time::HostLoad;
 use crate::watch::judge::{Finding, Question, judge};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 use crate::watch::{failure, mismatch};
@@ -129,7 +130,9 @@ impl Arbiter {
             member.is_some_and(|member| member.fate.is_none())
         };
         let processes = (0_u32..).zip(&self.processes);
-        let look_ms = ENDING_LOOK_MS * self.scene.slowness();
+        // Ranks that were not asked before have not said how crowded their host is.
+        let crowd = HostLoad::now().crowd().max(self.scene.slowness());
+        let look_ms = ENDING_LOOK_MS * crowd;
         let (since_ms, found) = self.ending.get_or_insert_with(|| (now_ms, Vec::new()));
         if now_ms < *since_ms + look_ms {
             let ending = processes.filter(|(rank, process)| is_there(rank) && is_ending(process));

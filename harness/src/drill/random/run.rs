@@ -115,6 +115,10 @@ pub fn run(
         .filter(|line| line.text.starts_with("VERDICT "))
         .map(|line| (line.rank, line.text.clone()))
         .collect();
+    if scenario.launcher == Launcher::Mpirun && stage.told.is_empty() && stage.lines.is_empty() {
+        record.skipped = Some("mpirun started no rank".to_owned());
+        return Ok(Some(record));
+    }
     seen.fault_ns = fault_ns(scenario, &stage, &watched, struck_ns);
     record.load_average = load_average();
     seen.is_crowded = record.load_average > f64::from(scenario.load) + OWN_LOAD;
