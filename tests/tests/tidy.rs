@@ -208,7 +208,7 @@ const HOUSES: &[House] = &[
             ("doctor", &["hccl_sys", "muster_comm"]),
             ("exit", &["muster_comm"]),
             ("fail", &["exit"]),
-            ("out", &["exit", "fail"]),
+            ("out", &["exit", "fail", "muster_comm"]),
             ("world", &["exit", "fail", "muster_comm", "out"]),
             (
                 "report",
