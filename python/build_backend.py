@@ -42,7 +42,13 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
 
 
+def _data_folder():
+    """maturin wants the folder of data files to be there."""
+    (HERE / "muster.data" / "scripts").mkdir(parents=True, exist_ok=True)
+
+
 def build_sdist(sdist_directory, config_settings=None):
+    _data_folder()
     return maturin.build_sdist(sdist_directory, config_settings)
 
 
@@ -52,8 +58,7 @@ get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    # maturin wants the folder of data files to be there.
-    (HERE / "muster.data" / "scripts").mkdir(parents=True, exist_ok=True)
+    _data_folder()
     _environment()
     return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
