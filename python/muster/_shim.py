@@ -47,7 +47,8 @@ def build() -> Path:
     import torch
 
     digest = hashlib.sha256()
-    for source in sorted(SOURCES.glob("*.[ch]pp")):
+    # This file has the flags.
+    for source in [Path(__file__), *sorted(SOURCES.glob("*.[ch]pp"))]:
         digest.update(source.read_bytes())
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     name = f"torch-{torch.__version__}-{python}-{platform.machine()}-{digest.hexdigest()[:12]}"
@@ -120,10 +121,21 @@ def _flags() -> List[str]:
         "-w",
         f"-DTORCH_EXTENSION_NAME={NAME}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        *_pybind_flags(),
         f"-I{include}",
         f"-I{include / 'torch' / 'csrc' / 'api' / 'include'}",
         f"-I{sysconfig.get_path('include')}",
     ]
+
+
+def _pybind_flags() -> List[str]:
+    """The compiler that built this torch, where torch names it: an older pybind11 shares classes only between modules of the
+    same compiler and ABI, so this one has to say that it is torch's."""
+    import torch
+
+    names = ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")
+    given = ((name, getattr(torch._C, f"_PYBIND11_{name}", None)) for name in names)
+    return [f'-DPYBIND11_{name}="{value}"' for name, value in given if value]
 
 
 def _links() -> List[str]:

@@ -2,6 +2,7 @@
 
 mod block;
 mod buffer;
+mod channels;
 mod comm;
 mod dlpack;
 mod error;

@@ -9,13 +9,11 @@
     reason = "a table of functions for C, and the pointers that it takes"
 )]
 
-use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_comm::collective::Communicator;
+use muster_comm::collective::{Communicator, PointToPoint};
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, DType, ReduceOp};
 use muster_comm::watch::ProgramSite;
@@ -24,20 +22,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::buffer::Span;
+use crate::channels::{Channels, short};
 use crate::request::{Lengths, Request};
 use crate::site::Site;
 use crate::{comm, error, interrupt};
 
 /// Of the layouts below.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// A group as C holds it.
 pub(crate) struct Group {
     comm: Communicator,
     world: World,
-    /// Messages go over communicators of two, one for each direction and tag: they overtake no message of their own
-    /// and wait for none of another.
-    pairs: Mutex<HashMap<(u64, u64, i64), Communicator>>,
+    channels: Channels,
 }
 
 /// One call.
@@ -61,6 +58,8 @@ pub(crate) struct CCall {
     recv_counts: *const u64,
     /// What `site` gave, or null.
     site: *const c_void,
+    /// Where the index of the sender goes, of a message from any of them.
+    source: *mut u64,
 }
 
 /// Why a call failed.
@@ -111,11 +110,7 @@ pub(crate) fn table(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
 /// A communicator as C holds it: an address that C releases.
 #[pyfunction]
 pub(crate) fn group(comm: &comm::Communicator) -> PyResult<usize> {
-    let group = Group {
-        comm: comm.inner()?,
-        world: comm.world.clone(),
-        pairs: Mutex::default(),
-    };
+    let group = Group::new(comm.inner()?, comm.world.clone());
     Ok(Box::into_raw(Box::new(group)) as usize)
 }
 
@@ -148,6 +143,29 @@ struct Call {
     request: Request,
     tag: i64,
     site: Site,
+    /// What a message from any of them needs besides.
+    any: Option<AnySource>,
+}
+
+/// Where a message from any member may come from, and where it is said who sent it.
+struct AnySource {
+    channels: Vec<(u64, Communicator)>,
+    source: usize,
+}
+
+impl AnySource {
+    fn recv(&self, comm: &Communicator, request: &Request) -> Result<(), CommError> {
+        let Some(span) = request.recv else {
+            return Ok(());
+        };
+        let message = PointToPoint::recv_view(span.write(), 0);
+        let channels: Vec<Communicator> = self.channels.iter().map(|one| one.1.clone()).collect();
+        let at = comm.recv_any_view(&channels, message)?;
+        let source = self.source as *mut u64;
+        // SAFETY: the caller keeps the place until the call has ended.
+        unsafe { source.write(self.channels[at].0) };
+        Ok(())
+    }
 }
 
 fn site_at(address: *const c_void) -> Site {
@@ -193,6 +211,10 @@ impl Call {
             },
             tag: call.tag.into(),
             site: site_at(call.site),
+            any: (!call.source.is_null()).then(|| AnySource {
+                channels: Vec::new(),
+                source: call.source as usize,
+            }),
         })
     }
 
@@ -203,48 +225,39 @@ impl Call {
         calls.iter().map(|call| Self::of(call, n)).collect()
     }
 
+    fn make(&self, comm: &Communicator) -> Result<(), CommError> {
+        match &self.any {
+            Some(any) => any.recv(comm, &self.request),
+            None => self.request.run(comm),
+        }
+    }
+
     fn is_message(&self) -> bool {
-        matches!(self.request.collective, Collective::Send | Collective::Recv)
+        self.request.collective.is_of_messages()
     }
 }
 
 impl Group {
+    fn new(comm: Communicator, world: World) -> Self {
+        Self {
+            channels: Channels::new(comm.clone(), world.clone()),
+            comm,
+            world,
+        }
+    }
+
     /// The communicator of a message, and the message as that has it.
-    fn pair(&self, call: &mut Call) -> Result<Communicator, CommError> {
+    fn channel(&self, call: &mut Call) -> Result<Communicator, CommError> {
+        if let Some(any) = &mut call.any {
+            any.channels = self.channels.to_me(call.tag)?;
+            return self.channels.any(call.tag);
+        }
         let is_send = call.request.collective == Collective::Send;
         let (me, peer) = (self.comm.rank() as u64, call.request.root as u64);
         let (source, target) = if is_send { (me, peer) } else { (peer, me) };
         call.request.root = usize::from(is_send);
-        let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pair) = pairs.get(&(source, target, call.tag)) {
-            return Ok(pair.clone());
-        }
-        let members = self.comm.members();
-        let member = |index: u64| members.get(muster_comm::types::index(index)).copied();
-        // An index outside of the group becomes a rank outside of the world, which is refused by name.
-        let outside = muster_comm::types::Rank(u32::MAX);
-        let two = [source, target].map(|index| member(index).unwrap_or(outside));
-        let name = match call.tag {
-            0 => format!("{} {source}->{target}", self.comm.name()),
-            tag => format!("{} {source}->{target} tag {tag}", self.comm.name()),
-        };
-        let pair = self.world.group(&short(&name), &two)?;
-        pairs.insert((source, target, call.tag), pair.clone());
-        Ok(pair)
+        self.channels.channel(source, target, call.tag)
     }
-}
-
-/// A name that a group may have: a long one is cut in the middle.
-fn short(name: &str) -> String {
-    let most = muster_comm::world::GROUP_NAME_MAX;
-    if name.len() <= most {
-        return name.to_owned();
-    }
-    let all: Vec<char> = name.chars().filter(char::is_ascii).collect();
-    let (head, tail) = (most / 2 - 2, most / 2 - 2);
-    let first: String = all.iter().take(head).collect();
-    let last: String = all.iter().skip(all.len().saturating_sub(tail)).collect();
-    format!("{first}...{last}")
 }
 
 fn set_deadline(comm: &Communicator, timeout_ms: i64) {
@@ -258,7 +271,7 @@ fn run_all(comm: &Communicator, calls: &[Call], timeout_ms: i64) -> *mut CError 
         set_deadline(comm, timeout_ms);
         calls
             .iter()
-            .try_for_each(|call| call.site.at(|| call.request.run(comm)))
+            .try_for_each(|call| call.site.at(|| call.make(comm)))
     }));
     match result {
         Ok(Ok(())) => std::ptr::null_mut(),
@@ -284,8 +297,9 @@ fn prepare(
     };
     match &mut calls[..] {
         [message] if message.is_message() => {
-            let pair = group.pair(message).map_err(|failed| CError::of(&failed))?;
-            Ok((pair, calls))
+            let channel = group.channel(message);
+            let channel = channel.map_err(|failed| CError::of(&failed))?;
+            Ok((channel, calls))
         }
         _ => Ok((group.comm.clone(), calls)),
     }
@@ -360,11 +374,7 @@ extern "C" fn part(
         .map(|index| all.get(index).copied().unwrap_or(outside))
         .collect();
     match group.world.group(&short(&name), &members) {
-        Ok(comm) => Box::into_raw(Box::new(Group {
-            comm,
-            world: group.world.clone(),
-            pairs: Mutex::default(),
-        })),
+        Ok(comm) => Box::into_raw(Box::new(Group::new(comm, group.world.clone()))),
         Err(failed) => {
             // SAFETY: the caller gives a place for the error.
             unsafe { *error = CError::of(&failed) };
@@ -394,10 +404,7 @@ extern "C" fn cancel(group: *const Group, why: *const c_char) {
     // SAFETY: a reason is a string that ends with zero.
     let why = unsafe { std::ffi::CStr::from_ptr(why) }.to_string_lossy();
     group.comm.cancel(&why);
-    let pairs = group.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-    for pair in pairs.values() {
-        pair.cancel(&why);
-    }
+    group.channels.cancel(&why);
 }
 
 extern "C" fn release(group: *mut Group) {

@@ -4,6 +4,7 @@
 // module hands it a table of functions in a capsule. Which bytes go where is decided in operation.hpp; how they are
 // moved, compared and judged is not decided here at all.
 
+#include <ATen/record_function.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "work.hpp"
@@ -22,6 +23,17 @@ bool is_async(const O&, long) {
   return true;
 }
 
+// Options have a name of the group from torch 2.8 on.
+template <class O>
+auto name_of(const O& opts, int) -> decltype(std::string(opts.group_name)) {
+  return opts.group_name;
+}
+
+template <class O>
+std::string name_of(const O&, long) {
+  return {};
+}
+
 using Reference = c10::intrusive_ptr<c10d::Work>;
 using c10d::OpType;
 
@@ -29,6 +41,7 @@ class MusterBackend : public c10d::Backend {
  public:
   struct Options : c10d::Backend::Options {
     using c10d::Backend::Options::Options;
+    c10::intrusive_ptr<c10d::Backend::Options> clone() const { return c10::make_intrusive<Options>(*this); }
   };
 
   MusterBackend(Group* group, int rank, int size, std::chrono::milliseconds timeout, std::string name,
@@ -46,6 +59,7 @@ class MusterBackend : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return seq_; }
   bool supportsCoalescing() const { return true; }
+  bool supportsSplitting() const { return true; }
   void shutdown() { if (is_root_) table->leave(group_); }
   void abort() { table->cancel(group_, "abort() was called"); }
 
@@ -288,7 +302,31 @@ class MusterBackend : public c10d::Backend {
     return work;
   }
 
-  Reference recvAnysource(Tensors&, int) override { unsupported("recv from any source"); }
+  Reference recvAnysource(Tensors& tensors, int tag) override {
+    Operation op;
+    const auto out = op.output(one(tensors));
+    op.source = std::make_shared<uint64_t>(0);
+    auto& call = op.add(RecvAny, nullptr, &out);
+    call.tag = tag;
+    call.source = op.source.get();
+    return start(std::move(op), OpType::RECVANYSOURCE, "recvAnySource", tensors, timeout_);
+  }
+
+  // A rank of the parent that is not among them gets nothing.
+  c10::intrusive_ptr<c10d::Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& /* the parent's world has all that is needed */,
+      const std::vector<int>& ranks, const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+    const auto me = std::find(ranks.begin(), ranks.end(), rank_);
+    if (me == ranks.end()) return nullptr;
+    auto name = name_of(*opts, 0);
+    if (name.empty()) name = "split " + std::to_string(++splits_) + " of " + group_name_;
+    const Counts members(ranks.begin(), ranks.end());
+    Error* error = nullptr;
+    Group* group = table->part(group_, name.c_str(), members.data(), members.size(), &error);
+    if (error) std::rethrow_exception(exception_of(error));
+    return c10::make_intrusive<MusterBackend>(
+        group, int(me - ranks.begin()), int(ranks.size()), opts->timeout, name_, name, false);
+  }
 
  private:
   template <class T>
@@ -320,19 +358,6 @@ class MusterBackend : public c10d::Backend {
     Operation op;
     for (auto& tensor : tensors) {
       if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, opts);
-      if (is_bitwise(opts.reduceOp, tensor)) {
-        const auto in = op.input(tensor), all = at::empty({size_ * in.numel()}, in.options());
-        op.kept.push_back(all);
-        op.add(AllGather, &in, &all);
-        auto shape = in.sizes().vec();
-        shape.insert(shape.begin(), size_);
-        op.copies.emplace_back(tensor, at::empty_like(in));
-        op.last = [before = op.last, all = all.view(shape), to = op.copies.back().second, how = opts.reduceOp.op_] {
-          if (before) before();
-          const_cast<Tensor&>(to).copy_(folded(how, all));
-        };
-        continue;
-      }
       const auto how = reduction(opts.reduceOp, tensor);
       const auto in = op.input(scaled(opts.reduceOp, tensor));
       const auto out = in.is_same(tensor) ? in : op.output(tensor);
@@ -406,8 +431,9 @@ class MusterBackend : public c10d::Backend {
       Operation op, OpType type, const char* title, const Tensors& inputs, std::chrono::milliseconds timeout) {
     const auto* site = call_site();
     for (auto& call : op.calls) call.site = site;
-    return c10::make_intrusive<MusterWork>(
-        rank_, type, name_ + ":" + title, inputs, std::move(op), timeout, ++seq_);
+    const auto seq = ++seq_;
+    if (!at::hasCallbacks()) return c10::make_intrusive<MusterWork>(rank_, type, std::move(op), timeout, seq);
+    return c10::make_intrusive<MusterWork>(rank_, type, name_ + ":" + title, inputs, std::move(op), timeout, seq);
   }
 
   Group* group_;
@@ -418,6 +444,7 @@ class MusterBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> seq_{0};
   uint64_t monitored_ = 0;
+  uint64_t splits_ = 0;
   std::atomic<bool> coalescing_{false};
   std::vector<Reference> coalesced_;
 };

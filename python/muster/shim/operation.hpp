@@ -34,6 +34,8 @@ struct Call {
   const uint64_t* counts;
   const uint64_t* recv_counts;
   const void* site;
+  // Where the index of the sender goes, for a message from any of them.
+  uint64_t* source;
 };
 
 struct Group;
@@ -53,17 +55,17 @@ struct Table {
   void (*error_free)(Error*);
 };
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 constexpr uint64_t kNone = ~uint64_t{0};
 const Table* table = nullptr;
 
 // Numbers of muster-comm's collectives, element types and reductions.
 enum : uint8_t {
   AllGather = 1, AllGatherV = 3, AllReduce = 4, AllToAllV = 6, Barrier = 7, Broadcast = 8, Gather = 10,
-  Recv = 13, Reduce = 14, ReduceScatter = 15, ReduceScatterV = 16, Scatter = 17, Send = 20
+  Recv = 13, Reduce = 14, ReduceScatter = 15, ReduceScatterV = 16, Scatter = 17, Send = 20, RecvAny = 25
 };
 enum : uint8_t { Bf16 = 1, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64 };
-enum : uint8_t { Avg = 1, Max, Min, Prod, Sum };
+enum : uint8_t { Avg = 1, Max, Min, Prod, Sum, BitAnd, BitOr, BitXor };
 
 std::string take_text(Error* error) {
   std::string text = table->error_text(error);
@@ -114,6 +116,7 @@ uint8_t reduction(const c10d::ReduceOp& op, const Tensor& tensor) {
     switch (op.op_) {
       case R::SUM: case R::MAX: case R::BOR: return Max;
       case R::PRODUCT: case R::MIN: case R::BAND: return Min;
+      case R::BXOR: return BitXor;
       default: unsupported("this reduction of truth values");
     }
   }
@@ -124,13 +127,20 @@ uint8_t reduction(const c10d::ReduceOp& op, const Tensor& tensor) {
   if (at::isComplexType(type) && op.op_ != R::SUM && op.op_ != R::AVG && op.op_ != R::PREMUL_SUM) {
     unsupported("reductions of complex numbers but for sum and avg");
   }
+  const auto is_bitwise = op.op_ == R::BAND || op.op_ == R::BOR || op.op_ == R::BXOR;
+  if (is_bitwise && !at::isIntegralType(type, false)) {
+    unsupported(std::string("bitwise reductions of ") + c10::toString(type));
+  }
   switch (op.op_) {
     case R::SUM: case R::PREMUL_SUM: return Sum;
     case R::AVG: return Avg;
     case R::PRODUCT: return Prod;
     case R::MIN: return Min;
     case R::MAX: return Max;
-    default: unsupported("bitwise reductions but for all_reduce of integers");
+    case R::BAND: return BitAnd;
+    case R::BOR: return BitOr;
+    case R::BXOR: return BitXor;
+    default: unsupported("this reduction");
   }
 }
 
@@ -155,6 +165,8 @@ struct Operation {
   std::vector<std::pair<Tensor, Tensor>> copies;
   // What else is computed then.
   std::function<void()> last;
+  // The sender of a message from any of them, once it has come.
+  std::shared_ptr<uint64_t> source;
 
   static void check(const Tensor& tensor) {
     TORCH_CHECK_VALUE(tensor.device().is_cpu(), "muster carries tensors of the CPU, not of ", tensor.device());
@@ -229,7 +241,7 @@ struct Operation {
     calls.push_back(Call{
         collective, type.dtype, op, 0, 0, root, one ? elements(one) : 0,
         send ? send->data_ptr() : nullptr, elements(send),
-        recv ? recv->data_ptr() : nullptr, elements(recv), nullptr, nullptr, nullptr});
+        recv ? recv->data_ptr() : nullptr, elements(recv), nullptr, nullptr, nullptr, nullptr});
     return calls.back();
   }
 
@@ -244,25 +256,6 @@ Counts numels(const Tensors& tensors) {
   Counts counts;
   for (const auto& tensor : tensors) counts.push_back(tensor.numel() * type_of(tensor).factor);
   return counts;
-}
-
-// The integer operation that muster has no reduction for: all ranks' numbers are gathered, and folded here.
-Tensor folded(c10d::ReduceOp::RedOpType op, const Tensor& all) {
-  auto result = all[0].clone();
-  for (int64_t rank = 1; rank < all.size(0); rank++) {
-    switch (op) {
-      case c10d::ReduceOp::BAND: result.bitwise_and_(all[rank]); break;
-      case c10d::ReduceOp::BOR: result.bitwise_or_(all[rank]); break;
-      default: result.bitwise_xor_(all[rank]);
-    }
-  }
-  return result;
-}
-
-bool is_bitwise(const c10d::ReduceOp& op, const Tensor& tensor) {
-  using R = c10d::ReduceOp;
-  const auto is_one = op.op_ == R::BAND || op.op_ == R::BOR || op.op_ == R::BXOR;
-  return is_one && at::isIntegralType(tensor.scalar_type(), op.op_ == R::BXOR);
 }
 
 bool equal_sizes(const Tensors& tensors, int64_t numel) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <unordered_map>
 
 #include "operation.hpp"
 
@@ -21,7 +22,11 @@ namespace {
 
 class MusterWork : public c10d::Work {
  public:
-  MusterWork(int rank, c10d::OpType type, const std::string& title, Tensors inputs, Operation operation,
+  MusterWork(int rank, c10d::OpType type, Operation operation, std::chrono::milliseconds timeout, uint64_t seq)
+      : Work(rank, type), operation_(std::move(operation)), timeout_(timeout), seq_(seq) {}
+
+  // One that a profiler hears of.
+  MusterWork(int rank, c10d::OpType type, const std::string& title, const Tensors& inputs, Operation operation,
              std::chrono::milliseconds timeout, uint64_t seq)
       : Work(rank, type, title.c_str(), inputs), operation_(std::move(operation)), timeout_(timeout), seq_(seq) {}
 
@@ -42,6 +47,7 @@ class MusterWork : public c10d::Work {
       }
     }
     outputs_ = std::move(operation_.outputs);
+    if (operation_.source) source_ = int(*operation_.source);
     operation_ = Operation{};
     finish(failure);
     c10::intrusive_ptr<c10::ivalue::Future> future;
@@ -132,35 +138,57 @@ class AllWork : public c10d::Work {
 
 // ---- Where in the Python program a call is made ----
 
+// A function of the program, by its code object. The object is kept, so that its address stands for it for ever.
+struct Code {
+  bool is_torch;
+  std::string file;
+};
+
+constexpr size_t kCodesMax = 4096;
+
+// The folder of torch's own files, with a slash at its end. Needs the GIL.
+const std::string& torch_folder() {
+  static const auto* folder = new std::string(
+      py::module_::import("torch").attr("__path__").cast<std::vector<std::string>>().at(0) + "/");
+  return *folder;
+}
+
+// What is known of a code object; null where it cannot be remembered. Needs the GIL.
+const Code* known(PyCodeObject* code) {
+  static auto* all = new std::unordered_map<PyCodeObject*, Code>();
+  const auto found = all->find(code);
+  if (found != all->end()) return &found->second;
+  if (all->size() == kCodesMax) return nullptr;
+  auto* name = PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_filename");
+  const char* file = name ? PyUnicode_AsUTF8(name) : nullptr;
+  const bool is_torch = !file || std::strncmp(file, torch_folder().c_str(), torch_folder().size()) == 0 ||
+      std::strstr(file, "/contextlib.py");
+  const auto& made = all->emplace(code, Code{is_torch, file ? file : ""}).first->second;
+  Py_INCREF(code);
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return &made;
+}
+
 // The innermost frame of the main thread that is not torch's own. Other threads call for autograd or for the user; they
 // are not made to wait for the GIL.
 const void* call_site() {
-  if (getpid() != syscall(SYS_gettid) || !PyGILState_GetThisThreadState()) return nullptr;
+  static thread_local const bool is_main = getpid() == syscall(SYS_gettid);
+  if (!is_main || !PyGILState_GetThisThreadState()) return nullptr;
   py::gil_scoped_acquire gil;
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
   const void* site = nullptr;
   while (frame) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    auto* name = PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_filename");
-    const char* file = name ? PyUnicode_AsUTF8(name) : nullptr;
-    const bool is_torch = !file || std::strstr(file, "/torch/") || std::strstr(file, "/contextlib.py");
-    if (!is_torch) {
-      // The table takes the code object's address for its name, so the object is kept.
-      static auto* kept = new std::vector<PyCodeObject*>();
-      if (std::find(kept->begin(), kept->end(), code) == kept->end() && kept->size() < 4096) {
-        Py_INCREF(code);
-        kept->push_back(code);
-      }
-      site = table->site(code, file, uint32_t(PyFrame_GetLineNumber(frame)));
-    }
-    Py_XDECREF(name);
+    const auto* seen = known(code);
+    const bool is_torch = seen && seen->is_torch;
+    if (seen && !is_torch) site = table->site(code, seen->file.c_str(), uint32_t(PyFrame_GetLineNumber(frame)));
     Py_DECREF(code);
     PyFrameObject* back = is_torch ? PyFrame_GetBack(frame) : nullptr;
     Py_DECREF(frame);
     frame = back;
   }
-  PyErr_Clear();
   return site;
 }
 
