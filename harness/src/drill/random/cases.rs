@@ -1,7 +1,10 @@
 //! Programs that once got a wrong verdict, or none: written in the language of random drills, and kept.
 
+mod two;
+
 use std::time::Duration;
 
+use self::two::{server_killed_beside, two_killed};
 use super::fault::{Act, Fault, Planted, Strike, When};
 use super::program::Program;
 use super::scenario::{Launcher, Scenario, Way};
@@ -425,38 +428,6 @@ fn recv_left_out() -> Scenario {
     });
     let mut scenario = base(Launcher::Run, Way::Shm, program).planting(Fault::RecvLeftOut, 1, None);
     scenario.planted[0].group = vec![0, 1];
-    scenario
-}
-
-fn two_killed() -> Scenario {
-    killing(base(Launcher::Run, Way::Shm, paused(4, 2)), 2, 3)
-}
-
-/// Neither of the two is in the call, and the others look for the part of rank 0 first.
-fn server_killed_beside() -> Scenario {
-    let exchange = || Step::call(CallSpec::all_to_all_v(vec![32; 6], vec![32; 6]));
-    let program = program(6, |rank| {
-        let pause = (rank % 3 == 0).then_some(Step::Pause { ms: 300 });
-        let steps = [exchange()].into_iter().chain(pause);
-        steps.chain([exchange()]).collect()
-    });
-    killing(base(Launcher::Env, Way::Tcp, program), 3, 0)
-}
-
-/// Kills two ranks, one after the other, when the first of them pauses.
-fn killing(scenario: Scenario, first: u32, second: u32) -> Scenario {
-    let kill = |rank| Act::Signal { rank, signal: KILL };
-    let begins = When::Begins {
-        rank: first,
-        step: 1,
-    };
-    let mut scenario = scenario
-        .planting(Fault::Killed, first, None)
-        .planting(Fault::Killed, second, None)
-        .striking(begins, kill(first))
-        .striking(When::AtOnce, kill(second));
-    scenario.strikes[0].delay_us = 100_000;
-    scenario.fault = Fault::TwoFaults;
     scenario
 }
 
