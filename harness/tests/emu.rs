@@ -102,3 +102,84 @@ fn the_tool_itself_exports_none_of_the_vendors_names() {
         .count();
     assert_eq!(vendors, 0, "{names}");
 }
+
+/// A client as its author writes it, in the part of C that is C++ too.
+const SUM: &str = r#"
+#include <stdio.h>
+#include "acl/acl.h"
+#include "hccl/hccl.h"
+#include "hccl/hccl_types.h"
+
+#define NEED(call) do { int code = (int)(call); if (code != 0) { \
+    fprintf(stderr, "%s: %d %s\n", #call, code, aclGetRecentErrMsg()); return 1; } } while (0)
+
+int main(void)
+{
+    int32_t device = 0;
+    HcclComm comm = NULL;
+    HcclRootInfo root;
+    HcclCommConfig config;
+    aclrtStream stream;
+    void *data;
+    float values[3] = {1, 2, 3}, sums[3] = {0, 0, 0};
+    HcclCommConfigInit(&config);
+    printf("config %zu\n", sizeof config);
+    NEED(aclInit(NULL));
+    NEED(aclrtSetDevice(device));
+    NEED(aclrtCreateStream(&stream));
+    NEED(HcclGetRootInfo(&root));
+    NEED(HcclCommInitRootInfoConfig(1, &root, 0, &config, &comm));
+    NEED(aclrtMalloc(&data, sizeof values, ACL_MEM_MALLOC_HUGE_FIRST));
+    NEED(aclrtMemcpy(data, sizeof values, values, sizeof values, ACL_MEMCPY_HOST_TO_DEVICE));
+    NEED(HcclAllReduce(data, data, 3, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream));
+    NEED(aclrtSynchronizeStream(stream));
+    NEED(aclrtMemcpy(sums, sizeof sums, data, sizeof sums, ACL_MEMCPY_DEVICE_TO_HOST));
+    NEED(HcclCommDestroy(comm));
+    printf("sums %g %g %g\n", sums[0], sums[1], sums[2]);
+    return 0;
+}
+"#;
+
+#[test]
+fn c_and_cxx_programs_build_against_the_installed_headers_and_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tree = folder.path().join("tree");
+    for (cann, config_bytes) in [("8.1.RC1", 300), ("8.5.0", 2104), ("9.0.0", 2240)] {
+        let tree_text = tree.to_str().expect("UTF-8");
+        passed(&muster(&["emu", "install", tree_text, "--cann", cann]));
+        let home = tree.join("latest");
+        for (compiler, standard, name) in [("cc", "c99", "sum.c"), ("g++", "c++11", "sum.cc")] {
+            if Command::new(compiler).arg("--version").output().is_err() {
+                eprintln!("skipped: this machine has no {compiler}");
+                continue;
+            }
+            let (source, program) = (folder.path().join(name), folder.path().join("sum"));
+            std::fs::write(&source, SUM).expect("written");
+            let output = Command::new(compiler)
+                .arg(format!("-std={standard}"))
+                .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+                .arg(home.join("include"))
+                .arg(&source)
+                .arg("-o")
+                .arg(&program)
+                .arg("-L")
+                .arg(home.join("lib64"))
+                .args(["-Wl,-z,now", "-lhccl", "-lascendcl"])
+                .output()
+                .expect("the compiler starts");
+            passed(&output);
+            let output = Command::new(&program)
+                .env("LD_LIBRARY_PATH", home.join("lib64"))
+                .env("XDG_RUNTIME_DIR", folder.path())
+                .env("HCCL_HOST_SOCKET_PORT_RANGE", "auto")
+                .output()
+                .expect("the client starts");
+            let said = passed(&output);
+            assert_eq!(
+                said,
+                format!("config {config_bytes}\nsums 1 2 3\n"),
+                "{cann}"
+            );
+        }
+    }
+}

@@ -14,6 +14,9 @@
 //! | `slow` | `ms`, `op` | every operator begins that much later |
 //! | `oom` | `bytes` | the device of the rank has no more than that many bytes |
 //! | `init_timeout` | | it never reaches the others when the communicator is made |
+//! | `bitflip` | `op`, `k`, `element`, `bit` | a bit of the operator's result is the other way round |
+//! | `stale` | `op`, `k`, `element` | the result is what its buffer held before the operator |
+//! | `zero` | `op`, `k`, `element` | the result is zero |
 //!
 //! `rank` is a rank of the communicator. `comm` is the name of one, or `*` for all of them; without
 //! it the fault concerns the first communicator of more than one rank that a device joins. `k`
@@ -47,15 +50,20 @@ pub const OPERATORS: [&str; 15] = [
 /// The word for operators of every kind.
 const ANY: &str = "any";
 
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 10] = [
     "async_error",
+    "bitflip",
     "device_lost",
     "hang",
     "init_timeout",
     "link_down",
     "oom",
     "slow",
+    "stale",
+    "zero",
 ];
+/// Bits of the largest element type, the 16 bytes of `HCCL_DATA_TYPE_INT128`.
+const BITS_MAX: u64 = 128;
 
 /// Which communicators a fault concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +98,31 @@ pub struct At {
     pub k: u64,
 }
 
+/// What becomes of an element of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// One bit is the other way round. It is counted from the lowest, modulo the bits that an element
+    /// has; `None` is the second highest: in a float it belongs to the exponent, so that no
+    /// tolerance hides it.
+    Bitflip(Option<u32>),
+    /// What the buffer held before the operator.
+    Stale,
+    /// Zero.
+    Zero,
+}
+
+impl Wrong {
+    /// The kind of fault by which it is asked for.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bitflip(_) => "bitflip",
+            Self::Stale => "stale",
+            Self::Zero => "zero",
+        }
+    }
+}
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -120,6 +153,15 @@ pub enum Kind {
         /// By how much, in milliseconds.
         ms: u64,
     },
+    /// The operator ends well, with a wrong result.
+    Spoil {
+        /// Which operator.
+        at: At,
+        /// What is wrong with the result.
+        wrong: Wrong,
+        /// Which element of it, from 0 in the order of the rank's blocks or receives; `None` is all.
+        element: Option<u64>,
+    },
 }
 
 impl Kind {
@@ -127,7 +169,10 @@ impl Kind {
     #[must_use]
     pub const fn at(&self) -> Option<At> {
         match self {
-            Self::AsyncError(at) | Self::DeviceLost(at) | Self::Hang(at) => Some(*at),
+            Self::AsyncError(at)
+            | Self::DeviceLost(at)
+            | Self::Hang(at)
+            | Self::Spoil { at, .. } => Some(*at),
             Self::InitTimeout | Self::LinkDown { .. } | Self::Oom { .. } | Self::Slow { .. } => {
                 None
             }
@@ -289,9 +334,18 @@ fn one(text: &str) -> Result<Fault, FaultError> {
         "oom" => Kind::Oom {
             bytes: keys.number("bytes", None)?,
         },
-        _ => Kind::Slow {
+        "slow" => Kind::Slow {
             operator: keys.operator()?,
             ms: keys.number("ms", None)?,
+        },
+        wrong => Kind::Spoil {
+            at: at()?,
+            element: keys.optional("element")?,
+            wrong: match wrong {
+                "bitflip" => Wrong::Bitflip(keys.bit()?),
+                "stale" => Wrong::Stale,
+                _ => Wrong::Zero,
+            },
         },
     };
     let fault = Fault {
@@ -314,10 +368,12 @@ struct Keys<'a> {
 impl<'a> Keys<'a> {
     fn read(kind: &'static str, text: &'a str) -> Result<Self, FaultError> {
         let allowed: &'static [&'static str] = match kind {
+            "bitflip" => &["rank", "comm", "op", "k", "element", "bit"],
             "init_timeout" => &["rank", "comm"],
             "link_down" => &["rank", "comm", "peer", "after"],
             "oom" => &["rank", "comm", "bytes"],
             "slow" => &["rank", "comm", "op", "ms"],
+            "stale" | "zero" => &["rank", "comm", "op", "k", "element"],
             _ => &["rank", "comm", "op", "k"],
         };
         let mut pairs: Vec<(&str, &str)> = Vec::new();
@@ -379,6 +435,18 @@ impl<'a> Keys<'a> {
         number.ok_or_else(|| self.value(key, &format!("a whole number from {least}")))
     }
 
+    fn optional(&self, key: &'static str) -> Result<Option<u64>, FaultError> {
+        self.find(key).map(|_| self.number(key, None)).transpose()
+    }
+
+    fn bit(&self) -> Result<Option<u32>, FaultError> {
+        let bit = self.optional("bit")?;
+        if bit.is_some_and(|bit| bit >= BITS_MAX) {
+            return Err(self.value("bit", &format!("0 to {}", BITS_MAX - 1)));
+        }
+        Ok(bit.and_then(|bit| u32::try_from(bit).ok()))
+    }
+
     fn rank(&self, key: &'static str) -> Result<u32, FaultError> {
         let number = self.number(key, None)?;
         u32::try_from(number).map_err(|_| self.value(key, "a rank"))
@@ -419,6 +487,19 @@ impl fmt::Display for Fault {
                 head(f, "slow")?;
                 write!(f, ",op={},ms={ms}", operator.unwrap_or(ANY))?;
             }
+            Kind::Spoil {
+                at: place,
+                wrong,
+                element,
+            } => {
+                at(f, wrong.name(), place)?;
+                if let Some(element) = element {
+                    write!(f, ",element={element}")?;
+                }
+                if let Wrong::Bitflip(Some(bit)) = wrong {
+                    write!(f, ",bit={bit}")?;
+                }
+            }
         }
         match &self.place {
             Where::All => f.write_str(",comm=*"),
@@ -436,9 +517,11 @@ mod tests {
     fn every_kind_is_read_and_written_the_same() {
         let text = "hang:rank=2,op=all_gather,k=3;async_error:rank=0,op=any,k=1,comm=*;\
                     device_lost:rank=1,op=send,k=2;link_down:rank=1,peer=2,after=7,comm=tp-0;\
-                    slow:rank=3,op=any,ms=50;oom:rank=1,bytes=1048576;init_timeout:rank=2";
+                    slow:rank=3,op=any,ms=50;oom:rank=1,bytes=1048576;init_timeout:rank=2;\
+                    bitflip:rank=1,op=all_reduce,k=2,element=5,bit=127;bitflip:rank=0,op=any,k=1;\
+                    stale:rank=0,op=broadcast,k=1,element=0;zero:rank=3,op=any,k=9,comm=*";
         let faults = parse(text).unwrap();
-        assert_eq!(faults.len(), 7);
+        assert_eq!(faults.len(), 11);
         let hang = Kind::Hang(At {
             operator: Some("all_gather"),
             k: 3,
@@ -480,6 +563,9 @@ mod tests {
             ("oom:rank=1,bytes=lots", "a whole number from 0"),
             ("link_down:rank=1", "link_down needs peer"),
             ("link_down:rank=1,peer=1", "another rank"),
+            ("bitflip:rank=1,bit=128", "0 to 127"),
+            ("zero:rank=1,element=x", "a whole number from 0"),
+            ("stale:rank=1,bit=1", "allowed: rank, comm, op, k, element"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(what), "{text}: {error}");

@@ -7,7 +7,8 @@ use std::fmt;
 
 use hccl_sys::version::Version;
 use muster_comm::config::{
-    ConfigError, EMU_CANN, EMU_DEVICES, EMU_FAULT, EMU_MEMORY, EMU_SOC, Environment,
+    ConfigError, EMU_BOUNDS, EMU_CANN, EMU_DEVICES, EMU_FAULT, EMU_MEMORY, EMU_POISON, EMU_SOC,
+    Environment,
 };
 
 /// Most devices of one emulated host: four times the largest server of the vendor.
@@ -84,6 +85,18 @@ impl Soc {
     }
 }
 
+/// Where an allocation of device memory ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// At the size that was asked for.
+    Exact,
+    /// At what the vendor's allocator takes for it: the size rounded up to 32 bytes, and 32 more.
+    Granule,
+}
+
+/// What fresh memory of a device holds where nothing is said: NaN in all floating-point types.
+pub const POISON_DEFAULT: u8 = 0xFF;
+
 /// Everything that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -97,6 +110,10 @@ pub struct Options {
     pub cann: Option<String>,
     /// The text of `MUSTER_EMU_FAULT`.
     pub fault: Option<String>,
+    /// What every byte of fresh device memory holds.
+    pub poison: u8,
+    /// Where allocations of device memory end.
+    pub bounds: Bounds,
 }
 
 impl Default for Options {
@@ -107,6 +124,8 @@ impl Default for Options {
             soc: SOC_DEFAULT,
             cann: None,
             fault: None,
+            poison: POISON_DEFAULT,
+            bounds: Bounds::Exact,
         }
     }
 }
@@ -133,6 +152,16 @@ pub enum OptionsError {
     },
     /// Not the text of a CANN version.
     Cann {
+        /// What was asked for.
+        got: String,
+    },
+    /// Not a byte.
+    Poison {
+        /// What was asked for.
+        got: String,
+    },
+    /// No such rule.
+    Bounds {
         /// What was asked for.
         got: String,
     },
@@ -164,6 +193,13 @@ impl fmt::Display for OptionsError {
                 f,
                 "MUSTER_EMU_CANN is {got:?}; allowed: a version such as 8.1.RC1, 8.5.0 or 9.1.0-beta.1"
             ),
+            Self::Poison { got } => write!(
+                f,
+                "MUSTER_EMU_POISON is {got:?}; allowed: a byte, 0 to 255 or 0x00 to 0xff"
+            ),
+            Self::Bounds { got } => {
+                write!(f, "MUSTER_EMU_BOUNDS is {got:?}; allowed: exact, granule")
+            }
         }
     }
 }
@@ -204,10 +240,28 @@ impl Options {
             }
             options.cann = Some(got);
         }
+        if let Some(got) = environment.read(&EMU_POISON)? {
+            options.poison = byte(&got).ok_or(OptionsError::Poison { got })?;
+        }
+        if let Some(got) = environment.read(&EMU_BOUNDS)? {
+            options.bounds = match got.as_str() {
+                "exact" => Bounds::Exact,
+                "granule" => Bounds::Granule,
+                _ => return Err(OptionsError::Bounds { got }),
+            };
+        }
         options.fault = environment
             .read(&EMU_FAULT)?
             .filter(|text| text.len() <= TEXT_CHARS_MAX);
         Ok(options)
+    }
+}
+
+/// A byte in decimal, or in hexadecimal behind `0x`.
+fn byte(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
@@ -241,6 +295,8 @@ mod tests {
             ("MUSTER_EMU_SOC", "ascend310p3"),
             ("MUSTER_EMU_CANN", "8.1.RC1"),
             ("MUSTER_EMU_FAULT", "x"),
+            ("MUSTER_EMU_POISON", "0x5a"),
+            ("MUSTER_EMU_BOUNDS", "granule"),
         ])
         .expect("legal options");
         assert_eq!(read.devices, 4);
@@ -248,6 +304,10 @@ mod tests {
         assert_eq!(read.soc.product, Product::Atlas310P);
         assert_eq!(read.cann.as_deref(), Some("8.1.RC1"));
         assert_eq!(read.fault.as_deref(), Some("x"));
+        assert_eq!(read.poison, 0x5a);
+        assert_eq!(read.bounds, Bounds::Granule);
+        let decimal = options(&[("MUSTER_EMU_POISON", "90")]).expect("a byte");
+        assert_eq!(decimal.poison, 90);
     }
 
     #[test]
@@ -259,6 +319,9 @@ mod tests {
             ("MUSTER_EMU_MEMORY", "2000GiB"),
             ("MUSTER_EMU_SOC", "H100"),
             ("MUSTER_EMU_CANN", "latest"),
+            ("MUSTER_EMU_POISON", "256"),
+            ("MUSTER_EMU_POISON", "0xfg"),
+            ("MUSTER_EMU_BOUNDS", "page"),
         ] {
             let error = options(&[(name, value)]).expect_err(value).to_string();
             assert!(error.contains(name) && error.contains("allowed"), "{error}");

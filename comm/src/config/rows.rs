@@ -152,6 +152,12 @@ table! {
     EMU_FAULT: String = "MUSTER_EMU_FAULT", parse::text,
         default "none", allowed "the grammar of docs/emulator.md",
         "Faults that the emulator injects.";
+    EMU_POISON: String = "MUSTER_EMU_POISON", parse::text,
+        default "0xff", allowed "a byte: 0 to 255, or 0x00 to 0xff",
+        "What every byte of fresh memory of an emulated device holds.";
+    EMU_BOUNDS: String = "MUSTER_EMU_BOUNDS", parse::text,
+        default "exact", allowed "exact or granule",
+        "Where an allocation of an emulated device ends: at its size, or at what the vendor reserves for it.";
     EMU_CONNECT_TIMEOUT_MS: u32 = "MUSTER_EMU_CONNECT_TIMEOUT_MS", parse::positive,
         default "HCCL_CONNECT_TIMEOUT", allowed "milliseconds, a whole number from 1",
         "How long ranks may take to find each other on the emulator; for tests, below what HCCL_CONNECT_TIMEOUT allows.";

@@ -2,6 +2,7 @@
 //!
 //! What it lays out says *emulated* in every file; `docs/emulator.md` says what runs on it.
 
+mod headers;
 mod install;
 mod library;
 mod tree;
@@ -37,8 +38,8 @@ enum EmuCommand {
 #[derive(Debug, Args)]
 #[command(
     long_about = "Makes a toolkit tree: the emulator under the names libhccl.so, libhcomm.so, libascendcl.so and \
-        libacl_rt.so, the version files of that CANN version, and set_env.sh. Programs that were built \
-        against the vendor's headers run on it unchanged. Every file in it says that it is emulated.\n\n\
+        libacl_rt.so, the version files of that CANN version, headers, and set_env.sh. Programs that were \
+        built against the vendor's headers run on it unchanged. Every file in it says that it is emulated.\n\n\
         A folder that this command made is replaced. Any other folder is refused unless it is empty.",
     after_help = "Examples:\n  \
         muster emu install /opt/emulated\n  \

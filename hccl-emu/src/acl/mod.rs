@@ -6,6 +6,7 @@
 //! - `abi`: what C callers pass. - `base`: start and end, versions, errors.
 //! - `device`, `context`, `memory`, `copy`, `virt`, `stream`, `event`: as they are called.
 //! - `features`: what the chip and the software on it can do.
+//! - `operator`: operators by name, of which few need no kernel.
 
 pub(crate) mod abi;
 mod base;
@@ -16,5 +17,6 @@ mod event;
 mod features;
 pub(crate) mod guard;
 mod memory;
+mod operator;
 mod stream;
 mod virt;

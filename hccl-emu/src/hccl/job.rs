@@ -70,6 +70,14 @@ struct Real {
     bytes: usize,
 }
 
+/// A part of a result, while the job runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: *mut u8,
+    pub(crate) bytes: usize,
+    pub(crate) element_bytes: usize,
+}
+
 /// A buffer, and where in it the blocks of the ranks lie.
 #[derive(Clone, Debug)]
 pub(crate) struct Area {
@@ -171,6 +179,40 @@ impl Job {
         match self {
             Self::Collective(_) => true,
             Self::Messages(list) => list.iter().any(|message| message.peer == peer),
+        }
+    }
+
+    /// Where its result on this rank lies, in the order of blocks or receives.
+    pub(crate) fn result(&self, device: u32) -> Result<Vec<Piece>, Trouble> {
+        let piece = |start: *mut u8, bytes: usize, element: Element| Piece {
+            start,
+            bytes,
+            element_bytes: element.bytes(),
+        };
+        match self {
+            Self::Collective(job) => {
+                let recv = job.real(device, job.recv.as_ref(), "recvBuf", Access::Read)?;
+                let (Some(area), Some(real)) = (&job.recv, recv) else {
+                    return Ok(Vec::new());
+                };
+                let Some(blocks) = &area.blocks else {
+                    return Ok(vec![piece(real.start, real.bytes, job.element)]);
+                };
+                let block = |(offset, bytes): &(usize, usize)| {
+                    piece(real.start.wrapping_add(*offset), *bytes, job.element)
+                };
+                Ok(blocks.iter().map(block).collect())
+            }
+            Self::Messages(list) => {
+                let receives = list.iter().filter(|message| !message.is_send);
+                let real = |message: &Message| {
+                    let real = message
+                        .buffer
+                        .real(device, "receive buffer", Access::Read)?;
+                    Ok(piece(real.start, real.bytes, message.element))
+                };
+                receives.map(real).collect()
+            }
         }
     }
 

@@ -7,7 +7,8 @@
 //! - [`comm`], [`life`], [`config`], [`states`]: what a communicator is, how it is configured and
 //!   ended, and who is told.
 //! - [`call`], [`limits`]: the checks of an operator. [`submit`]: to a stream or a group.
-//! - [`job`], [`task`], [`float_mode`]: what it does, and what its failure is called. [`fail`]: codes and texts.
+//! - [`job`], [`task`], [`float_mode`]: what it does, and what its failure is called. [`spoil`]: a wrong
+//!   result on purpose. [`fail`]: codes and texts.
 //!
 //! It must not know how devices, memory and streams are made; it uses [`crate::runtime`] for them,
 //! and `muster-comm` for everything between ranks.
@@ -37,6 +38,7 @@ mod operators;
 mod rank_table;
 mod root_info;
 mod settings;
+mod spoil;
 mod states;
 mod submit;
 mod task;

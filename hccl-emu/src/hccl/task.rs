@@ -11,7 +11,7 @@ use hccl_sys::types::HcclResult;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::Rank;
 
-use super::comm::{Comm, Ticket};
+use super::comm::{Comm, Lines, Ticket};
 use super::fail::{
     EI0002, EI0003, EI0005, EI0006, EI0007, EI0012, EI0013, RT_LINK_ERROR, task_error,
 };
@@ -19,9 +19,11 @@ use super::float_mode::UsualMode;
 use super::job::{Job, Trouble};
 use super::meeting::FOR_EVER;
 use super::operator::Operator;
+use super::spoil::Spoil;
 use crate::fault::{At, Kind};
 use crate::runtime::RuntimeError;
 use crate::runtime::errors::{AclError, Label};
+use crate::runtime::notice;
 use crate::runtime::stream::TaskContext;
 
 /// An operator that waits for its turn.
@@ -52,7 +54,7 @@ impl Task {
             aborting.break_off(&aborted(&aborting));
         }));
         let mode = UsualMode::set();
-        let outcome = self.job.run(&lines, comm.device.logical);
+        let outcome = self.carry_out(&lines);
         drop(mode);
         drop(hook);
         match outcome {
@@ -69,12 +71,31 @@ impl Task {
         }
     }
 
-    /// Lets a fault happen, if it is one of this operator.
-    fn suffer(&self, fault: Kind, context: &TaskContext) -> Result<(), RuntimeError> {
-        let hits = |at: At| match at.operator {
+    /// Runs the job, and spoils its result if a fault says so.
+    fn carry_out(&self, lines: &Lines) -> Result<(), Trouble> {
+        let device = self.comm.device.logical;
+        let concerned = |kind: &&Kind| kind.at().is_some_and(|at| self.is_at(at));
+        let faults = self.comm.faults.iter().filter(concerned).copied();
+        let spoil = Spoil::begin(faults, &self.job, device)?;
+        self.job.run(lines, device)?;
+        if let Some(spoil) = spoil {
+            for harmless in spoil.end(&self.job, device)? {
+                notice::harmless(harmless.fault, &self.what(), &harmless.why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this is the operator at which a fault happens.
+    fn is_at(&self, at: At) -> bool {
+        match at.operator {
             Some(name) => name == self.ticket.operator.name() && at.k == self.ticket.of_kind,
             None => at.k == self.ticket.number,
-        };
+        }
+    }
+
+    /// Lets a fault happen, if it is one of this operator.
+    fn suffer(&self, fault: Kind, context: &TaskContext) -> Result<(), RuntimeError> {
         match fault {
             Kind::Slow { operator, ms }
                 if operator.is_none_or(|name| name == self.ticket.operator.name()) =>
@@ -83,14 +104,14 @@ impl Task {
                     .wait_aborted(Some(Duration::from_millis(ms)))
                     .map_or(Ok(()), Err)
             }
-            Kind::Hang(at) if hits(at) => {
+            Kind::Hang(at) if self.is_at(at) => {
                 let reason = context.wait_aborted(None);
                 let error = aborted(&self.comm);
                 self.comm.break_off(&error);
                 Err(reason.unwrap_or(error))
             }
-            Kind::AsyncError(at) if hits(at) => Err(self.cqe(None)),
-            Kind::DeviceLost(at) if hits(at) => {
+            Kind::AsyncError(at) if self.is_at(at) => Err(self.cqe(None)),
+            Kind::DeviceLost(at) if self.is_at(at) => {
                 let error = task_error(
                     AclError::RT_LOST_HEARTBEAT,
                     Label::EXECUTION,

@@ -13,6 +13,8 @@ use super::call::find_comm;
 use super::fail::{Answer, EI0003, Fail, answer};
 use super::library::library;
 use crate::options::Product;
+use crate::runtime::memory::{self, Place};
+use crate::runtime::{device, state};
 
 /// Handles of windows begin here: no user address on any system of today.
 const WINDOW_HANDLES: usize = 0xE000_2000_0000_0000;
@@ -265,5 +267,43 @@ pub(crate) extern "C" fn HcclSymWinGetPeerPointer(
         // SAFETY: the caller passes a place for a pointer.
         unsafe { pointer.write_unaligned(own) };
         Ok(())
+    })
+}
+
+/// `HcommMemAlloc`: memory of the current device that windows may be made of.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn HcommMemAlloc(pointer: *mut *mut c_void, size: u64) -> HcclResult {
+    const CALL: &str = "HcommMemAlloc";
+    answer(CALL, || {
+        if pointer.is_null() {
+            return Err(Fail::null(CALL, "ptr"));
+        }
+        if size == 0 {
+            return Err(Fail::para(format!("{CALL}: size is 0")));
+        }
+        let context = device::current().map_err(|error| Fail::runtime(&error))?;
+        let memory = context.device.memory.allocate(size, CALL);
+        let memory = memory.map_err(|error| Fail::runtime(&error))?;
+        // SAFETY: the caller passes a place for a pointer.
+        unsafe { pointer.write_unaligned(memory) };
+        Ok(())
+    })
+}
+
+/// `HcommMemFree`: of memory from `HcommMemAlloc`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn HcommMemFree(pointer: *mut c_void) -> HcclResult {
+    const CALL: &str = "HcommMemFree";
+    answer(CALL, || {
+        if pointer.is_null() {
+            return Err(Fail::null(CALL, "ptr"));
+        }
+        let Place::Device(owner) = memory::locate(pointer) else {
+            return Err(not_found(CALL, "no memory of a device", pointer));
+        };
+        let device = state().devices().get(owner as usize);
+        let device = device.ok_or_else(|| not_found(CALL, "no memory", pointer))?;
+        let freed = device.memory.free(pointer, CALL);
+        freed.map_err(|misuse| Fail::runtime(&misuse.of("ptr")))
     })
 }

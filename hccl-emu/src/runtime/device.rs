@@ -198,11 +198,11 @@ impl Context {
 impl Device {
     /// A device; its address space is taken when it is first set.
     #[must_use]
-    pub fn new(logical: u32, physical: u32, memory_bytes: u64) -> Self {
+    pub fn new(logical: u32, physical: u32, memory: Memory) -> Self {
         Self {
             logical,
             physical,
-            memory: Memory::new(logical, memory_bytes),
+            memory,
             primary: Mutex::default(),
             lost: OnceLock::new(),
             peers: Mutex::default(),

@@ -25,6 +25,7 @@ pub mod handles;
 pub mod installed;
 pub mod memory;
 pub mod notice;
+pub mod operator;
 pub mod state;
 pub mod stream;
 pub mod system_options;

@@ -3,7 +3,7 @@
 //!
 //! - One line on stderr with the first world in which this process has rank 0. A client that has
 //!   asked for [`muster_emu_version`](crate) knows, and says so itself: it gets no line.
-//! - One line on stderr for a fault on purpose that never struck.
+//! - One line on stderr for a fault on purpose that never struck, or that struck and changed nothing.
 //! - The text of every failed call on stdout, where `ASCEND_SLOG_PRINT_TO_STDOUT` is 1, as the
 //!   vendor's runtime prints its log: many clients print a code only.
 
@@ -40,6 +40,14 @@ pub fn missed(fault: &str, comm: &str, issued: u64) {
     let _ = writeln!(
         std::io::stderr(),
         "muster-emu: emulated: the fault {fault} never struck: communicator {comm} ended after {issued} such operators"
+    );
+}
+
+/// A fault on purpose struck `operator` and left its result as it was.
+pub fn harmless(fault: &str, operator: &str, why: &str) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "muster-emu: emulated: the fault {fault} changed nothing at {operator}: {why}"
     );
 }
 

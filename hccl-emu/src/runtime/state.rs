@@ -15,6 +15,8 @@ use super::handles::Handles;
 use super::installed;
 use super::memory::host::HostMemory;
 use super::memory::virt::{Physical, Virtual};
+use super::memory::{Memory, Rules};
+use super::operator::{Block, Description};
 use super::stream::Stream;
 use crate::options::{CANN_DEFAULT, Options, OptionsError};
 
@@ -32,6 +34,10 @@ pub struct State {
     pub streams: Handles<Stream>,
     /// Events by handle.
     pub events: Handles<Event>,
+    /// Descriptions of tensors by handle.
+    pub descriptions: Handles<Description>,
+    /// Descriptions of the memory of tensors, by handle.
+    pub buffers: Handles<Block>,
     /// Host memory that the runtime gave out.
     pub host: HostMemory,
     /// Physical memory by handle.
@@ -64,9 +70,15 @@ pub fn state() -> &'static State {
 impl State {
     fn new(environment: Environment) -> Self {
         let options = Options::from_environment(&environment);
-        let (count, memory_bytes) = options
-            .as_ref()
-            .map_or((0, 0), |options| (options.devices, options.memory_bytes));
+        // Without options there is no device.
+        let chosen = options.clone().unwrap_or_else(|_| Options {
+            devices: 0,
+            ..Options::default()
+        });
+        let rules = Rules {
+            poison: chosen.poison,
+            bounds: chosen.bounds,
+        };
         let list = environment.text("ASCEND_RT_VISIBLE_DEVICES").ok().flatten();
         let cann = options
             .as_ref()
@@ -74,10 +86,13 @@ impl State {
             .and_then(|options| options.cann.clone())
             .or_else(installed::cann)
             .unwrap_or_else(|| CANN_DEFAULT.to_owned());
-        let devices = visible(list, count)
+        let devices = visible(list, chosen.devices)
             .into_iter()
             .zip(0..)
-            .map(|(physical, logical)| Arc::new(Device::new(logical, physical, memory_bytes)))
+            .map(|(physical, logical)| {
+                let memory = Memory::new(logical, chosen.memory_bytes, rules);
+                Arc::new(Device::new(logical, physical, memory))
+            })
             .collect();
         Self {
             environment,
@@ -86,6 +101,8 @@ impl State {
             contexts: Handles::new(1),
             streams: Handles::new(2),
             events: Handles::new(3),
+            descriptions: Handles::new(6),
+            buffers: Handles::new(7),
             host: HostMemory::default(),
             physical: Handles::new(4),
             reserved: Virtual::default(),

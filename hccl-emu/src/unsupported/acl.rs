@@ -96,11 +96,11 @@ unsupported! { numbers;
 }
 
 unsupported! { codes AclError::API_NOT_SUPPORT;
-    aclDestroyDataBuffer, aclDestroyGraphDumpOpt, aclFinalizeCallbackRegister,
-    aclFinalizeCallbackUnRegister, aclGenGraphAndDumpForOp, aclGetCompileopt, aclGetTensorDescDimRange, aclGetTensorDescDimV2,
-    aclInitCallbackRegister, aclInitCallbackUnRegister, aclSetCompileopt, aclSetTensorConst,
-    aclSetTensorDynamicInput, aclSetTensorFormat, aclSetTensorOriginFormat,
-    aclSetTensorOriginShape, aclSetTensorPlaceMent, aclSetTensorShape, aclSetTensorShapeRange,
+    aclDestroyGraphDumpOpt, aclFinalizeCallbackRegister,
+    aclFinalizeCallbackUnRegister, aclGenGraphAndDumpForOp, aclGetTensorDescDimRange, aclGetTensorDescDimV2,
+    aclInitCallbackRegister, aclInitCallbackUnRegister,
+    aclSetTensorDynamicInput, aclSetTensorOriginFormat,
+    aclSetTensorOriginShape, aclSetTensorShapeRange,
     aclSetTensorStorageFormat, aclSetTensorStorageShape, aclSetTensorValueRange,
     aclTransTensorDescFormat, aclUpdateDataBuffer, acldumpRegCallback, acldumpUnregCallback,
     aclmdlAddDatasetBuffer, aclmdlBundleGetModelId, aclmdlBundleGetModelNum,
@@ -125,12 +125,12 @@ unsupported! { codes AclError::API_NOT_SUPPORT;
     aclmdlSetAIPPSrcImageSize, aclmdlSetConfigOpt, aclmdlSetDatasetTensorDesc, aclmdlSetDump,
     aclmdlSetDynamicBatchSize, aclmdlSetDynamicHWSize, aclmdlSetExecConfigOpt,
     aclmdlSetExternalWeightAddress, aclmdlSetInputAIPP, aclmdlSetInputDynamicDims, aclmdlUnload,
-    aclopCast, aclopCompile, aclopCompileAndExecute, aclopCompileAndExecuteV2,
+    aclopCast, aclopCompile,
     aclopCreateHandle, aclopCreateHandleForCast, aclopCreateKernel, aclopExecWithHandle,
     aclopExecute, aclopExecuteV2, aclopInferShape, aclopLoad, aclopRegisterCompileFunc,
-    aclopSetAttrBool, aclopSetAttrDataType, aclopSetAttrFloat, aclopSetAttrInt,
-    aclopSetAttrListBool, aclopSetAttrListDataType, aclopSetAttrListFloat, aclopSetAttrListInt,
-    aclopSetAttrListListInt, aclopSetAttrListString, aclopSetAttrString, aclopSetCompileFlag,
+
+
+    aclopSetCompileFlag,
     aclopSetKernelArgs, aclopSetKernelWorkspaceSizes, aclopSetMaxOpQueueNum, aclopSetModelDir,
     aclopStartDumpArgs, aclopStopDumpArgs, aclopUnregisterCompileFunc, aclopUpdateParams,
     aclprofDestroyConfig, aclprofDestroySubscribeConfig, aclprofFinalize, aclprofGetOpDescSize,
@@ -155,12 +155,12 @@ unsupported! { codes AclError::API_NOT_SUPPORT;
 }
 
 unsupported! { pointers;
-    aclCreateDataBuffer, aclCreateGraphDumpOpt, aclCreateTensorDesc, aclGetDataBufferAddr,
+    aclCreateGraphDumpOpt,
     aclGetTensorDescAddress, aclGetTensorDescByIndex, aclGetTensorDescName, acldumpGetPath,
     aclmdlCreateAIPP, aclmdlCreateBundleQueryInfo, aclmdlCreateConfigHandle,
     aclmdlCreateDataset, aclmdlCreateDesc, aclmdlCreateExecConfigHandle, aclmdlGetDatasetBuffer,
     aclmdlGetDatasetTensorDesc, aclmdlGetInputNameByIndex, aclmdlGetOpAttr,
-    aclmdlGetOutputNameByIndex, aclmdlGetTensorRealName, aclopCreateAttr, aclprofCreateConfig,
+    aclmdlGetOutputNameByIndex, aclmdlGetTensorRealName, aclprofCreateConfig,
     aclprofCreateStamp, aclprofCreateStepInfo, aclprofCreateSubscribeConfig,
     aclprofGetOpAttriValue, acltdtCreateChannel, acltdtCreateChannelWithCapacity,
     acltdtCreateDataItem, acltdtCreateDataset, acltdtCreateQueueAttr, acltdtCreateQueueRoute,
@@ -169,9 +169,9 @@ unsupported! { pointers;
 }
 
 unsupported! { numbers;
-    aclGetCompileoptSize, aclGetDataBufferSize, aclGetDataBufferSizeV2, aclGetTensorDescDim,
-    aclGetTensorDescElementCount, aclGetTensorDescFormat, aclGetTensorDescNumDims,
-    aclGetTensorDescSize, aclGetTensorDescType, aclmdlGetDatasetNumBuffers,
+    aclGetTensorDescDim,
+
+    aclmdlGetDatasetNumBuffers,
     aclmdlGetInputDataType, aclmdlGetInputFormat, aclmdlGetInputSizeByIndex, aclmdlGetNumInputs,
     aclmdlGetNumOutputs, aclmdlGetOutputDataType, aclmdlGetOutputFormat,
     aclmdlGetOutputSizeByIndex, aclprofGetId, aclprofGetModelId, aclprofGetOpDuration,
@@ -181,6 +181,30 @@ unsupported! { numbers;
 }
 
 unsupported! { nothing;
-    aclDestroyTensorDesc, aclSetTensorDescName, aclopDestroyAttr, aclopDestroyHandle,
+    aclopDestroyHandle,
     aclprofDestroyStamp, aclprofDestroyStepInfo
+}
+
+// Names of other libraries of the vendor that torch_npu is linked with.
+
+unsupported! { codes AclError::RT_FEATURE_NOT_SUPPORT;
+    MsprofReportAdditionalInfo, MsprofReportApi, MsprofReportCompactInfo, rtDevBinaryRegister,
+    rtFunctionRegister, rtGetC2cCtrlAddr, rtKernelLaunch
+}
+
+unsupported! { numbers;
+    MsprofGetHashId
+}
+
+/// A client that wants to be told when profiling begins: it never does.
+#[unsafe(no_mangle)]
+extern "C" fn MsprofRegisterCallback() -> i32 {
+    AclError::NONE.0
+}
+
+/// The clock of the profiler, in nanoseconds.
+#[unsafe(no_mangle)]
+extern "C" fn MsprofSysCycleTime() -> u64 {
+    let elapsed = crate::runtime::state().began.elapsed();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -167,3 +167,24 @@ fn little_address_space_means_less_memory_and_no_failure() {
         .expect("a line on memory");
     assert!((64 << 20..4 << 30).contains(&total), "{total}");
 }
+
+/// The figure that `docs/emulator.md` states for memory of freed addresses, with 8 MiB for notes.
+const RESTING_KIB: i64 = (64 + 8) << 10;
+/// What a process may keep after a reset: its heap, in which were notes of 100,000 allocations.
+const LEFT_KIB: i64 = 40 << 10;
+
+#[test]
+fn addresses_rest_after_a_free_and_memory_does_not() {
+    let built = build(&["-lhccl", "-lascendcl"]);
+    let text = passes(&built, "churn", &[]);
+    let kib = |name: &str| -> i64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    assert!(kib("churn") < RESTING_KIB, "{text}");
+    // 100,000 allocations of 1 KiB with their alignment.
+    assert!(kib("kept") > 100_000, "the test sees no memory: {text}");
+    assert!(kib("freed") < RESTING_KIB, "{text}");
+    assert!(kib("reset") < LEFT_KIB, "{text}");
+}

@@ -22,6 +22,7 @@ aclError aclrtGetPhyDevIdByLogicDevId(int32_t logicDevId, int32_t *phyDevId);
 aclError aclrtGetMemInfo(int attr, size_t *free, size_t *total);
 aclError aclrtMalloc(void **devPtr, size_t size, int policy);
 aclError aclrtFree(void *devPtr);
+aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, int kind);
 aclError aclrtMallocHost(void **hostPtr, size_t size);
 aclError aclrtFreeHost(void *hostPtr);
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, int kind, aclrtStream stream);
@@ -153,6 +154,63 @@ static int leave(void)
     return 0;
 }
 
+/* Memory of this process that is resident, in KiB: its own and that of the devices. */
+static long resident_kib(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    REQUIRE(status != NULL);
+    char line[256];
+    long kib = -1;
+    while (fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    fclose(status);
+    REQUIRE(kib > 0);
+    return kib;
+}
+
+static void churn_once(size_t bytes, const void *data)
+{
+    void *memory;
+    CHECK(aclrtMalloc(&memory, bytes, 0));
+    CHECK(aclrtMemcpy(memory, bytes, data, bytes, 1));
+    CHECK(aclrtFree(memory));
+}
+
+/* Takes memory, writes it and frees it, a million times and once more after each reset of the device;
+ * prints by how much resident memory has grown at most, and what is left after a reset, in KiB. */
+static int churn(void)
+{
+    static const size_t sizes[] = {1024, 1, 5000};
+    enum { ROUNDS = 1000000, RESETS = 4, KEPT = 100000 };
+    static char data[65536];
+    static void *kept[KEPT];
+    CHECK(aclrtSetDevice(2));
+    churn_once(sizeof data, data);
+    const long before = resident_kib();
+    long most = before;
+    for (long round = 0; round < ROUNDS; round++) {
+        churn_once(round % 8 == 0 ? sizeof data : sizes[round % 3], data);
+        if (round % (ROUNDS / 50) == 0 && resident_kib() > most)
+            most = resident_kib();
+        if (round % (ROUNDS / RESETS) == ROUNDS / RESETS - 1) {
+            CHECK(aclrtResetDevice(2));
+            CHECK(aclrtSetDevice(2));
+        }
+    }
+    printf("churn %ld\n", most - before);
+    /* What was in use at one time goes back too. */
+    for (size_t at = 0; at < KEPT; at++)
+        CHECK(aclrtMalloc(&kept[at], 1024, 0));
+    printf("kept %ld\n", resident_kib() - before);
+    for (size_t at = 0; at < KEPT; at++)
+        CHECK(aclrtFree(kept[at]));
+    printf("freed %ld\n", resident_kib() - before);
+    CHECK(aclrtResetDevice(2));
+    printf("reset %ld\n", resident_kib() - before);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 9) {
@@ -169,5 +227,7 @@ int main(int argc, char **argv)
         return show();
     if (strcmp(mode, "leave") == 0)
         return leave();
+    if (strcmp(mode, "churn") == 0)
+        return churn();
     return 2;
 }

@@ -359,6 +359,30 @@ fn ranks_that_cannot_connect_end_at_the_deadline() {
 }
 
 #[test]
+fn a_spoiled_result_is_found_whatever_is_wrong_with_it() {
+    let toolkit = Toolkit::install();
+    for (kind, rank, collective, rest) in [
+        ("bitflip", 0, "all_reduce", "k=3"),
+        ("bitflip", 1, "broadcast", "k=2,element=1,bit=0"),
+        ("stale", 1, "all_gather", "k=2"),
+        ("zero", 0, "all_to_all_v", "k=4"),
+        ("zero", 1, "reduce_scatter", "k=5,element=0"),
+    ] {
+        let fault = format!("{kind}:rank={rank},op={collective},{rest}");
+        let report = toolkit.faulty(&fault).expect_code(40).json();
+        let cases = report["cases"].as_array().expect("cases").iter();
+        let failed: Vec<&Value> = cases.filter(|case| case["passed"] == false).collect();
+        assert_eq!(failed.len(), 1, "{fault}: {failed:?}");
+        assert_eq!(failed[0]["collective"], collective, "{fault}");
+        assert_eq!(failed[0]["detail"]["seen_by"], rank, "{fault}");
+    }
+    let fault = "bitflip:rank=0,op=all_reduce,k=1,element=99999999";
+    let said = toolkit.faulty(fault).expect_code(0).stderr.clone();
+    let harmless = "the fault bitflip changed nothing at HcclAllReduce (number 1 of its kind)";
+    assert!(said.contains(harmless), "{said}");
+}
+
+#[test]
 fn faults_for_the_host_are_refused_on_devices() {
     let toolkit = Toolkit::install();
     let args = ["tp2", "--backend", "hccl", "--inject", "bitflip:rank=1"];

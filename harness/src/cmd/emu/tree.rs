@@ -1,6 +1,6 @@
 //! The files of an emulated toolkit, as texts and links: what is where in each generation of CANN.
 //!
-//! Nothing is written here. Headers are not part of it: they are the vendor's.
+//! Nothing is written here.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use hccl_sys::search::Library;
 use hccl_sys::version::{Version, splits_libraries};
 
-use super::library;
+use super::{headers, library};
 
 /// Packages that state a version of their own.
 const PACKAGES: [&str; 5] = ["compiler", "hccl", "opp", "runtime", "toolkit"];
@@ -16,6 +16,13 @@ const PACKAGES: [&str; 5] = ["compiler", "hccl", "opp", "runtime", "toolkit"];
 const PACKAGES_WITH_LIBRARIES: [&str; 2] = ["compiler", "runtime"];
 /// Packages that came with the split of the libraries.
 const PACKAGES_SPLIT: [&str; 2] = ["acl", "hcomm"];
+/// Libraries of the vendor that torch_npu is linked with, beside those that hold HCCL and the runtime.
+const LIBRARIES_OF_TORCH: [&str; 4] = [
+    "libacl_op_compiler.so",
+    "libacl_tdt_channel.so",
+    "libge_runner.so",
+    "libgraph.so",
+];
 /// Driver that goes with the emulated toolkit.
 const DRIVER: &str = "25.0.RC1-emulated";
 /// First line of every file.
@@ -77,10 +84,20 @@ pub(super) fn version_folder(cann: &Version) -> Vec<Entry> {
         let path = PathBuf::from(format!("{package}/lib64"));
         entries.push(Entry::Link(path, "../lib64".to_owned()));
     }
-    for name in Library::ALL.map(Library::file_name) {
+    for name in Library::ALL
+        .map(Library::file_name)
+        .iter()
+        .chain(&LIBRARIES_OF_TORCH)
+    {
         let path = PathBuf::from(format!("{platform}/lib64/{name}"));
         entries.push(Entry::Link(path, library::FILE.to_owned()));
     }
+    for (path, text) in headers::headers(cann) {
+        let path = PathBuf::from(format!("{platform}/include/{path}"));
+        entries.push(Entry::Text(path, text));
+    }
+    let include = format!("{platform}/include");
+    entries.push(Entry::Link(PathBuf::from("include"), include));
     let packages = PACKAGES
         .iter()
         .chain(if splits { &PACKAGES_SPLIT[..] } else { &[] });
@@ -115,6 +132,7 @@ pub(super) fn top(folder: &str, root: &str) -> Vec<Entry> {
         ),
         // For those who take the top itself as the toolkit.
         Entry::Link(PathBuf::from("lib64"), "latest/lib64".to_owned()),
+        Entry::Link(PathBuf::from("include"), "latest/include".to_owned()),
         Entry::Link(PathBuf::from(&platform), format!("latest/{platform}")),
         // Last: what was installed before counts until this link is exchanged.
         Entry::Link(PathBuf::from("latest"), folder.to_owned()),

@@ -105,6 +105,12 @@ impl Backing {
         }
     }
 
+    /// Bytes of real memory that the mapping takes at present.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.real.committed()
+    }
+
     /// Gives the whole pages of a range back to the system; they read as zeros until written.
     pub fn punch(&self, offset: u64, bytes: u64) {
         // Where that cannot be done, the pages stay as they are: nothing depends on it.

@@ -9,8 +9,9 @@
 //!   whole range lies in one live allocation, at the moment of use and not of the call.
 //! - MEM-2: the backing stays mapped until the process ends. A task that uses memory which is freed
 //!   meanwhile reads poison or zeros; it never faults.
-//! - MEM-3: what was never written reads as 0xFF bytes, a NaN in every floating-point type. It is
-//!   written when a page is first used, so that memory which is only reserved costs nothing.
+//! - MEM-3: what was never written reads as poison: a byte that the user can choose, and otherwise
+//!   0xFF, a NaN in every floating-point type. It is written when a page is first used, so that memory
+//!   which is only reserved costs nothing.
 //! - MEM-4: addresses of freed memory are not given out again for a while (`Quarantine`), so that
 //!   its later use is noticed.
 
@@ -30,6 +31,7 @@ pub use space::{Info, Space};
 
 use super::errors::{AclError, RuntimeError};
 use super::state::state;
+use crate::options::Bounds;
 
 /// Address space of a device in units of its memory: the rest lets freed addresses rest.
 const SPAN: u64 = 2;
@@ -45,10 +47,20 @@ pub enum Access {
     Write,
 }
 
+/// What the user chose about device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What every byte holds that was never written.
+    pub poison: u8,
+    /// Where allocations end.
+    pub bounds: Bounds,
+}
+
 /// The memory of one device.
 #[derive(Debug)]
 pub struct Memory {
     device: u32,
+    rules: Rules,
     bytes: u64,
     open: OnceLock<Result<Open, RuntimeError>>,
 }
@@ -79,9 +91,10 @@ impl Drop for Charge {
 impl Memory {
     /// Memory of `bytes`, which takes no address space yet.
     #[must_use]
-    pub fn new(device: u32, bytes: u64) -> Self {
+    pub fn new(device: u32, bytes: u64, rules: Rules) -> Self {
         Self {
             device,
+            rules,
             bytes,
             open: OnceLock::new(),
         }
@@ -96,7 +109,7 @@ impl Memory {
         let reserve = || {
             let backing = backing::Backing::reserve(self.bytes * SPAN, SPAN_MIN)?;
             let span = backing.bytes() as u64;
-            let space = Space::new(self.device, self.bytes.min(span), span);
+            let space = Space::new(self.device, self.rules, self.bytes.min(span), span);
             Ok(Open {
                 backing,
                 space: Mutex::new(space),

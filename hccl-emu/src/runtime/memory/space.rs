@@ -1,12 +1,17 @@
 //! The books of a device's memory: what is allocated, what was freed, what is free.
+//!
+//! BOOKS-1: addresses rest after a free, memory does not. At most [`RESTING_MAX`] freed ranges rest.
+//! Their whole pages are given back at once, and a page that several ranges share as soon as all of
+//! it is free. So freed memory takes less than two pages for each range that rests: 64 MiB a device.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Access;
-use super::backing::Backing;
+use super::backing::{Backing, PAGE};
 use super::fresh::{Fresh, PART};
 use super::misuse::Misuse;
 use super::ranges::Ranges;
+use super::{Access, Rules};
+use crate::options::Bounds;
 use crate::runtime::errors::{AclError, RuntimeError};
 
 /// Sizes are rounded up to this, as the vendor does.
@@ -15,11 +20,10 @@ const ROUND: u64 = 32;
 const SPARE: u64 = 32;
 /// Alignment of an allocation; the vendor promises 64.
 const ALIGN: u64 = 512;
-/// Alignment of large ones, so that their pages can be given back.
-const ALIGN_LARGE: u64 = super::backing::PAGE;
-/// What memory holds that was never written.
-const POISON: u8 = 0xFF;
-
+/// Alignment of those that fill a page, so that their pages can be given back.
+const ALIGN_PAGE: u64 = PAGE;
+/// Most freed ranges that rest: with two pages each they take 64 MiB, and their notes 1 MiB.
+const RESTING_MAX: usize = 8192;
 /// How much memory there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -33,6 +37,8 @@ pub struct Info {
 struct Allocation {
     /// As asked for.
     bytes: u64,
+    /// How much of it may be used.
+    usable: u64,
     /// With rounding and spare bytes.
     span: u64,
     by: (&'static str, u64),
@@ -42,7 +48,7 @@ struct Allocation {
 impl Allocation {
     fn covers(&self, start: u64, bytes: u64) -> Result<(), Misuse> {
         match start.checked_add(bytes) {
-            Some(end) if end <= self.bytes => Ok(()),
+            Some(end) if end <= self.usable => Ok(()),
             _ => Err(Misuse::OutOfBounds {
                 start,
                 bytes,
@@ -65,6 +71,7 @@ struct Freed {
 #[derive(Debug)]
 pub struct Space {
     device: u32,
+    rules: Rules,
     capacity: u64,
     used: u64,
     /// Taken without an address.
@@ -83,9 +90,10 @@ pub struct Space {
 impl Space {
     /// Books for `capacity` bytes of memory in `span` bytes of addresses.
     #[must_use]
-    pub fn new(device: u32, capacity: u64, span: u64) -> Self {
+    pub fn new(device: u32, rules: Rules, capacity: u64, span: u64) -> Self {
         Self {
             device,
+            rules,
             capacity,
             used: 0,
             charged: 0,
@@ -111,7 +119,7 @@ impl Space {
             .checked_next_multiple_of(ROUND)
             .and_then(|rounded| rounded.checked_add(SPARE))
             .ok_or_else(|| self.out_of_memory(bytes, call))?;
-        let align = if span >= PART { ALIGN_LARGE } else { ALIGN };
+        let align = if span >= PAGE { ALIGN_PAGE } else { ALIGN };
         self.allocate_span(bytes, span, align, call, backing)
     }
 
@@ -132,22 +140,27 @@ impl Space {
                 break offset;
             }
             // Addresses that rest are given up before memory that is free is refused.
-            if !self.release_oldest() {
+            if !self.release_oldest(backing) {
                 return Err(self.out_of_memory(bytes, call));
             }
         };
         self.allocations += 1;
         self.used += span;
+        let usable = match self.rules.bounds {
+            Bounds::Exact => bytes,
+            Bounds::Granule => span,
+        };
         let fresh = if span >= PART {
-            Some(Fresh::new(bytes))
+            Some(Fresh::new(usable))
         } else {
-            backing.fill(offset, span, POISON);
+            backing.fill(offset, span, self.rules.poison);
             None
         };
         self.live.insert(
             offset,
             Allocation {
                 bytes,
+                usable,
                 span,
                 by: (call, self.allocations),
                 fresh,
@@ -174,11 +187,7 @@ impl Space {
         self.frees += 1;
         self.used -= allocation.span;
         // Whatever still uses the memory finds poison or zeros, not what was there.
-        if allocation.span >= PART {
-            backing.punch(offset, allocation.span);
-        } else {
-            backing.fill(offset, allocation.span, POISON);
-        }
+        self.give_back(offset, allocation.span, backing);
         self.resting_bytes += allocation.span;
         self.queue.push_back(offset);
         self.resting.insert(
@@ -190,7 +199,10 @@ impl Space {
                 freed_by: (call, self.frees),
             },
         );
-        while self.resting_bytes > self.resting_max && self.release_oldest() {}
+        let is_too_much = |space: &Self| {
+            space.resting_bytes > space.resting_max || space.queue.len() > RESTING_MAX
+        };
+        while is_too_much(self) && self.release_oldest(backing) {}
         Ok(())
     }
 
@@ -200,6 +212,8 @@ impl Space {
             // It is the start of a live allocation: it was read from the list just now.
             let _ = self.free(start, call, backing);
         }
+        // No page belongs to a live allocation any more.
+        backing.punch(0, backing.bytes() as u64);
     }
 
     /// Proves that a range lies in one live allocation.
@@ -230,10 +244,10 @@ impl Space {
             return Ok(());
         };
         for part in fresh.touch(inside, bytes) {
-            let (from, to) = (part * PART, ((part + 1) * PART).min(found.bytes));
+            let (from, to) = (part * PART, ((part + 1) * PART).min(found.usable));
             let covered = inside <= from && to <= inside + bytes;
             if access == Access::Read || !covered {
-                backing.fill(start + from, to - from, POISON);
+                backing.fill(start + from, to - from, self.rules.poison);
             }
         }
         if fresh.is_over() {
@@ -285,15 +299,36 @@ impl Space {
     }
 
     /// Ends the rest of the addresses that were freed first.
-    fn release_oldest(&mut self) -> bool {
+    fn release_oldest(&mut self, backing: &Backing) -> bool {
         let Some(start) = self.queue.pop_front() else {
             return false;
         };
         if let Some(freed) = self.resting.remove(&start) {
             self.resting_bytes -= freed.span;
-            self.free.give(start, freed.span);
+            let merged = self.free.give(start, freed.span);
+            // Its whole pages were given back when it was freed; those at its edges may be free now.
+            let (first, last) = (start / PAGE * PAGE, (start + freed.span - 1) / PAGE * PAGE);
+            for page in [first, last] {
+                if merged.0 <= page && page + PAGE <= merged.1 {
+                    backing.punch(page, PAGE);
+                }
+            }
         }
         true
+    }
+
+    /// Gives the whole pages of a range back, and poisons its ends, which share their pages.
+    fn give_back(&self, offset: u64, span: u64, backing: &Backing) {
+        let poison = |from: u64, to: u64| backing.fill(from, to - from, self.rules.poison);
+        let end = offset + span;
+        let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
+        if first >= last {
+            poison(offset, end);
+            return;
+        }
+        poison(offset, first);
+        poison(last, end);
+        backing.punch(offset, span);
     }
 
     fn out_of_memory(&self, bytes: u64, call: &'static str) -> RuntimeError {

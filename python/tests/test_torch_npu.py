@@ -1,0 +1,141 @@
+"""Unmodified torch_npu over the emulator of HCCL: ranks under torchrun, on a machine without an NPU."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Where torch_npu lies, if it is not among the packages of this Python: there it would load itself with every torch.
+FOLDER = os.environ.get("TORCH_NPU_FOLDER")
+LIMIT_S = 300
+
+RANKS = """
+import os
+import torch, torch_npu
+import torch.distributed as dist
+
+torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("hccl")
+rank, size = dist.get_rank(), dist.get_world_size()
+total = size * (size - 1) // 2
+
+def on_device(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype).npu()
+
+def empty(count):
+    return torch.empty(count).npu()
+
+def expect(tensor, *values):
+    assert tensor.device.type == "npu"
+    assert tensor.cpu().tolist() == list(values), (rank, tensor.cpu().tolist(), values)
+
+# Copies and fills.
+expect(torch.zeros(3, device="npu"), 0, 0, 0)
+expect(torch.ones(2, device="npu").fill_(7), 7, 7)
+expect(torch.arange(6.0).npu()[::2].contiguous(), 0, 2, 4)
+expect(torch.arange(4.0).npu().view(2, 2).t().contiguous().view(-1), 0, 2, 1, 3)
+strided = torch.arange(6.0).npu()
+strided[::2].copy_(on_device(7.0, 8.0, 9.0))
+expect(strided, 7, 1, 8, 3, 9, 5)
+
+# Collectives.
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int8):
+    tensor = on_device(rank, 1, dtype=dtype)
+    dist.all_reduce(tensor)
+    expect(tensor, total, size)
+tensor = on_device(rank, -rank)
+dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+expect(tensor, size - 1, 0)
+work = dist.all_reduce(tensor := on_device(rank), async_op=True)
+work.wait()
+expect(tensor, total)
+dist.broadcast(tensor := on_device(rank * 10 + 5), 1)
+expect(tensor, 15)
+dist.reduce(tensor := on_device(rank), 0)
+if rank == 0:
+    expect(tensor, total)
+dist.all_gather_into_tensor(tensor := empty(2 * size), on_device(rank, -rank))
+expect(tensor, *[sign * of for of in range(size) for sign in (1, -1)])
+dist.reduce_scatter_tensor(tensor := empty(1), on_device(*range(size)))
+expect(tensor, rank * size)
+dist.reduce_scatter(tensor := empty(1), [on_device(of) for of in range(size)])
+expect(tensor, rank * size)
+dist.all_to_all_single(tensor := empty(size), on_device(*[rank * size + to for to in range(size)]))
+expect(tensor, *[of * size + rank for of in range(size)])
+sent = torch.arange(float(total + size)).npu()
+dist.all_to_all_single(tensor := empty((rank + 1) * size), sent, [rank + 1] * size, [to + 1 for to in range(size)])
+first = rank * (rank + 1) // 2
+expect(tensor, *[first + at for _ in range(size) for at in range(rank + 1)])
+dist.scatter(tensor := empty(1), [on_device(to * 3) for to in range(size)] if rank == 0 else None, 0)
+expect(tensor, rank * 3)
+if rank == 0:
+    dist.send(on_device(7, 8), 1)
+if rank == 1:
+    dist.recv(tensor := empty(2), 0)
+    expect(tensor, 7, 8)
+tensor = empty(1)
+ring = [
+    dist.P2POp(dist.isend, on_device(rank), (rank + 1) % size),
+    dist.P2POp(dist.irecv, tensor, (rank - 1) % size),
+]
+for work in dist.batch_isend_irecv(ring):
+    work.wait()
+expect(tensor, (rank - 1) % size)
+dist.barrier()
+even = dist.new_group(list(range(0, size, 2)))
+if rank % 2 == 0:
+    dist.all_reduce(tensor := on_device(1), group=even)
+    expect(tensor, (size + 1) // 2)
+
+# What needs a kernel is refused by name.
+try:
+    tensor = on_device(1.0) + on_device(2.0)
+    torch.npu.synchronize()
+except RuntimeError as error:
+    assert "Add" in str(error), error
+else:
+    raise AssertionError("an operator without a kernel gave a result")
+dist.destroy_process_group()
+print(f"rank {rank} of {size} passed", flush=True)
+"""
+
+
+def toolkit(folder):
+    """An emulated toolkit, installed by the newest build of the tool in this clone; None without one."""
+    built = [ROOT / "target" / profile / "muster" for profile in ("release", "debug")]
+    built = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
+    if not built:
+        return None
+    subprocess.run([built[-1], "emu", "install", folder], check=True, capture_output=True, timeout=LIMIT_S)
+    return folder / "latest"
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_copies_fills_and_collectives_of_torch_npu_are_right_on_emulated_devices(size, tmp_path):
+    if FOLDER is None and importlib.util.find_spec("torch_npu") is None:
+        pytest.skip("no torch_npu: neither in TORCH_NPU_FOLDER nor among the packages of this Python")
+    home = toolkit(tmp_path / "toolkit")
+    if home is None:
+        pytest.skip("the tool is not built: cargo build")
+    script = tmp_path / "ranks.py"
+    script.write_text(RANKS)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": FOLDER or "",
+        "ASCEND_HOME_PATH": str(home),
+        "ASCEND_OPP_PATH": str(home / "opp"),
+        "LD_LIBRARY_PATH": str(home / "lib64"),
+        "HCCL_HOST_SOCKET_PORT_RANGE": "auto",
+        "XDG_RUNTIME_DIR": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+        "TASK_QUEUE_ENABLE": "0",
+    }
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", script]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-8000:]
+    for rank in range(size):
+        assert f"rank {rank} of {size} passed" in ended.stdout
