@@ -1,6 +1,6 @@
 //! The books of a device's memory: what is allocated, what was freed, what is free.
 //!
-//! BOOKS-1: addresses rest after a free, memory does not. At most [`RESTING_MAX`] freed ranges rest.
+//! BOOKS-1: addresses rest after a free, memory does not. At most `RESTING_MAX` freed ranges rest.
 //! Their whole pages are given back at once, and a page that several ranges share as soon as all of
 //! it is free. So freed memory takes less than two pages for each range that rests: 64 MiB a device.
 
