@@ -121,7 +121,9 @@ impl Arbiter {
     /// Whether ranks are ending that no verdict names yet, before the first verdict on one that ended. A process that a signal is to end needs a
     /// processor for that, so processes may end in another order than that of their signals.
     fn are_others_ending(&mut self, now_ms: u64) -> bool {
-        let Some(is_ending) = self.is_ending.filter(|_| self.told.is_empty()) else {
+        // Threads do not end as processes do, and nobody but they would look again.
+        let looks = self.told.is_empty() && !self.has_threads();
+        let Some(is_ending) = self.is_ending.filter(|_| looks) else {
             return false;
         };
         let members = &self.scene.members;
