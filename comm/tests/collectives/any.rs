@@ -100,33 +100,32 @@ fn a_message_of_another_type_is_refused_with_both_sides() {
 #[test]
 fn who_left_is_not_waited_for_as_long_as_others_may_send() {
     // Over TCP the link is opened by the receiver, and one to a rank that has left meanwhile is refused.
-    for setup in [Setup::shm()] {
-        let results = ranks(3, &setup, |world| -> Result<(), CommError> {
-            let me = world.rank().0;
-            if me == 1 {
-                // Gone before it is waited for.
-                channel(&world, 1, 0)?.send(&[4_u32], 1)?;
-                world.leave();
-                return Ok(());
-            }
-            Clock::pause(Duration::from_millis(200));
-            if me == 2 {
-                Clock::pause(Duration::from_millis(300));
-                return channel(&world, 2, 0)?.send(&[5_u32], 1);
-            }
-            let (any, channels) = receiver(&world)?;
-            let mut got = [0_u32];
-            assert_eq!((any.recv_any(&channels, &mut got)?, got), (0, [4]));
-            assert_eq!((any.recv_any(&channels, &mut got)?, got), (1, [5]));
-            let error = any.recv_any(&channels, &mut got).unwrap_err();
-            assert!(
-                matches!(cause(&error), ErrorKind::PeerClosed { .. }),
-                "{error}"
-            );
-            Ok(())
-        });
-        results.into_iter().for_each(|result| result.unwrap());
-    }
+    let setup = Setup::shm();
+    let results = ranks(3, &setup, |world| -> Result<(), CommError> {
+        let me = world.rank().0;
+        if me == 1 {
+            // Gone before it is waited for.
+            channel(&world, 1, 0)?.send(&[4_u32], 1)?;
+            world.leave();
+            return Ok(());
+        }
+        Clock::pause(Duration::from_millis(200));
+        if me == 2 {
+            Clock::pause(Duration::from_millis(300));
+            return channel(&world, 2, 0)?.send(&[5_u32], 1);
+        }
+        let (any, channels) = receiver(&world)?;
+        let mut got = [0_u32];
+        assert_eq!((any.recv_any(&channels, &mut got)?, got), (0, [4]));
+        assert_eq!((any.recv_any(&channels, &mut got)?, got), (1, [5]));
+        let error = any.recv_any(&channels, &mut got).unwrap_err();
+        assert!(
+            matches!(cause(&error), ErrorKind::PeerClosed { .. }),
+            "{error}"
+        );
+        Ok(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
 }
 
 #[test]
