@@ -128,15 +128,15 @@ fn names_and_both_address_families_lead_to_the_coordinator() {
 }
 
 #[test]
-fn a_coordinator_that_accepts_and_says_nothing_is_called_silent_after_three_seconds() {
-    // The kernel accepts for a listener whose process is stopped, just as here.
+fn a_coordinator_that_says_nothing_and_is_not_seen_stopped_is_waited_for_until_the_deadline() {
+    // The kernel accepts for a listener whose process gets no processor, just as here.
     let frozen = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = Endpoint::from(frozen.local_addr().unwrap());
     let began = Clock::now();
     let error = failure(join(&endpoint, hello(0, 2)));
     let took = Clock::now().duration_since(began);
     assert!(matches!(error, RendezvousError::Silent { .. }), "{error}");
-    assert!(took < Duration::from_secs(3) + AT_ONCE, "{took:?}");
+    assert!(took > Duration::from_secs(4), "{took:?}");
     assert_eq!(error.exit_code(), 12);
 }
 

@@ -439,7 +439,7 @@ fn ten_thousand_idle_connections_cost_no_more_than_those_that_are_allowed_at_a_t
 }
 
 #[test]
-fn a_coordinator_that_freezes_while_ranks_wait_is_called_silent_within_three_seconds() {
+fn a_coordinator_that_falls_silent_and_is_not_seen_stopped_is_waited_for() {
     let coordinator = start(options(2));
     let (endpoint, tap) = proxy(&coordinator);
     let joining = join(&endpoint, hello(0, 2));
@@ -450,8 +450,7 @@ fn a_coordinator_that_freezes_while_ranks_wait_is_called_silent_within_three_sec
     let began = Clock::now();
     let error = failure(joining);
     let took = Clock::now().duration_since(began);
-    assert!(matches!(error, RendezvousError::Silent { .. }), "{error}");
-    assert!(took < Duration::from_secs(3) + AT_ONCE, "{took:?}");
+    assert!(took > Duration::from_secs(4), "{took:?}: {error}");
 }
 
 #[test]
