@@ -126,6 +126,11 @@ run.wait_for_everyone()
 """
 
 
+def is_gloo_teardown(ended):
+    """Of torch 2.15: gloo sometimes destroys a thread that still runs while the process ends, after all results are out."""
+    return ended.code == -6 and "FOUND " in ended.out and "terminate called without an active exception" in ended.err
+
+
 def digest(folder):
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix == ".distcp")
     return [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
@@ -141,7 +146,7 @@ def compare(torch_ranks, job, tmp_path):
             folder = tmp_path / backend
             job.processes.clear()
             ended = torch_ranks(count, HEAD + program + END, {"BACKEND": backend, "FOLDER": str(folder)})
-            assert [one.code for one in ended] == [0] * count, ended
+            assert all(one.code == 0 or (backend == "gloo" and is_gloo_teardown(one)) for one in ended), ended
             found[backend] = [json.loads(one.out.split("FOUND ")[1]) for one in ended]
             files[backend] = digest(folder)
         assert found["gloo"][0] and same(found["gloo"], found["muster"], exactly=count == 2), found
