@@ -29,6 +29,14 @@ const ARBITER_SILENT: Duration = Duration::from_secs(4);
 /// How often a rank looks that has lost the arbiter, and waits for the verdict of another one.
 const CUT_OFF_LOOK: Duration = Duration::from_millis(5);
 
+/// How long a turn is in which some of these look at all others, where there are many.
+const CUT_OFF_TURN: Duration = Duration::from_millis(50);
+
+/// The number of the turn at this time.
+fn turn(time: Duration, every: Duration) -> u128 {
+    time.as_millis() / every.as_millis()
+}
+
 /// A call, and what its rank can learn of the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Inquest<'a> {
@@ -47,6 +55,9 @@ impl Inquest<'_> {
     pub(crate) fn judge_early(&self, since: Duration) -> Option<Verdict> {
         let (peers, silent) = (self.peers?, self.quiet.min(since));
         if silent < NEXT_LOOK || peers.arbiter_state(self.probe) != ArbiterState::Stopped {
+            return None;
+        }
+        if !peers.is_turn(self.probe, turn(since, NEXT_LOOK)) {
             return None;
         }
         // The first looks begin to count for how long others are stopped.
@@ -69,7 +80,8 @@ impl Inquest<'_> {
             ArbiterState::Hidden => ARBITER_SILENT,
             ArbiterState::Ended | ArbiterState::Runs => return None,
         };
-        if waited.min(self.quiet) < patience {
+        if waited.min(self.quiet) < patience || !peers.is_turn(self.probe, turn(waited, NEXT_LOOK))
+        {
             return None;
         }
         // As above: the arbiter may have told one before it stopped.
@@ -82,12 +94,17 @@ impl Inquest<'_> {
         peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, at_once)
     }
 
-    /// The verdict on a call that nobody judges any more: who served the arbiter is gone, or cannot be reached.
-    fn judge_gone(&self, at_once: bool) -> Option<Verdict> {
+    /// The verdict on a call that nobody has judged for `waited`: who served the arbiter is gone, or cannot be reached.
+    fn judge_gone(&self, waited: Duration, at_once: bool) -> Option<Verdict> {
+        let peers = self.peers?;
+        let is_turn = || peers.is_turn(self.probe, turn(waited, CUT_OFF_TURN));
         let fate_of = |rank| self.fate_of(rank);
         let unprovoked = |rank| self.status.ended_unprovoked(Rank(rank));
-        self.peers?
-            .judge_gone(self.probe, self.call, &fate_of, &unprovoked, at_once)
+        let told = peers.told_to(self.probe, self.call);
+        told.or_else(|| {
+            (at_once || is_turn())
+                .then(|| peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, at_once))?
+        })
     }
 
     /// How a rank went, as far as this one was told.
@@ -193,7 +210,7 @@ impl VerdictWait {
                 }
                 self.looked = now;
                 let at_once = now >= since + ARBITER_QUIET;
-                if let Some(verdict) = inquest.judge_gone(at_once) {
+                if let Some(verdict) = inquest.judge_gone(now - since, at_once) {
                     self.phase = Phase::Judged;
                     return Next::Tell(Box::new(verdict));
                 }

@@ -326,7 +326,7 @@ impl<'a> Stage<'a> {
             // As the engine does: the owner knows better than the connection.
             self.membership.ended(rank, None, self.now_ms());
         }
-        self.membership.rank_down(rank, reason);
+        self.membership.rank_down(rank, reason, self.now_ms());
         self.carry_out();
     }
 

@@ -55,7 +55,8 @@ const SLEPT_MS: u64 = UNKNOWN_WAIT_MS + 2000;
 const UNKNOWN_WAIT_MS: u64 = 3500;
 /// How long a verdict waits for ranks that are seen stopped, or that do not answer where a link to them broke: more may be known.
 const STOPPED_WAIT_MS: u64 = 1500;
-/// Ranks that end this soon after the first one, before anything is told, end by themselves: none has heard of another's end.
+/// Ranks that end this soon after the first one, before anything is told, end by themselves: none has heard of another's end,
+/// and their ends may be seen in another order than they came.
 const TOGETHER_MS: u64 = 20;
 
 /// See the module.
@@ -91,7 +92,7 @@ pub struct Arbiter {
     /// Processor time of each rank, as it says itself, and as others see it: they count other threads.
     cpu: Vec<[CpuHistory; 2]>,
     departures: u64,
-    /// When the first rank ended without a goodbye that nobody saw end.
+    /// When the first rank ended without a goodbye.
     first_end_ms: Option<u64>,
     again: u32,
     told: Vec<Told>,
@@ -169,13 +170,14 @@ impl Referee for Arbiter {
             told.note_end(rank.0, reason, &self.scene, self.seen_ms);
         }
         let mut fate = failure::fate(reason, self.departures);
-        if *reason == DownReason::Ended && self.told.is_empty() {
-            if self.first_end_ms.is_some() {
+        let is_end = fate.cause != EndCause::Unknown || *reason == DownReason::Ended;
+        if is_end && self.told.is_empty() {
+            if *reason == DownReason::Ended && self.first_end_ms.is_some() {
                 // A launcher may have ended it because of the first one.
                 fate.confidence = Confidence::Likely;
             }
             let first_ms = *self.first_end_ms.get_or_insert(at_ms);
-            if at_ms <= first_ms + TOGETHER_MS {
+            if at_ms <= first_ms + TOGETHER_MS && !failure::is_broken_pipe(reason) {
                 fate.cause = EndCause::Unprovoked;
             }
         }

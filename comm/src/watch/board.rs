@@ -22,6 +22,7 @@ mod read;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -31,6 +32,7 @@ use self::map::{
     LINES, MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, SITE_WORDS, SITES, TOOK_BOUNDS_MS, WORDS,
 };
 use self::memory::Memory;
+use self::read::Copied;
 pub(super) use self::read::bulletin;
 pub use self::read::{BoardError, of_process};
 use super::report::{CallCode, Report};
@@ -397,17 +399,12 @@ impl Board {
 
     /// The board as it is now.
     pub(super) fn report(&self, calls: usize) -> Report {
-        let copy = || -> Vec<u64> {
-            // Lines beyond those in use are skipped, not copied: most of the board is never touched.
-            let used = crate::types::index(self.head(Head::LinesUsed).load(Ordering::Relaxed));
-            let lines_end = HEADER + used.min(LINES) * LINE_WORDS;
-            let mut words = vec![0; WORDS];
-            let mut take = |from: usize, to: usize| {
-                publish::copy(&self.memory[from..to], &mut words[from..to]);
-            };
-            take(0, lines_end);
-            take(SITES, WORDS);
-            words
+        let copy = || {
+            let copied = Copied::take(|from, words| {
+                publish::copy(&self.memory[from..], words);
+                Ok::<(), Infallible>(())
+            });
+            copied.unwrap_or_else(|never| match never {})
         };
         // Held from before the first copy on, so that lists and lines belong together.
         let lists = self.lock_lists();

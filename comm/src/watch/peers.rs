@@ -30,6 +30,11 @@ struct Mate {
     inside: Option<Inside>,
 }
 
+/// So many ranks, about, look at all others at one time.
+const LOOKERS: usize = 16;
+/// Every rank looks at one of so many turns.
+const STRIDE_MAX: usize = 16;
+
 /// What a look at the process of a rank showed, and for how long all looks have found it stopped, in milliseconds.
 type Glance = (Sight, Option<u64>);
 
@@ -79,6 +84,18 @@ impl Peers {
     /// Whether anybody judges: a coordinator may run without an arbiter.
     pub(crate) fn has_arbiter(&self) -> bool {
         self.arbiter != ProcessId::default()
+    }
+
+    /// Whether it falls to this rank to look at all others at this turn. In a world of many the lowest rank that is seen to run
+    /// does at every turn, and each of the others now and then: if all did, they would look n * n times at each turn.
+    pub(crate) fn is_turn(&self, probe: &dyn Probe, turn: u128) -> bool {
+        let stride = (self.mates.len() / LOOKERS + 1).min(STRIDE_MAX);
+        let runs = |mate: &Mate| match probe.look(&mate.id) {
+            Sight::Seen(facts) => facts.frozen().is_none(),
+            Sight::Ended | Sight::Hidden(_) => false,
+        };
+        let lower = self.mates.iter().take(crate::types::index(self.me.into()));
+        (turn + u128::from(self.me)).is_multiple_of(stride as u128) || !lower.into_iter().any(runs)
     }
 
     /// Looks at the process of the arbiter.
@@ -169,7 +186,7 @@ impl Peers {
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
     /// `judge_overdue`, somebody else may be about to tell it. `unprovoked` says whether a rank that has ended is known to have
-    /// neither left nor heard of a failure; nothing where nobody knows.
+    /// neither left nor heard of a failure; nothing where nobody knows. What was told to this rank comes before it.
     pub(crate) fn judge_gone(
         &self,
         probe: &dyn Probe,
@@ -178,12 +195,6 @@ impl Peers {
         unprovoked: &dyn Fn(u32) -> Option<bool>,
         at_once: bool,
     ) -> Option<Verdict> {
-        if let Some(mut told) = self.told_to_me(probe) {
-            // It was the lowest rank, perhaps, where all others look first, and is about to end.
-            pass_on(probe, &told, &self.living(probe));
-            told.end(call);
-            return Some(told);
-        }
         let server = self.served_by?;
         let fate = match self.arbiter_state(probe) {
             ArbiterState::Ended => Fate {
@@ -318,12 +329,16 @@ impl Peers {
         Some(own)
     }
 
-    /// The verdict that stands on the board of this rank, if one does.
-    fn told_to_me(&self, probe: &dyn Probe) -> Option<Verdict> {
+    /// The verdict that stands on the board of this rank, if one does, made to end this call too.
+    pub(crate) fn told_to(&self, probe: &dyn Probe, call: CallId) -> Option<Verdict> {
         let keep = |told: Option<&[u8]>| told.map_or_else(Vec::new, <[u8]>::to_vec);
         let mate = self.mates.get(crate::types::index(self.me.into()))?;
         let bytes = probe.bulletin(&mate.id, self.me, &keep).ok()?;
-        wire::decode(&bytes)
+        let mut told: Verdict = wire::decode(&bytes)?;
+        // It was the lowest rank, perhaps, where all others look first, and is about to end.
+        pass_on(probe, &told, &self.living(probe));
+        told.end(call);
+        Some(told)
     }
 
     /// Looks at a rank.

@@ -63,7 +63,7 @@ impl Engine {
             self.ended.insert(token, Ended::Quietly);
             self.settle();
         }
-        self.membership.rank_down(rank, reason);
+        self.membership.rank_down(rank, reason, self.now_ms());
         self.carry_out();
     }
 }

@@ -344,9 +344,9 @@ impl Membership {
     }
 
     /// The owner says how a rank's process ended. What the rank had said before has been heard.
-    pub(crate) fn rank_down(&mut self, rank: Rank, reason: DownReason) {
+    pub(crate) fn rank_down(&mut self, rank: Rank, reason: DownReason, now_ms: u64) {
         self.held.retain(|held| held.rank != rank);
-        self.announce_down(rank, reason, self.seen_ms);
+        self.announce_down(rank, reason, now_ms);
     }
 
     /// Tells everybody that a rank is down, since `at_ms`; once (`RDV-4`).

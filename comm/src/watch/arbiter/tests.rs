@@ -389,6 +389,29 @@ fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_no
 }
 
 #[test]
+fn signals_that_end_ranks_at_one_moment_are_named_in_whichever_order_they_are_seen() {
+    // Rank 0 waits for rank 1.
+    let found = |first: u32, [one, two]: [i32; 2], gap_ms| {
+        let mut play = Play::new(&[]);
+        play.down(Rank(first), &DownReason::Killed { signal: one });
+        let second = Rank(3 - first);
+        let at_ms = play.now_ms + gap_ms;
+        let reason = DownReason::Killed { signal: two };
+        play.arbiter.down(second, &reason, at_ms);
+        play.complain(Cause::InVain);
+        play.pass(2 * ROUND_MS);
+        play.found().map(|(_, blamed)| blamed.to_vec())
+    };
+    for signals in [[15, 15], [9, 15], [15, 9]] {
+        assert_eq!(found(1, signals, 3), Some(vec![1, 2]), "{signals:?}");
+        assert_eq!(found(2, signals, 3), Some(vec![1, 2]), "{signals:?}");
+    }
+    // It may have followed, and a broken pipe did.
+    assert_eq!(found(1, [9, 15], 10 * TOGETHER_MS), Some(vec![1]));
+    assert_eq!(found(1, [9, 13], 3), Some(vec![1]));
+}
+
+#[test]
 fn of_ends_that_nobody_saw_only_the_first_is_certain() {
     let mut play = Play::new(&[]);
     play.down(Rank(2), &DownReason::Ended);
@@ -432,9 +455,9 @@ fn an_end_that_may_follow_from_another_is_named_beside_it_only_where_it_came_fir
     let killed = |signal| DownReason::Killed { signal };
     let first = |first: (u32, DownReason), second: (u32, DownReason)| {
         let mut play = Play::new(&[]);
-        for (rank, how) in [first, second] {
-            play.down(Rank(rank), &how);
-        }
+        play.down(Rank(first.0), &first.1);
+        play.pass(2 * TOGETHER_MS);
+        play.down(Rank(second.0), &second.1);
         play.complain(Cause::InVain);
         play.pass(2 * ROUND_MS);
         play.told.swap_remove(0).blamed

@@ -65,8 +65,8 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
             Err(error) => return Err(failed(error)),
         };
-        let is_new = seen.insert((first[Head::Job as usize], first[Head::Rank as usize]));
-        if second[Head::Magic as usize] == MAGIC && is_new {
+        let is_new = seen.insert((first.head(Head::Job), first.head(Head::Rank)));
+        if second.head(Head::Magic) == MAGIC && is_new {
             let mut report = decode(&first, &second, &Lists::new(), RECORDS);
             report.process = process::look(pid);
             reports.push(report);
@@ -159,26 +159,57 @@ fn own_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Copies a board, without the lines that are not in use: most of it is never touched.
-fn copy(file: &File) -> io::Result<Vec<u64>> {
-    let mut words = vec![0; WORDS];
-    let mut take = |from: usize, to: usize| {
-        let mut bytes = vec![0; (to - from) * 8];
-        file.read_exact_at(&mut bytes, from as u64 * 8)?;
-        for (word, bytes) in words[from..to].iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(*bytes);
+/// Copies a board.
+fn copy(file: &File) -> io::Result<Copied> {
+    Copied::take(|from, words| {
+        file.read_exact_at(bytemuck::cast_slice_mut(words), from as u64 * 8)?;
+        words
+            .iter_mut()
+            .for_each(|word| *word = u64::from_le(*word));
+        Ok(())
+    })
+}
+
+/// A copy of a board, without the lines that are not in use: those are most of it.
+pub(super) struct Copied {
+    /// The header, and the lines in use.
+    lines: Vec<u64>,
+    /// All behind the lines.
+    rest: Vec<u64>,
+}
+
+impl Copied {
+    /// A copy by a function that reads the words from a place on.
+    pub(super) fn take<E>(
+        mut read: impl FnMut(usize, &mut [u64]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut lines = vec![0; HEADER];
+        read(0, &mut lines)?;
+        let used = index(lines[Head::LinesUsed as usize]).min(LINES);
+        lines.resize(HEADER + used * LINE_WORDS, 0);
+        read(HEADER, &mut lines[HEADER..])?;
+        let mut rest = vec![0; WORDS - SITES];
+        read(SITES, &mut rest)?;
+        Ok(Self { lines, rest })
+    }
+
+    fn head(&self, word: Head) -> u64 {
+        self.lines[word as usize]
+    }
+
+    /// The words from this place of the board on.
+    fn words(&self, at: usize) -> &[u64] {
+        match at.checked_sub(SITES) {
+            Some(at) => &self.rest[at..],
+            None => &self.lines[at..],
         }
-        Ok(index(words[Head::LinesUsed as usize]).min(LINES))
-    };
-    let used = take(0, HEADER)?;
-    take(HEADER, HEADER + used * LINE_WORDS)?;
-    take(SITES, WORDS).map(|_| words)
+    }
 }
 
 /// The report of a board, from two copies of it and the lists that it has no room for, with this many of
 /// the last calls.
-pub(super) fn decode(first: &[u64], second: &[u64], lists: &Lists, calls: usize) -> Report {
-    let head = |word: Head| second[word as usize];
+pub(super) fn decode(first: &Copied, second: &Copied, lists: &Lists, calls: usize) -> Report {
+    let head = |word: Head| second.head(word);
     let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
     let reader = Reader {
         first,
@@ -187,8 +218,8 @@ pub(super) fn decode(first: &[u64], second: &[u64], lists: &Lists, calls: usize)
         now_ns: Clock::nanos().saturating_sub(head(Head::EpochNs)),
         epoch_ns: head(Head::EpochNs),
     };
-    let used = index(first[Head::LinesUsed as usize]).min(LINES);
-    let lines = || (0..used).map(|place| HEADER + place * LINE_WORDS);
+    let end = first.lines.len().min(second.lines.len());
+    let lines = || (HEADER..end).step_by(LINE_WORDS);
     let groups: Vec<GroupState> = lines().filter_map(|at| reader.group(at)).collect();
     let mut destroyed: Vec<Destroyed> = lines().filter_map(|at| reader.destroyed(at)).collect();
     destroyed.sort_by_key(|group| group.age_ms);
@@ -211,8 +242,8 @@ pub(super) fn decode(first: &[u64], second: &[u64], lists: &Lists, calls: usize)
 }
 
 struct Reader<'a> {
-    first: &'a [u64],
-    second: &'a [u64],
+    first: &'a Copied,
+    second: &'a Copied,
     lists: &'a Lists,
     /// Now, since the board was made.
     now_ns: u64,
@@ -242,7 +273,7 @@ impl Reader<'_> {
             return "elsewhere".to_owned();
         }
         // Written once, before anything that was copied first could name it.
-        let words = &self.second[SITES + number * SITE_WORDS..][..SITE_WORDS];
+        let words = &self.second.words(SITES + number * SITE_WORDS)[..SITE_WORDS];
         format!("{}:{}", text(&words[2..], words[1]), words[0])
     }
 
@@ -256,8 +287,8 @@ impl Reader<'_> {
     )]
     fn group(&self, at: usize) -> Option<GroupState> {
         let (first, second) = (
-            &self.first[at..][..LINE_WORDS],
-            &self.second[at..][..LINE_WORDS],
+            &self.first.words(at)[..LINE_WORDS],
+            &self.second.words(at)[..LINE_WORDS],
         );
         let is_whole = publish::is_whole(first, second);
         let words = if is_whole { first } else { second };
@@ -302,8 +333,8 @@ impl Reader<'_> {
 
     /// What a free line tells.
     fn destroyed(&self, at: usize) -> Option<Destroyed> {
-        let words = &self.first[at..][..LINE_WORDS];
-        let is_whole = publish::is_whole(words, &self.second[at..][..LINE_WORDS]);
+        let words = &self.first.words(at)[..LINE_WORDS];
+        let is_whole = publish::is_whole(words, &self.second.words(at)[..LINE_WORDS]);
         let tells = is_whole && words[line::STATE] == FREE && words[line::KEY] != 0;
         tells.then(|| Destroyed {
             key: words[line::KEY],
@@ -345,7 +376,7 @@ impl Reader<'_> {
         let live = groups.iter().map(|group| (group.key, group.name.as_str()));
         let gone = gone.iter().map(|group| (group.key, group.name.as_str()));
         let names: HashMap<u64, &str> = gone.chain(live).collect();
-        let next = self.first[Head::Next as usize];
+        let next = self.first.head(Head::Next);
         // Numbers that threads have taken need not have been used yet: then an older record is still there.
         let first = next.saturating_sub(2 * RECORDS as u64);
         let mut last = LastCalls::of(most);
@@ -362,8 +393,8 @@ impl Reader<'_> {
     /// The words of this record, where they are still there and whole.
     fn record(&self, id: u64) -> Option<&[u64; RECORD_WORDS]> {
         let at = RING + index(id) % RECORDS * RECORD_WORDS;
-        let words = self.first[at..].first_chunk()?;
-        let is_whole = words[0] == mark(id) && publish::is_whole(words, &self.second[at..]);
+        let words = self.first.words(at).first_chunk()?;
+        let is_whole = words[0] == mark(id) && publish::is_whole(words, self.second.words(at));
         is_whole.then_some(words)
     }
 
