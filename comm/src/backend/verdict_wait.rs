@@ -29,6 +29,8 @@ const ARBITER_SILENT: Duration = Duration::from_secs(4);
 /// How often a rank looks that has lost the arbiter, and waits for the verdict of another one.
 const CUT_OFF_LOOK: Duration = Duration::from_millis(5);
 
+/// After this long it does not wait for another one any more.
+const CUT_OFF_WAIT: Duration = Duration::from_secs(4);
 /// How long a turn is in which some of these look at all others, where there are many.
 const CUT_OFF_TURN: Duration = Duration::from_millis(50);
 
@@ -90,21 +92,23 @@ impl Inquest<'_> {
         }
         let quiet_ms = u64::try_from(self.quiet.as_millis()).unwrap_or(u64::MAX);
         let fate_of = |rank| self.fate_of(rank);
-        let at_once = waited >= 2 * patience;
-        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, at_once)
+        let waits = waited < patience + ARBITER_SILENT;
+        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, waits)
     }
 
     /// The verdict on a call that nobody has judged for `waited`: who served the arbiter is gone, or cannot be reached.
-    fn judge_gone(&self, waited: Duration, at_once: bool) -> Option<Verdict> {
+    fn judge_gone(&self, waited: Duration) -> Option<Verdict> {
         let peers = self.peers?;
+        let (at_once, waits) = (waited >= ARBITER_QUIET, waited < CUT_OFF_WAIT);
         let is_turn = || peers.is_turn(self.probe, turn(waited, CUT_OFF_TURN));
         let fate_of = |rank| self.fate_of(rank);
         let unprovoked = |rank| self.status.ended_unprovoked(Rank(rank));
         let told = peers.told_to(self.probe, self.call);
-        told.or_else(|| {
-            (at_once || is_turn())
-                .then(|| peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, at_once))?
-        })
+        if told.is_some() || !(at_once || is_turn()) {
+            return told;
+        }
+        let when = (at_once, waits);
+        peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, when)
     }
 
     /// How a rank went, as far as this one was told.
@@ -209,12 +213,19 @@ impl VerdictWait {
                     return Next::Rest(next - now);
                 }
                 self.looked = now;
-                let at_once = now >= since + ARBITER_QUIET;
-                if let Some(verdict) = inquest.judge_gone(now - since, at_once) {
+                let waited = now - since;
+                if let Some(verdict) = inquest.judge_gone(waited) {
                     self.phase = Phase::Judged;
                     return Next::Tell(Box::new(verdict));
                 }
-                if at_once {
+                let is_served = inquest.peers.is_some_and(Peers::is_served_by_rank);
+                if waited
+                    >= if is_served {
+                        CUT_OFF_WAIT
+                    } else {
+                        ARBITER_QUIET
+                    }
+                {
                     return Next::End(inquest.cause(false));
                 }
                 Next::Rest(CUT_OFF_LOOK)

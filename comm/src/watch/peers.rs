@@ -81,6 +81,11 @@ impl Peers {
         }
     }
 
+    /// Whether a rank runs the arbiter.
+    pub(crate) fn is_served_by_rank(&self) -> bool {
+        self.served_by.is_some()
+    }
+
     /// Whether anybody judges: a coordinator may run without an arbiter.
     pub(crate) fn has_arbiter(&self) -> bool {
         self.arbiter != ProcessId::default()
@@ -156,14 +161,14 @@ impl Peers {
     }
 
     /// The verdict on a call that has ended without what it waited for, where nothing was heard of the arbiter for so long.
-    /// `None` where somebody of this host is just about to tell it; with `at_once` this rank does not wait for that.
+    /// `None` where somebody of this host is just about to tell it and this rank `waits` for that.
     pub(crate) fn judge_overdue(
         &self,
         probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
         quiet_ms: u64,
-        at_once: bool,
+        waits: bool,
     ) -> Option<Verdict> {
         let scene = self.scene(probe, self.glances(probe), gone, quiet_ms);
         let mut own = verdict_of(judge(&scene, self.overdue(call)))?;
@@ -181,7 +186,7 @@ impl Peers {
             own = failure::unanswered(&scene, self.me, server, call, quiet_ms);
         }
         own.end(call);
-        self.tell(probe, own, call, at_once)
+        self.tell(probe, own, call, waits)
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
@@ -193,7 +198,7 @@ impl Peers {
         call: CallId,
         gone: &Departed<'_>,
         unprovoked: &dyn Fn(u32) -> Option<bool>,
-        at_once: bool,
+        (at_once, waits): (bool, bool),
     ) -> Option<Verdict> {
         let server = self.served_by?;
         let fate = match self.arbiter_state(probe) {
@@ -254,7 +259,7 @@ impl Peers {
             // The call was not one that the server is needed in; it ends with the world all the same.
             .unwrap_or_else(|| failure::server_gone(&scene, self.me, server, call));
         own.end(call);
-        self.tell(probe, own, call, at_once)
+        self.tell(probe, own, call, waits)
     }
 
     fn overdue(&self, call: CallId) -> Question {
@@ -265,19 +270,16 @@ impl Peers {
     }
 
     /// Tells a verdict on this call to the ranks of this host; returns the one that was told first, made to end the call too.
-    fn tell(
-        &self,
-        probe: &dyn Probe,
-        own: Verdict,
-        call: CallId,
-        at_once: bool,
-    ) -> Option<Verdict> {
+    /// Where somebody else is at it this rank waits for that one, or says its own if it is to wait no longer.
+    fn tell(&self, probe: &dyn Probe, own: Verdict, call: CallId, waits: bool) -> Option<Verdict> {
         match self.share(probe, own.clone()) {
             Some(mut told) => {
                 told.end(call);
                 Some(told)
             }
-            None => at_once.then_some(own),
+            None => self
+                .told_to(probe, call)
+                .or_else(|| (!waits).then_some(own)),
         }
     }
 
