@@ -184,6 +184,13 @@ impl Context {
     /// Says goodbye; see [`crate::world::World::leave`].
     pub(crate) fn leave(&self) {
         self.tell_unread();
+        // Who shares memory meets all others in each call, and cannot leave them behind in one.
+        if self.net.is_some()
+            && let Some(report) = self.watch.report_with_process()
+        {
+            // A control plane that is gone asks for nothing.
+            let _ = self.control.complain(&FromRank::Leaves(Box::new(report)));
+        }
         // Relaxed: read by the last owner of the context.
         self.life.has_left.store(true, Ordering::Relaxed);
         if let Some(island) = &self.island {

@@ -143,6 +143,10 @@ impl Referee for Arbiter {
                 report,
             }) => self.complained(rank.0, call, cause, report, now_ms),
             Some(FromRank::Judged(verdict)) => self.adopt(*verdict),
+            Some(FromRank::Leaves(report)) => {
+                self.take_complaint(rank.0, *report);
+                Vec::new()
+            }
             Some(FromRank::Stack { functions }) => self.told_where(rank.0, &functions),
             None => Vec::new(),
         }

@@ -30,6 +30,8 @@ pub(crate) enum FromRank {
     },
     /// A verdict that ranks came to by themselves: while the arbiter stood still, or in bring-up.
     Judged(Box<Verdict>),
+    /// What its board shows just before it says goodbye: nobody can ask it afterwards how far it came.
+    Leaves(Box<Report>),
 }
 
 /// Why a rank complains.

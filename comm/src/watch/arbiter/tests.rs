@@ -9,7 +9,7 @@ use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Pro
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
-use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+use crate::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
 
 const CALL: CallId = CallId { key: 9, seq: 3 };
@@ -409,6 +409,34 @@ fn signals_that_end_ranks_at_one_moment_are_named_in_whichever_order_they_are_se
     // It may have followed, and a broken pipe did.
     assert_eq!(found(1, [9, 15], 10 * TOGETHER_MS), Some(vec![1]));
     assert_eq!(found(1, [9, 13], 3), Some(vec![1]));
+}
+
+#[test]
+fn who_leaves_after_a_call_of_another_kind_is_not_said_to_have_left_before_it() {
+    let found = |entered| {
+        let mut play = Play::new(&[0]);
+        let mut report = board(1, false);
+        report.groups[0].entered = entered;
+        report.calls = (entered == CALL.seq)
+            .then(|| CallRecord {
+                key: CALL.key,
+                seq: CALL.seq,
+                call: CallCode { word: 5, count: 8 },
+                outcome: CallOutcome::Completed,
+                ..CallRecord::default()
+            })
+            .into_iter()
+            .collect();
+        let leaves = encode(&FromRank::Leaves(Box::new(report)));
+        let acts = play.arbiter.heard(Rank(1), &leaves, play.now_ms);
+        play.act(acts);
+        play.arbiter.left(Rank(1));
+        play.complain(Cause::InVain);
+        play.pass(2 * ROUND_MS + UNKNOWN_WAIT_MS);
+        play.told.first().map(|verdict| verdict.class)
+    };
+    assert_eq!(found(CALL.seq - 1), Some(Class::NotJoined));
+    assert_eq!(found(CALL.seq), Some(Class::Mismatch));
 }
 
 #[test]

@@ -137,6 +137,8 @@ impl<'a> Graph<'a> {
         let waiter = self.waiters[from];
         let report = match state_of(member, self.is_overdue) {
             Ok(report) => report,
+            // What it sent before it left is on its way, or others made another call.
+            Err(Why::Left) if has_come(member, &waiter) => return,
             Err(why) => return self.leaf(from, rank, why),
         };
         let key = waiter.group.key;
@@ -418,6 +420,17 @@ fn state_of(member: &Member, is_overdue: bool) -> Result<&Report, Why<'static>> 
         Some(how) => Why::Frozen { how },
         None => Why::Silent,
     })
+}
+
+/// Whether a rank is known to have come to a collective call that others wait for it in, however long ago.
+fn has_come(member: &Member, waiter: &Waiter<'_>) -> bool {
+    let key = waiter.group.key;
+    let entered = member.report.as_ref().and_then(|report| {
+        let lives = report.group(key).map(|group| group.entered);
+        lives.or_else(|| report.destroyed(key).map(|group| group.entered))
+    });
+    !waiter.call.call.is_point_to_point()
+        && entered.is_some_and(|entered| entered >= waiter.call.seq)
 }
 
 /// What is remembered of the group of a call where the rank has destroyed it, if that says something.
