@@ -69,8 +69,7 @@ pub struct Arbiter {
     inside: Option<fn(&Card) -> Option<Inside>>,
     /// Whether a process has ended or is about to; `None` under a simulator.
     is_ending: Option<fn(&ProcessId) -> bool>,
-    /// When the first verdict on a rank that ended was due, and the ranks that were found ending then and still are.
-    ending: Option<(u64, Vec<u32>)>,
+    ending: Option<decide::Ending>,
     /// The process that it runs in.
     process: ProcessId,
     /// Turns until all is read that came while the arbiter did not run: ranks may have judged by themselves.

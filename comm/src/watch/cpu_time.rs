@@ -4,6 +4,8 @@
 //! starved: the time says nothing about its program. Only threads that make calls count: helpers of a program may want more
 //! processors than there are, always.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 
 /// Processor time of a thread since it began, or of some threads together.
@@ -82,9 +84,7 @@ impl HostLoad {
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             runnable: Self::parse(&text).unwrap_or(0),
-            processors: std::thread::available_parallelism().map_or(1, |processors| {
-                u32::try_from(processors.get()).unwrap_or(u32::MAX)
-            }),
+            processors: processors(),
         }
     }
 
@@ -93,6 +93,16 @@ impl HostLoad {
         let field = loadavg.split_ascii_whitespace().nth(3)?;
         field.split_once('/')?.0.parse().ok()
     }
+}
+
+/// Processors that this process may use. Read once: the system looks through mounts and control groups for it, which takes a
+/// hundred times as long as all else that is read of a process.
+fn processors() -> u32 {
+    static PROCESSORS: OnceLock<u32> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| {
+        let processors = std::thread::available_parallelism();
+        processors.map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+    })
 }
 
 #[cfg(test)]

@@ -30,6 +30,18 @@ const ENDING_PAUSE_MS: u64 = 5;
 /// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
 const LEFT_TO_WAITERS_MS: u64 = 250;
 
+/// The looks for ranks that are ending, from when the first verdict on a rank that ended was due.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// By when the looks are over.
+    until_ms: u64,
+    /// By when the wait for those that were found is over.
+    wait_ms: u64,
+    /// When the next look is due.
+    next_ms: u64,
+    found: Vec<u32>,
+}
+
 impl Arbiter {
     /// Judges what a round has shown.
     pub(super) fn decide(&mut self, now_ms: u64) -> Vec<Act> {
@@ -131,18 +143,28 @@ impl Arbiter {
             let member = members.get(crate::types::index((*rank).into()));
             member.is_some_and(|member| member.fate.is_none())
         };
-        let processes = (0_u32..).zip(&self.processes);
-        // Ranks that were not asked before have not said how crowded their host is.
-        let crowd = HostLoad::now().crowd().max(self.scene.slowness());
-        let look_ms = ENDING_LOOK_MS * crowd;
-        let (since_ms, found) = self.ending.get_or_insert_with(|| (now_ms, Vec::new()));
-        if now_ms < *since_ms + look_ms {
-            let ending = processes.filter(|(rank, process)| is_there(rank) && is_ending(process));
-            *found = ending.map(|(rank, _)| rank).collect();
+        let ending = self.ending.get_or_insert_with(|| {
+            // Ranks that were not asked before have not said how crowded their host is.
+            let crowd = HostLoad::now().crowd().max(self.scene.slowness());
+            Ending {
+                until_ms: now_ms + ENDING_LOOK_MS * crowd,
+                wait_ms: now_ms + ENDING_WAIT_MS,
+                ..Ending::default()
+            }
+        });
+        if now_ms < ending.until_ms {
+            // Each call that waits asks this, and the looks take time of the processor that they look for.
+            if ending.next_ms <= now_ms {
+                let processes = (0_u32..).zip(&self.processes);
+                let found =
+                    processes.filter(|(rank, process)| is_there(rank) && is_ending(process));
+                ending.found = found.map(|(rank, _)| rank).collect();
+                ending.next_ms = now_ms + ENDING_PAUSE_MS + self.processes.len() as u64 / 2;
+            }
             return true;
         }
-        found.retain(is_there);
-        !found.is_empty() && now_ms < *since_ms + ENDING_WAIT_MS
+        ending.found.retain(is_there);
+        !ending.found.is_empty() && now_ms < ending.wait_ms
     }
 
     /// Whether a rank has said goodbye.
