@@ -80,11 +80,11 @@ impl Inquest<'_> {
             ArbiterState::Stopped => ARBITER_QUIET,
             // It may be starved; or it is stopped, and nobody here can see that.
             ArbiterState::Hidden => ARBITER_SILENT,
-            // A rank that had left in good order served it: others go on without, and nobody else would judge.
+            // A rank that had left in good order served it: others go on without, and nobody else judges.
             ArbiterState::Ended
                 if self.status.cut_off().is_none() && self.status.is_any_orderly() =>
             {
-                ARBITER_QUIET
+                NEXT_LOOK
             }
             ArbiterState::Ended | ArbiterState::Runs => return None,
         };
