@@ -43,7 +43,8 @@ fn stated() -> Result<Vec<(String, Vec<String>)>, Failure> {
     Ok(stated)
 }
 
-fn find_sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+/// Every Rust file below a folder, but what is built or hidden.
+pub(crate) fn find_sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();

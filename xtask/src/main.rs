@@ -1,8 +1,9 @@
 //! Writes the generated files of the repository: `cargo run -p xtask` writes them,
-//! `cargo run -p xtask -- --check` compares them. `performance` prints the recorded measurements as
-//! tables. `simulate` runs the control plane in virtual time.
+//! `cargo run -p xtask -- --check` compares them. `lines` counts the code. `performance` prints the
+//! recorded measurements as tables. `simulate` runs the control plane in virtual time.
 
 mod invariants;
+mod lines;
 mod performance;
 mod simulate;
 
@@ -39,10 +40,11 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => write_all(),
         ["--check"] => check_all(),
+        ["lines"] => lines::table(),
         ["performance"] => performance::tables(),
         ["simulate", options @ ..] => simulate::command(options),
         _ => Err(Failure(
-            "allowed are no arguments (write), --check (compare), performance, and simulate"
+            "allowed are no arguments (write), --check (compare), lines, performance, and simulate"
                 .to_owned(),
         )),
     };
