@@ -13,43 +13,38 @@ pub(crate) enum Way {
     HostToDevice,
 }
 
-/// One call of the vendor. Counts are elements.
+/// Blocks of one length: where what is sent and what is received begins, and the elements of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Even {
+    pub(crate) send: Handle,
+    pub(crate) recv: Handle,
+    pub(crate) count: u64,
+    pub(crate) dtype: DType,
+}
+
+/// One side of a call that has a block of its own length for each rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub(crate) base: Handle,
+    pub(crate) counts: Vec<u64>,
+    pub(crate) displs: Vec<u64>,
+}
+
+/// One call of the vendor. Counts are elements; a number behind a reduction or alone is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VendorCall {
-    AllGather {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-    },
+    AllGather(Even),
     AllGatherV {
         send: Handle,
         count: u64,
-        recv: Handle,
-        counts: Vec<u64>,
-        displs: Vec<u64>,
+        recv: Side,
         dtype: DType,
     },
-    AllReduce {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-        op: ReduceOp,
-    },
-    AllToAll {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-    },
+    AllReduce(Even, ReduceOp),
+    AllToAll(Even),
     AllToAllV {
-        send: Handle,
-        send_counts: Vec<u64>,
-        send_displs: Vec<u64>,
-        recv: Handle,
-        recv_counts: Vec<u64>,
-        recv_displs: Vec<u64>,
+        send: Side,
+        recv: Side,
         dtype: DType,
     },
     Barrier,
@@ -67,37 +62,16 @@ pub(crate) enum VendorCall {
         bytes: usize,
     },
     Recv(Item),
-    Reduce {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-        op: ReduceOp,
-        root: u32,
-    },
-    ReduceScatter {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-        op: ReduceOp,
-    },
+    Reduce(Even, ReduceOp, u32),
+    ReduceScatter(Even, ReduceOp),
     ReduceScatterV {
-        send: Handle,
-        counts: Vec<u64>,
-        displs: Vec<u64>,
+        send: Side,
         recv: Handle,
         count: u64,
         dtype: DType,
         op: ReduceOp,
     },
-    Scatter {
-        send: Handle,
-        recv: Handle,
-        count: u64,
-        dtype: DType,
-        root: u32,
-    },
+    Scatter(Even, u32),
     Send(Item),
 }
 
@@ -113,75 +87,29 @@ pub(crate) struct Item {
 
 impl VendorCall {
     /// The memory that a step of `n` ranks reads or writes: addresses and bytes.
-    #[expect(clippy::too_many_lines, reason = "one arm a call")]
     pub(super) fn ranges(&self, n: usize) -> Vec<(Handle, usize)> {
-        let bytes = |count: u64, dtype: &DType| index(count) * dtype.size();
-        let extent = |counts: &[u64], displs: &[u64], dtype: &DType| {
-            let end = |(count, displ): (&u64, &u64)| count + displ;
-            bytes(counts.iter().zip(displs).map(end).max().unwrap_or(0), dtype)
+        let bytes = |count: u64, dtype: DType| index(count) * dtype.size();
+        let side = |side: &Side, dtype: DType| {
+            let ends = side.counts.iter().zip(&side.displs);
+            let end = ends.map(|(count, displ)| count + displ).max();
+            (side.base, bytes(end.unwrap_or(0), dtype))
         };
-        let message = |item: &Item| (item.buffer, bytes(item.count, &item.dtype));
+        let even = |even: &Even, sent: usize, received: usize| {
+            let one = bytes(even.count, even.dtype);
+            vec![(even.send, one * sent), (even.recv, one * received)]
+        };
+        let message = |item: &Item| (item.buffer, bytes(item.count, item.dtype));
         match self {
-            Self::AllGather {
-                send,
-                recv,
-                count,
-                dtype,
-            } => {
-                let one = bytes(*count, dtype);
-                vec![(*send, one), (*recv, one * n)]
-            }
+            Self::AllGather(blocks) => even(blocks, 1, n),
             Self::AllGatherV {
                 send,
                 count,
                 recv,
-                counts,
-                displs,
                 dtype,
-            } => {
-                vec![
-                    (*send, bytes(*count, dtype)),
-                    (*recv, extent(counts, displs, dtype)),
-                ]
-            }
-            Self::AllReduce {
-                send,
-                recv,
-                count,
-                dtype,
-                ..
-            }
-            | Self::Reduce {
-                send,
-                recv,
-                count,
-                dtype,
-                ..
-            } => {
-                let all = bytes(*count, dtype);
-                vec![(*send, all), (*recv, all)]
-            }
-            Self::AllToAll {
-                send,
-                recv,
-                count,
-                dtype,
-            } => {
-                let all = bytes(*count, dtype) * n;
-                vec![(*send, all), (*recv, all)]
-            }
-            Self::AllToAllV {
-                send,
-                send_counts,
-                send_displs,
-                recv,
-                recv_counts,
-                recv_displs,
-                dtype,
-            } => vec![
-                (*send, extent(send_counts, send_displs, dtype)),
-                (*recv, extent(recv_counts, recv_displs, dtype)),
-            ],
+            } => vec![(*send, bytes(*count, *dtype)), side(recv, *dtype)],
+            Self::AllReduce(blocks, _) | Self::Reduce(blocks, ..) => even(blocks, 1, 1),
+            Self::AllToAll(blocks) => even(blocks, n, n),
+            Self::AllToAllV { send, recv, dtype } => vec![side(send, *dtype), side(recv, *dtype)],
             Self::Barrier => Vec::new(),
             Self::Batch(items) => items.iter().map(message).collect(),
             Self::Broadcast {
@@ -189,41 +117,23 @@ impl VendorCall {
                 count,
                 dtype,
                 ..
-            } => vec![(*buffer, bytes(*count, dtype))],
+            } => vec![(*buffer, bytes(*count, *dtype))],
             Self::Copy {
                 target,
                 source,
                 bytes,
             } => vec![(*target, *bytes), (*source, *bytes)],
             Self::Recv(item) | Self::Send(item) => vec![message(item)],
-            Self::ReduceScatter {
-                send,
-                recv,
-                count,
-                dtype,
-                ..
-            } => {
-                let one = bytes(*count, dtype);
-                vec![(*send, one * n), (*recv, one)]
-            }
+            Self::ReduceScatter(blocks, _) => even(blocks, n, 1),
             Self::ReduceScatterV {
                 send,
-                counts,
-                displs,
                 recv,
                 count,
                 dtype,
                 ..
-            } => {
-                vec![
-                    (*send, extent(counts, displs, dtype)),
-                    (*recv, bytes(*count, dtype)),
-                ]
-            }
+            } => vec![side(send, *dtype), (*recv, bytes(*count, *dtype))],
             // Off the root nothing of the send buffer is looked at.
-            Self::Scatter {
-                recv, count, dtype, ..
-            } => vec![(*recv, bytes(*count, dtype))],
+            Self::Scatter(blocks, _) => vec![(blocks.recv, bytes(blocks.count, blocks.dtype))],
         }
     }
 }

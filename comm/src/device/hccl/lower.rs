@@ -11,7 +11,7 @@
 use super::soc::Product;
 use super::support;
 use crate::backend::Counts;
-use crate::device::vendor_call::{Handle, VendorCall};
+use crate::device::vendor_call::{Even, Handle, Side, VendorCall};
 use crate::types::{Collective, DType, Pattern, ReduceOp};
 
 /// A checked call: `send` and `recv` as the collective layer defines them. In place they are the
@@ -32,13 +32,6 @@ pub(crate) struct DeviceCall<'a> {
     pub(crate) product: Product,
     /// Whether all ranks are on one host.
     pub(crate) one_host: bool,
-}
-
-/// Where an exchange with everybody begins and how much it has for each.
-struct Side {
-    base: Handle,
-    counts: Vec<u64>,
-    displs: Vec<u64>,
 }
 
 impl Side {
@@ -138,19 +131,11 @@ impl DeviceCall<'_> {
         let has_lengths = self.collective.has_lengths();
         match self.pattern() {
             Pattern::AllGather if has_lengths => vec![self.all_gather_v()],
-            Pattern::AllGather => vec![VendorCall::AllGather {
-                send: self.send,
-                recv: self.recv,
-                count: self.uniform() as u64,
-                dtype: self.dtype,
-            }],
-            Pattern::AllReduce => vec![VendorCall::AllReduce {
-                send: self.send,
-                recv: self.recv,
-                count: self.uniform() as u64,
-                dtype: self.dtype,
-                op: self.op,
-            }],
+            Pattern::AllGather => vec![VendorCall::AllGather(self.even(self.send, self.recv))],
+            Pattern::AllReduce => {
+                let even = self.even(self.send, self.recv);
+                vec![VendorCall::AllReduce(even, self.op)]
+            }
             Pattern::AllToAll if has_lengths => vec![self.all_to_all_v()],
             Pattern::AllToAll => self.all_to_all(scratch),
             Pattern::Barrier => vec![VendorCall::Barrier],
@@ -181,9 +166,7 @@ impl DeviceCall<'_> {
             return VendorCall::AllGatherV {
                 send: self.send,
                 count: recv.counts[self.me],
-                recv: self.recv,
-                counts: recv.counts,
-                displs: recv.displs,
+                recv,
                 dtype: self.dtype,
             };
         }
@@ -211,12 +194,7 @@ impl DeviceCall<'_> {
                 Side::packed(self.recv, &blocks),
             ));
         } else {
-            steps.push(VendorCall::AllToAll {
-                send,
-                recv: self.recv,
-                count: count as u64,
-                dtype: self.dtype,
-            });
+            steps.push(VendorCall::AllToAll(self.even(send, self.recv)));
         }
         steps
     }
@@ -277,35 +255,16 @@ impl DeviceCall<'_> {
         } else {
             scratch
         };
-        let (count, dtype, op) = (self.uniform() as u64, self.dtype, self.op);
+        let even = self.even(self.send, recv);
         if self.product == Product::Ascend310P {
-            return VendorCall::AllReduce {
-                send: self.send,
-                recv,
-                count,
-                dtype,
-                op,
-            };
+            return VendorCall::AllReduce(even, self.op);
         }
-        VendorCall::Reduce {
-            send: self.send,
-            recv,
-            count,
-            dtype,
-            op,
-            root: self.root_number(),
-        }
+        VendorCall::Reduce(even, self.op, self.root_number())
     }
 
     fn reduce_scatter(&self, scratch: Handle) -> Vec<VendorCall> {
         let count = self.uniform();
-        let step = |recv| VendorCall::ReduceScatter {
-            send: self.send,
-            recv,
-            count: count as u64,
-            dtype: self.dtype,
-            op: self.op,
-        };
+        let step = |recv| VendorCall::ReduceScatter(self.even(self.send, recv), self.op);
         if !self.in_place {
             return vec![step(self.recv)];
         }
@@ -329,9 +288,7 @@ impl DeviceCall<'_> {
         let (count, displ) = (side.counts[self.me], side.displs[self.me]);
         if self.is_direct_reduce_scatter_v() {
             return vec![VendorCall::ReduceScatterV {
-                send: self.send,
-                counts: side.counts,
-                displs: side.displs,
+                send: side,
                 recv: self.recv,
                 count,
                 dtype: self.dtype,
@@ -339,13 +296,11 @@ impl DeviceCall<'_> {
             }];
         }
         let size = self.dtype.size() as u64;
-        let mut steps = vec![VendorCall::AllReduce {
-            send: self.send,
-            recv: scratch,
+        let all = Even {
             count: side.counts.iter().sum(),
-            dtype: self.dtype,
-            op: self.op,
-        }];
+            ..self.even(self.send, scratch)
+        };
+        let mut steps = vec![VendorCall::AllReduce(all, self.op)];
         if count > 0 {
             steps.push(VendorCall::Copy {
                 target: self.recv,
@@ -357,27 +312,16 @@ impl DeviceCall<'_> {
     }
 
     fn scatter(&self, scratch: Handle) -> VendorCall {
-        let uniform = match self.counts {
-            Counts::Uniform(count) => Some(count),
-            Counts::Blocks(_) | Counts::Splits { .. } => None,
-        };
+        let uniform = matches!(self.counts, Counts::Uniform(_));
         let is_root = self.me == self.root;
-        if let Some(count) = uniform
-            && self.product != Product::Ascend310P
-        {
+        if uniform && self.product != Product::Ascend310P {
             // In place the root's block is where it belongs: what the vendor writes is not needed.
             let recv = if self.in_place && is_root {
                 scratch
             } else {
                 self.recv
             };
-            return VendorCall::Scatter {
-                send: self.send,
-                recv,
-                count: count as u64,
-                dtype: self.dtype,
-                root: self.root_number(),
-            };
+            return VendorCall::Scatter(self.even(self.send, recv), self.root_number());
         }
         let blocks = match self.counts {
             Counts::Blocks(blocks) => blocks.to_vec(),
@@ -398,12 +342,18 @@ impl DeviceCall<'_> {
 
     fn exchange(&self, send: Side, recv: Side) -> VendorCall {
         VendorCall::AllToAllV {
-            send: send.base,
-            send_counts: send.counts,
-            send_displs: send.displs,
-            recv: recv.base,
-            recv_counts: recv.counts,
-            recv_displs: recv.displs,
+            send,
+            recv,
+            dtype: self.dtype,
+        }
+    }
+
+    /// Blocks of the call's one length, between these addresses.
+    fn even(&self, send: Handle, recv: Handle) -> Even {
+        Even {
+            send,
+            recv,
+            count: self.uniform() as u64,
             dtype: self.dtype,
         }
     }

@@ -23,87 +23,72 @@ fn at(value: u64) -> usize {
     crate::types::index(value)
 }
 
+/// Where a reduction takes what it reduces.
 #[expect(
-    clippy::too_many_lines,
     clippy::wildcard_enum_match_arm,
-    reason = "one arm a call, and any other call is a failure of the test"
+    reason = "any other call is a failure of the test"
+)]
+fn send_of(step: &VendorCall) -> Handle {
+    match step {
+        VendorCall::AllReduce(even, _)
+        | VendorCall::Reduce(even, ..)
+        | VendorCall::ReduceScatter(even, _) => even.send,
+        other => panic!("{other:?} reduces nothing"),
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "any other call is a failure of the test"
 )]
 /// What the vendor does with one step of every rank; sums only.
 fn perform(steps: &[&VendorCall], memories: &mut [Memory]) {
-    let n = steps.len();
     let before = memories.to_vec();
-    let sum = |send: &dyn Fn(usize) -> Handle, i: usize| -> i64 {
-        (0..n)
-            .map(|rank| before[rank][element(send(rank)) + i])
-            .sum()
+    let kind = std::mem::discriminant(steps[0]);
+    let sum = |i: usize| -> i64 {
+        let of_rank = |(rank, step): (usize, &&VendorCall)| {
+            assert_eq!(std::mem::discriminant(*step), kind, "{step:?}");
+            before[rank][element(send_of(step)) + i]
+        };
+        steps.iter().enumerate().map(of_rank).sum()
     };
     for (me, step) in steps.iter().enumerate() {
         let memory = &mut memories[me];
         match step {
-            VendorCall::AllReduce { recv, count, .. } => {
-                let send = |rank: usize| match steps[rank] {
-                    VendorCall::AllReduce { send, .. } => *send,
-                    other => panic!("{other:?}"),
-                };
-                for i in 0..at(*count) {
-                    memory[element(*recv) + i] = sum(&send, i);
+            // The vendor may write the result of a reduce anywhere.
+            VendorCall::AllReduce(even, _) | VendorCall::Reduce(even, ..) => {
+                for i in 0..at(even.count) {
+                    memory[element(even.recv) + i] = sum(i);
                 }
             }
-            VendorCall::Reduce { recv, count, .. } => {
-                let send = |rank: usize| match steps[rank] {
-                    VendorCall::Reduce { send, .. } => *send,
-                    other => panic!("{other:?}"),
-                };
-                // The vendor may write it anywhere.
-                for i in 0..at(*count) {
-                    memory[element(*recv) + i] = sum(&send, i);
+            VendorCall::ReduceScatter(even, _) => {
+                for i in 0..at(even.count) {
+                    memory[element(even.recv) + i] = sum(me * at(even.count) + i);
                 }
             }
-            VendorCall::ReduceScatter { recv, count, .. } => {
-                let send = |rank: usize| match steps[rank] {
-                    VendorCall::ReduceScatter { send, .. } => *send,
-                    other => panic!("{other:?}"),
-                };
-                for i in 0..at(*count) {
-                    memory[element(*recv) + i] = sum(&send, me * at(*count) + i);
-                }
-            }
-            VendorCall::AllToAll {
-                send, recv, count, ..
-            } => {
-                assert_ne!(send, recv, "LOWER-2");
+            VendorCall::AllToAll(even) => {
+                assert_ne!(even.send, even.recv, "LOWER-2");
+                let count = at(even.count);
                 for (rank, other) in steps.iter().enumerate() {
-                    let VendorCall::AllToAll { send, .. } = other else {
+                    let VendorCall::AllToAll(other) = other else {
                         panic!("{other:?}")
                     };
-                    for i in 0..at(*count) {
-                        memory[element(*recv) + rank * at(*count) + i] =
-                            before[rank][element(*send) + me * at(*count) + i];
+                    for i in 0..count {
+                        memory[element(even.recv) + rank * count + i] =
+                            before[rank][element(other.send) + me * count + i];
                     }
                 }
             }
-            VendorCall::AllToAllV {
-                send,
-                recv,
-                recv_counts,
-                recv_displs,
-                ..
-            } => {
-                assert_ne!(send, recv, "LOWER-2");
+            VendorCall::AllToAllV { send, recv, .. } => {
+                assert_ne!(send.base, recv.base, "LOWER-2");
                 for (rank, other) in steps.iter().enumerate() {
-                    let VendorCall::AllToAllV {
-                        send,
-                        send_counts,
-                        send_displs,
-                        ..
-                    } = other
-                    else {
+                    let VendorCall::AllToAllV { send, .. } = other else {
                         panic!("{other:?}")
                     };
-                    assert_eq!(send_counts[me], recv_counts[rank], "from {rank} to {me}");
-                    for i in 0..at(recv_counts[rank]) {
-                        memory[element(*recv) + at(recv_displs[rank]) + i] =
-                            before[rank][element(*send) + at(send_displs[me]) + i];
+                    assert_eq!(send.counts[me], recv.counts[rank], "from {rank} to {me}");
+                    for i in 0..at(recv.counts[rank]) {
+                        memory[element(recv.base) + at(recv.displs[rank]) + i] =
+                            before[rank][element(send.base) + at(send.displs[me]) + i];
                     }
                 }
             }
@@ -116,9 +101,7 @@ fn perform(steps: &[&VendorCall], memories: &mut [Memory]) {
                     memory[element(*target) + i] = before[me][element(*source) + i];
                 }
             }
-            VendorCall::Broadcast { .. }
-            | VendorCall::Scatter { .. }
-            | VendorCall::AllGather { .. } => {}
+            VendorCall::Broadcast { .. } | VendorCall::Scatter(..) | VendorCall::AllGather(_) => {}
             other => panic!("{other:?} is not composed"),
         }
     }
