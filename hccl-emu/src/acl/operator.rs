@@ -219,10 +219,8 @@ exports! {
         _path: *const c_char,
         stream: *mut c_void,
     ) {
-        let name = name.get().ok_or_else(|| null("opType"))?;
-        let inputs = arguments(inputs, input_descriptions, input_buffers)?;
-        let outputs = arguments(outputs, output_descriptions, output_buffers)?;
-        run(&name, &inputs, &outputs, stream)
+        let inputs = (inputs, input_descriptions, input_buffers);
+        run(name, inputs, (outputs, output_descriptions, output_buffers), stream)
     }
 
     /// The same with descriptions that stay as they are.
@@ -240,10 +238,8 @@ exports! {
         _path: *const c_char,
         stream: *mut c_void,
     ) {
-        let name = name.get().ok_or_else(|| null("opType"))?;
-        let inputs = arguments(inputs, input_descriptions, input_buffers)?;
-        let outputs = arguments(outputs, output_descriptions, output_buffers)?;
-        run(&name, &inputs, &outputs, stream)
+        let inputs = (inputs, input_descriptions, input_buffers);
+        run(name, inputs, (outputs, output_descriptions, output_buffers), stream)
     }
 }
 
@@ -264,13 +260,18 @@ attributes! {
     aclopSetAttrListString, aclopSetAttrString
 }
 
+/// Tensors as a client passes them: their number, their descriptions, their buffers.
+type Tensors = (c_int, *const *const c_void, *const *const c_void);
+
 fn run(
-    name: &str,
-    inputs: &[Argument],
-    outputs: &[Argument],
+    name: Text,
+    inputs: Tensors,
+    outputs: Tensors,
     stream: *mut c_void,
 ) -> Result<(), RuntimeError> {
-    let action = Action::of(name, inputs, outputs, |kind| aclDataTypeSize(kind))?;
+    let name = name.get().ok_or_else(|| null("opType"))?;
+    let (inputs, outputs) = (arguments(inputs)?, arguments(outputs)?);
+    let action = Action::of(&name, &inputs, &outputs, |kind| aclDataTypeSize(kind))?;
     let stream = stream::of(stream)?;
     let device = stream.device.logical;
     let work = move |_: &TaskContext| action.run(device);
@@ -279,11 +280,7 @@ fn run(
         .map(drop)
 }
 
-fn arguments(
-    count: c_int,
-    descriptions: *const *const c_void,
-    buffers: *const *const c_void,
-) -> Result<Vec<Argument>, RuntimeError> {
+fn arguments((count, descriptions, buffers): Tensors) -> Result<Vec<Argument>, RuntimeError> {
     let count = usize::try_from(count)
         .ok()
         .filter(|count| *count <= TENSORS_MAX)
