@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
 
-pub use audit::{Audit, AuditServer, Version, audit};
+pub use audit::{Audit, AuditServer, Version};
 pub use write::{ServerSketch, Sketch, SketchError};
 
 use super::endpoint::{self, Place};
@@ -216,6 +217,36 @@ pub fn read(path: &Path) -> Result<String, RankTableError> {
         return Err(unreadable(std::io::Error::other(what)));
     }
     Ok(text)
+}
+
+/// Goes through the text of a table. Of one that is still being made nothing but that is told.
+#[must_use]
+pub fn audit(text: &str) -> Audit {
+    let mut look = audit::Look::default();
+    let table: Value = match serde_json::from_str(text) {
+        Ok(table) => table,
+        Err(error) => {
+            look.find("", format!("is no JSON: {error}"));
+            return look.audit;
+        }
+    };
+    let Some(table) = table.as_object() else {
+        look.find("", "is no JSON object".to_owned());
+        return look.audit;
+    };
+    let version = look.version(table);
+    look.audit.version = version;
+    if !look.status(table, version) {
+        return look.audit;
+    }
+    match version {
+        Some(Version::Legacy) => legacy::groups(&mut look, table),
+        Some(Version::V1_0) => servers::list(&mut look, table, false),
+        Some(Version::V1_2) => servers::list(&mut look, table, true),
+        Some(Version::V2_0) => ranks::list(&mut look, table),
+        None => {}
+    }
+    look.audit
 }
 
 /// Reads the text of a table.

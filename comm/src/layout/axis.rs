@@ -150,6 +150,35 @@ impl fmt::Display for Part {
     }
 }
 
+/// Sizes of the axes of one grid, as a caller gives them: anything, to be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Tensor parallel size (etp in the expert part).
+    pub tp: i64,
+    /// Context parallel size; 1 in the expert part.
+    pub cp: i64,
+    /// Expert parallel size; 1 in the dense part.
+    pub ep: i64,
+    /// Data parallel size (edp in the expert part).
+    pub dp: i64,
+    /// Pipeline parallel size.
+    pub pp: i64,
+}
+
+impl Sizes {
+    /// The size of an axis.
+    #[must_use]
+    pub const fn of(&self, axis: Axis) -> i64 {
+        match axis {
+            Axis::Cp => self.cp,
+            Axis::Dp => self.dp,
+            Axis::Ep => self.ep,
+            Axis::Pp => self.pp,
+            Axis::Tp => self.tp,
+        }
+    }
+}
+
 /// A number that the user of a layout gives, by the name of its option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Param {
@@ -178,6 +207,18 @@ pub enum Param {
 }
 
 impl Param {
+    /// The number behind an axis, by the name that a user gave it.
+    pub(super) const fn of(axis: Axis, part: Part) -> Self {
+        match (axis, part) {
+            (Axis::Cp, _) => Self::Cp,
+            (Axis::Dp, _) => Self::Dp,
+            (Axis::Ep, _) => Self::Ep,
+            (Axis::Pp, _) => Self::Pp,
+            (Axis::Tp, Part::Dense) => Self::Tp,
+            (Axis::Tp, Part::Expert) => Self::Etp,
+        }
+    }
+
     /// The name in messages and options.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -5,9 +5,9 @@
 
 use crate::types::{MAX_WORLD_SIZE, Rank};
 
-use super::axis::{Axis, AxisSet, Param, Part};
+use super::axis::{Axis, AxisSet, Param, Part, Sizes};
 use super::error::{LayoutError, NotDivisible};
-use super::grid::{Grid, Sizes, positive};
+use super::grid::{Grid, positive};
 use super::order::{self, DEFAULT_ORDER};
 use super::{Dims, Layout};
 

@@ -8,39 +8,10 @@
 
 use crate::types::{MAX_WORLD_SIZE, Rank};
 
-use super::axis::{Axis, AxisSet, Param, Part};
+use super::axis::{Axis, AxisSet, Param, Part, Sizes};
 use super::error::LayoutError;
 use super::groups::Groups;
 use super::order;
-
-/// Sizes of the axes of one grid, as a caller gives them: anything, to be checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Tensor parallel size (etp in the expert part).
-    pub tp: i64,
-    /// Context parallel size; 1 in the expert part.
-    pub cp: i64,
-    /// Expert parallel size; 1 in the dense part.
-    pub ep: i64,
-    /// Data parallel size (edp in the expert part).
-    pub dp: i64,
-    /// Pipeline parallel size.
-    pub pp: i64,
-}
-
-impl Sizes {
-    /// The size of an axis.
-    #[must_use]
-    pub const fn of(&self, axis: Axis) -> i64 {
-        match axis {
-            Axis::Cp => self.cp,
-            Axis::Dp => self.dp,
-            Axis::Ep => self.ep,
-            Axis::Pp => self.pp,
-            Axis::Tp => self.tp,
-        }
-    }
-}
 
 /// Where a rank stands in a grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -113,7 +84,7 @@ impl Grid {
     ) -> Result<Self, LayoutError> {
         let mut world: u64 = 1;
         for axis in Axis::ALL {
-            let size = positive(param_of(axis, part), sizes.of(axis))?;
+            let size = positive(Param::of(axis, part), sizes.of(axis))?;
             world = world.saturating_mul(size);
         }
         let world = u32::try_from(world)
@@ -264,18 +235,6 @@ impl Grid {
     fn side(&self, axis: Axis) -> Side {
         let found = self.sides.iter().find(|side| side.axis == axis);
         *found.expect("order::complete yields every axis")
-    }
-}
-
-/// The number behind an axis, by the name that a user gave it.
-pub(super) const fn param_of(axis: Axis, part: Part) -> Param {
-    match (axis, part) {
-        (Axis::Cp, _) => Param::Cp,
-        (Axis::Dp, _) => Param::Dp,
-        (Axis::Ep, _) => Param::Ep,
-        (Axis::Pp, _) => Param::Pp,
-        (Axis::Tp, Part::Dense) => Param::Tp,
-        (Axis::Tp, Part::Expert) => Param::Etp,
     }
 }
 

@@ -40,10 +40,10 @@ mod sequence;
 
 use crate::types::Rank;
 
-pub use axis::{Axis, AxisSet, Param, Part};
+pub use axis::{Axis, AxisSet, Param, Part, Sizes};
 pub use builder::LayoutBuilder;
 pub use error::{LayoutError, NotDivisible};
-pub use grid::{Coordinates, Grid, Sizes};
+pub use grid::{Coordinates, Grid};
 pub use groups::{Groups, Members};
 pub use kind::GroupKind;
 pub use matrix::{

@@ -6,9 +6,8 @@
 
 use crate::types::closest;
 
-use super::axis::{Axis, Part};
+use super::axis::{Axis, Param, Part, Sizes};
 use super::error::LayoutError;
-use super::grid::{Sizes, param_of};
 
 /// Megatron's default order.
 pub const DEFAULT_ORDER: &str = "tp-cp-ep-dp-pp";
@@ -25,7 +24,7 @@ pub(super) fn complete(order: &str, part: Part, sizes: &Sizes) -> Result<[Axis; 
     let missing: Vec<_> = Axis::AS_CHECKED
         .into_iter()
         .filter(|axis| left_out(axis) && sizes.of(*axis) != 1)
-        .map(|axis| (param_of(axis, part), sizes.of(axis)))
+        .map(|axis| (Param::of(axis, part), sizes.of(axis)))
         .collect();
     if !missing.is_empty() {
         return Err(LayoutError::OrderMissesAxis {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Inner;
-use super::run::Open;
 use crate::backend::wait_context::WaitContext;
 use crate::collective::Call;
 use crate::context::Notice;
@@ -30,7 +29,7 @@ pub(super) struct Lost {
 
 impl Inner {
     /// Asks all members what they know, and judges. `fault` is what this rank's device reports.
-    pub(super) fn inquest(&self, open: &Open, fault: Option<ErrorKind>) -> Lost {
+    pub(super) fn inquest(&self, seq: u64, fault: Option<ErrorKind>) -> Lost {
         if let Some(kind) = &fault {
             self.bench.write(|op_log| {
                 op_log.set_fault(kind);
@@ -38,7 +37,7 @@ impl Inner {
         }
         self.bench.speak();
         let members = self.desk.members();
-        let wait_context = self.wait_context(Deadline::after(self.bench.patience()), open.seq);
+        let wait_context = self.wait_context(Deadline::after(self.bench.patience()), seq);
         let heard = wait_context.wait(
             &Rest::Pause,
             || self.bench.missing(members).is_empty(),
@@ -47,7 +46,7 @@ impl Inner {
         match heard {
             // Whoever is missing when the time is up says nothing, which is judged too.
             Ok(()) | Err(ErrorKind::Stalled { .. }) => self.judge(&self.bench.said(members)),
-            Err(kind) => self.shared(open.seq, kind),
+            Err(kind) => self.shared(seq, kind),
         }
     }
 

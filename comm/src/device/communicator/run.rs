@@ -177,7 +177,7 @@ impl Inner {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    let lost = self.inquest(open, Some(error.into()));
+                    let lost = self.inquest(open.seq, Some(error.into()));
                     return Err(self.fail(open.call, open.seq, open.deadline, lost));
                 }
             }
@@ -202,10 +202,10 @@ impl Inner {
     /// What happens elsewhere while a call is under way, and ends it.
     fn look_around(self: &Arc<Self>, open: &Open) -> Result<(), Lost> {
         if let Some(fault) = self.async_error() {
-            return Err(self.inquest(open, Some(fault)));
+            return Err(self.inquest(open.seq, Some(fault)));
         }
         if open.deadline.passed() {
-            return Err(self.inquest(open, None));
+            return Err(self.inquest(open.seq, None));
         }
         let wait_context = self.wait_context(open.deadline, open.seq);
         if let Some(kind) = wait_context.given_up() {
@@ -251,7 +251,7 @@ impl Inner {
             // would wait for this rank.
             self.judge(&self.alone(&kind))
         } else {
-            self.inquest(open, Some(kind))
+            self.inquest(open.seq, Some(kind))
         };
         self.fail(open.call, open.seq, open.deadline, lost)
     }

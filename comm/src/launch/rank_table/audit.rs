@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use super::{FINDINGS_MAX, Finding, legacy, ranks, servers};
+use super::{FINDINGS_MAX, Finding};
 use crate::config::{decimal, shown};
 use crate::types::{MAX_WORLD_SIZE, closest};
 
@@ -64,36 +64,6 @@ pub struct AuditServer {
     pub seats: Vec<(u32, u32)>,
 }
 
-/// Goes through the text of a table. Of one that is still being made nothing but that is told.
-#[must_use]
-pub fn audit(text: &str) -> Audit {
-    let mut look = Look::default();
-    let table: Value = match serde_json::from_str(text) {
-        Ok(table) => table,
-        Err(error) => {
-            look.find("", format!("is no JSON: {error}"));
-            return look.audit;
-        }
-    };
-    let Some(table) = table.as_object() else {
-        look.find("", "is no JSON object".to_owned());
-        return look.audit;
-    };
-    let version = look.version(table);
-    look.audit.version = version;
-    if !look.status(table, version) {
-        return look.audit;
-    }
-    match version {
-        Some(Version::Legacy) => legacy::groups(&mut look, table),
-        Some(Version::V1_0) => servers::list(&mut look, table, false),
-        Some(Version::V1_2) => servers::list(&mut look, table, true),
-        Some(Version::V2_0) => ranks::list(&mut look, table),
-        None => {}
-    }
-    look.audit
-}
-
 /// A look under way: the findings so far, and what must be unique in the whole table.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -114,7 +84,7 @@ impl Look {
         });
     }
 
-    fn version(&mut self, table: &Map<String, Value>) -> Option<Version> {
+    pub(super) fn version(&mut self, table: &Map<String, Value>) -> Option<Version> {
         if table.contains_key("group_list") {
             return Some(Version::Legacy);
         }
@@ -143,7 +113,7 @@ impl Look {
     }
 
     /// Whether the rest of the table is to be looked at.
-    fn status(&mut self, table: &Map<String, Value>, version: Option<Version>) -> bool {
+    pub(super) fn status(&mut self, table: &Map<String, Value>, version: Option<Version>) -> bool {
         let status = table.get("status");
         match status.and_then(Value::as_str) {
             Some("completed") => self.audit.completed = true,
