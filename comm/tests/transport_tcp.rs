@@ -8,8 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use muster_comm::sync::{Clock, Deadline};
+use muster_comm::transport::poll::{Interest, wait_until_ready};
 use muster_comm::transport::tcp::{
-    Interest, LinkName, Listener, ParkedKey, Refusal, TcpError, TcpLink, connect, wait_until_ready,
+    LinkName, Listener, ParkedKey, Refusal, TcpError, TcpLink, connect,
 };
 use muster_comm::transport::{LinkError, Stream};
 

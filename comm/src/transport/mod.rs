@@ -10,6 +10,7 @@
 //! owns the waiting and its deadline. (Making a TCP stream waits, with a deadline.)
 
 pub mod frame;
+pub mod poll;
 pub mod ring;
 pub mod shm;
 pub mod sim;

@@ -266,6 +266,15 @@ impl LinkKind {
             Self::Tcp => "tcp",
         }
     }
+
+    /// Whether bytes can be under way where neither end sees them.
+    #[must_use]
+    pub const fn is_network(self) -> bool {
+        match self {
+            Self::Shm => false,
+            Self::Sim | Self::Tcp => true,
+        }
+    }
 }
 
 impl fmt::Display for LinkKind {

@@ -5,8 +5,8 @@
 //! thread, so ranks may make their links in any order without a deadlock. No stranger gets a link:
 //! both sides prove that they know the job's secret (see `hello.rs`).
 //!
-//! The stream itself never waits. A thread that has nothing else to do waits for descriptors:
-//! [`wait_until_ready`].
+//! The stream itself never waits. A thread that has nothing else to do waits for descriptors
+//! ([`poll`](super::poll)).
 //!
 //! - TCP-1: what a stranger sends costs that connection, and nobody else anything.
 //! - TCP-2: a link is in non-blocking mode and sends small messages at once (no Nagle delay).
@@ -25,13 +25,10 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-
 pub use self::bundle::{Bundle, LANES_MAX};
 pub use self::hello::{LinkName, Refusal, SECRET_BYTES, connect};
 pub use self::listener::{Listener, ParkedKey};
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
-use crate::sync::Deadline;
 
 /// Bytes that a link reads ahead: the frame and the payload of a small message in one system call.
 const INBOX_BYTES: usize = 16 * 1024;
@@ -245,50 +242,6 @@ impl fmt::Debug for TcpLink {
             .field("read_ahead", &(self.filled - self.taken))
             .field("dead", &self.dead)
             .finish()
-    }
-}
-
-/// A descriptor and what it is waited for.
-#[derive(Clone, Copy, Debug)]
-pub struct Interest<'a> {
-    /// Of a stream: [`Stream::descriptor`].
-    pub descriptor: BorrowedFd<'a>,
-    /// Whether writing is waited for; otherwise reading.
-    pub write: bool,
-}
-
-/// Waits until one of the descriptors is ready or has failed, or the deadline has passed; returns
-/// whether one is. Signals may make it return early.
-///
-/// # Errors
-/// Whatever the system says to `poll`.
-pub fn wait_until_ready<'a>(
-    interests: impl Iterator<Item = Interest<'a>>,
-    deadline: Deadline,
-) -> io::Result<bool> {
-    let mut fds: Vec<PollFd<'_>> = interests
-        .map(|interest| {
-            let flags = if interest.write {
-                PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
-            PollFd::from_borrowed_fd(interest.descriptor, flags)
-        })
-        .collect();
-    poll_by(&mut fds, deadline)
-}
-
-/// `poll` until `deadline`; an interruption counts as "nothing yet".
-fn poll_by(fds: &mut [PollFd<'_>], deadline: Deadline) -> io::Result<bool> {
-    let left = Timespec::try_from(deadline.left()).unwrap_or(Timespec {
-        tv_sec: 3600,
-        tv_nsec: 0,
-    });
-    match rustix::event::poll(fds, Some(&left)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::context::{Context, Identity, Unread};
 use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
-use crate::transport::{CallTag, LinkKind, Stream};
+use crate::transport::{CallTag, Stream};
 use crate::types::{DType, Rank};
 
 impl Links {
@@ -37,7 +37,7 @@ impl Links {
                     Some(stream) => stream,
                     None => parked.insert(never_taken(context, group, plane, peer)?),
                 };
-                if plane == Plane::PointToPoint && stream.kind() == LinkKind::Tcp {
+                if plane == Plane::PointToPoint && stream.kind().is_network() {
                     say_closed(stream.as_mut(), group.key, received);
                 }
                 let frame = last_look(stream.as_mut());

@@ -9,8 +9,8 @@ use crate::context::Island;
 use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
 use crate::transport::Stream;
+use crate::transport::poll::{Interest, wait_until_ready};
 use crate::transport::shm::wait::Rest;
-use crate::transport::tcp::{Interest, wait_until_ready};
 
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
+use super::super::poll::poll_by;
 use super::hello::{self, HELLO_BYTES, Key, LinkName, PROOF_BYTES, Refusal, Role, SECRET_BYTES};
-use super::{TcpError, TcpLink, poll_by};
+use super::{TcpError, TcpLink};
 use crate::strangers::Stranger;
 use crate::sync::Deadline;
 use crate::transport::stream::Stream;
