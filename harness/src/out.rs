@@ -27,6 +27,18 @@ pub const GOOD: Style = AnsiColor::Green.on_default();
 /// Bold: a word to look at.
 pub const STRONG: Style = Style::new().bold();
 
+/// Columns of a terminal that is not asked for its width.
+const COLUMNS: usize = 80;
+/// Columns before what follows of a broken line.
+const INDENT: usize = 4;
+/// How lines begin that say what a check found.
+const FINDINGS: [&str; 4] = [
+    "VERDICT ",
+    "  evidence: ",
+    "  next: ",
+    "  seen by the launcher: ",
+];
+
 /// Prints a result on stdout, without colours where it is not a terminal.
 ///
 /// # Errors
@@ -53,7 +65,8 @@ pub fn note(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
-/// Text as it is printed: with the verdicts in it laid out, where it goes to a terminal.
+/// Text as it is printed: where it goes to a terminal, the verdicts in it are laid out, and what a check found is broken
+/// between words.
 fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
     if !to_terminal || !text.contains("VERDICT ") {
         return Cow::Borrowed(text);
@@ -65,10 +78,33 @@ fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
             .and_then(|text| text.split_once('\n'))
         {
             Some((class, fields)) => Cow::Owned(format!("{BAD}{class}{BAD:#}\n{fields}")),
+            None if FINDINGS.iter().any(|head| plain.starts_with(head)) => Cow::Owned(broken(line)),
             None => Cow::Borrowed(line),
         }
     });
     Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// A line over several of [`COLUMNS`] at most, broken between words.
+fn broken(line: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for (index, word) in line.split(' ').enumerate() {
+        let length = anstream::adapter::strip_str(word)
+            .to_string()
+            .chars()
+            .count();
+        if column > INDENT && column + 1 + length > COLUMNS {
+            let _ = write!(text, "\n{:INDENT$}", "");
+            column = INDENT;
+        } else if index > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text
 }
 
 /// Prints a failure the way every command does, and gives back its class.
@@ -123,6 +159,34 @@ mod tests {
             "{laid_out}"
         );
         assert_eq!(shown("no verdict\n", true), "no verdict\n");
+    }
+
+    #[test]
+    fn findings_are_broken_between_words_on_a_terminal_and_keep_every_word() {
+        let finding = format!(
+            "  evidence: {}",
+            "all_reduce f32[1000]: expected 1, ".repeat(9)
+        );
+        let text = format!(
+            "{BAD}VERDICT DATA{BAD:#} {finding}\n{finding}\n{}",
+            "x ".repeat(60)
+        );
+        let terminal = shown(&text, true);
+        let plain = anstream::adapter::strip_str(&terminal).to_string();
+        let (findings, other) = plain.trim_end().rsplit_once('\n').expect("lines");
+        assert!(
+            findings.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{plain}"
+        );
+        assert_eq!(other.len(), 119, "another line stays as it is");
+        let words = |text: &str| {
+            let text = anstream::adapter::strip_str(text).to_string();
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&terminal), words(&text));
+        assert_eq!(shown(&text, false), text);
     }
 
     #[test]

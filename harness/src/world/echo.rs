@@ -1,11 +1,16 @@
 //! What ranks print, passed on line by line with the rank in front.
 //!
+//! Every rank prints the verdict that ends its calls. A terminal shows it laid out once, and who else says the same; a pipe
+//! gets every line.
+//!
 //! The watcher must never wait for whoever reads our output: what does not fit the queue is dropped and
 //! counted, and a rank that floods is cut off.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+
+use muster_comm::error::verdict::lay_out;
 
 use crate::fail::Failure;
 use crate::out::escaped;
@@ -83,7 +88,10 @@ impl Printer {
         let (sender, queue) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("muster-print".to_owned())
-            .spawn(move || print(&queue, &mut std::io::stdout()))
+            .spawn(move || {
+                let stdout = std::io::stdout();
+                print(&queue, &mut Lines::new(stdout.is_terminal(), stdout));
+            })
             .map_err(|error| Failure::resource(format!("a thread cannot be started: {error}")))?;
         Ok(Self {
             queue: Some(sender),
@@ -111,7 +119,7 @@ impl Printer {
     }
 }
 
-fn print(queue: &Receiver<Chunk>, out: &mut impl Write) {
+fn print(queue: &Receiver<Chunk>, out: &mut Lines<impl Write>) {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     let mut is_open = true;
     for Chunk { rank, bytes } in queue {
@@ -123,7 +131,7 @@ fn print(queue: &Receiver<Chunk>, out: &mut impl Write) {
         for byte in bytes {
             if byte == b'\n' || line.len() >= LINE_MAX {
                 // Whoever closed our output does not want to read this; the ranks go on.
-                is_open = is_open && show(out, rank, line).is_ok();
+                is_open = is_open && out.show(rank, line).is_ok();
                 line.clear();
             }
             if byte != b'\n' {
@@ -133,25 +141,87 @@ fn print(queue: &Receiver<Chunk>, out: &mut impl Write) {
     }
     for (rank, line) in (0..).zip(lines) {
         if is_open && !line.is_empty() {
-            is_open = show(out, rank, &line).is_ok();
+            is_open = out.show(rank, &line).is_ok();
         }
     }
 }
 
-fn show(out: &mut impl Write, rank: u32, line: &[u8]) -> std::io::Result<()> {
-    if line.is_empty() {
-        return Ok(());
+/// Where lines go.
+struct Lines<W> {
+    is_terminal: bool,
+    out: W,
+    /// The verdict that was shown last, and the rank that printed it.
+    verdict: Option<(u32, String)>,
+}
+
+impl<W: Write> Lines<W> {
+    fn new(is_terminal: bool, out: W) -> Self {
+        Self {
+            is_terminal,
+            out,
+            verdict: None,
+        }
     }
-    writeln!(
-        out,
-        "[rank {rank}] {}",
-        escaped(&String::from_utf8_lossy(line))
-    )
+
+    fn show(&mut self, rank: u32, line: &[u8]) -> std::io::Result<()> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        let line = escaped(&String::from_utf8_lossy(line));
+        let Some(laid_out) = self.is_terminal.then(|| lay_out(&line)).flatten() else {
+            return writeln!(self.out, "[rank {rank}] {line}");
+        };
+        match &self.verdict {
+            Some((first, said)) if *said == line => {
+                let class = laid_out.lines().next().unwrap_or_default();
+                writeln!(
+                    self.out,
+                    "[rank {rank}] {class}: the same as from rank {first}"
+                )
+            }
+            Some(_) | None => {
+                self.verdict = Some((rank, line));
+                writeln!(self.out, "[rank {rank}] {laid_out}")
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is printed of these lines.
+    fn printed(is_terminal: bool, lines: &[(u32, &str)]) -> String {
+        let mut out = Lines::new(is_terminal, Vec::new());
+        for (rank, line) in lines {
+            out.show(*rank, line.as_bytes()).expect("written");
+        }
+        String::from_utf8(out.out).expect("text")
+    }
+
+    #[test]
+    fn a_terminal_shows_a_verdict_once_and_says_who_else_prints_it() {
+        let verdict = "VERDICT PEER_DEAD who=rank 1 what=barrier #2 where=killed by signal 9 since=now \
+                       confidence=certain evidence=a; b others=none next=d";
+        let other = verdict.replace("rank 1", "rank 3");
+        let lines = [(0, verdict), (2, "x"), (2, verdict), (3, other.as_str())];
+        let shown = printed(true, &lines);
+        let starts: Vec<&str> = shown.lines().filter(|line| line.starts_with('[')).collect();
+        assert_eq!(
+            starts,
+            [
+                "[rank 0] VERDICT PEER_DEAD",
+                "[rank 2] x",
+                "[rank 2] VERDICT PEER_DEAD: the same as from rank 0",
+                "[rank 3] VERDICT PEER_DEAD",
+            ]
+        );
+        assert_eq!(shown.matches("\n  who         rank").count(), 2, "{shown}");
+        let piped = printed(false, &lines);
+        assert_eq!(piped.matches(verdict).count(), 2, "{piped}");
+        assert_eq!(piped.lines().count(), lines.len(), "{piped}");
+    }
 
     #[test]
     fn lines_of_ranks_stay_whole_and_carry_their_rank() {
@@ -169,10 +239,10 @@ mod tests {
         echoes[1].pass(b"two\x1b[2J\n");
         echoes[0].pass(b"line\nlast");
         drop(echoes);
-        let mut out = Vec::new();
+        let mut out = Lines::new(false, Vec::new());
         print(&queue, &mut out);
         assert_eq!(
-            String::from_utf8(out).expect("text"),
+            String::from_utf8(out.out).expect("text"),
             "[rank 1] two\\u{1b}[2J\n[rank 0] one line\n[rank 0] last\n"
         );
     }
