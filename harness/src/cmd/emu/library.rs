@@ -1,5 +1,9 @@
 //! Where the emulator's library is that was built together with this program.
+//!
+//! It is a file of its own: a program cannot be loaded as a library, and the library inside the program would make that
+//! larger by 3 MB packed, 7 MB unpacked.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::fail::Failure;
@@ -22,31 +26,49 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::resource(format!("this program's own path: {error}")))?;
     let folder = program.parent().unwrap_or_else(|| Path::new("/"));
     let places = places(folder);
-    match places.iter().find(|path| path.is_file()) {
+    let found = places
+        .iter()
+        .find(|path| path.is_file() && may_be_taken(path, &program));
+    match found {
         Some(path) => checked(path.clone()),
         None => {
             let list: Vec<String> = places
                 .iter()
-                .map(|path| path.display().to_string())
+                .map(|path| format!("\n  {}", path.display()))
                 .collect();
-            let message = format!("the emulator's library was not found: {}", list.join(", "));
-            Err(Failure::resource(message).with_help(
-                "copy it beside this program from where that was built (target/release/deps), name it with --library, \
-                 or build it with `cargo build --release -p muster-emu`",
-            ))
+            let message = format!(
+                "the emulator's library, {FILE}, is in none of these places:{}",
+                list.concat()
+            );
+            Err(Failure::resource(message).with_help(format!(
+                "copy {FILE} from target/release/deps of the clone in which this program was built to {}, \
+                 or name it with --library; `cargo build --release -p muster-emu` builds it",
+                folder.display()
+            )))
         }
     }
 }
 
-/// Beside the program, where cargo puts libraries that it depends on, and where packages do.
+/// Beside the program, where cargo puts libraries that it depends on, where packages do, and where the program was built.
 fn places(folder: &Path) -> Vec<PathBuf> {
-    let folders = [
+    let above = folder.parent().unwrap_or(folder);
+    let mut folders = vec![
         folder.to_owned(),
         folder.join("deps"),
-        folder.join("../lib"),
-        folder.join("../lib/muster"),
+        above.join("lib"),
+        above.join("lib/muster"),
     ];
+    let built = option_env!("MUSTER_BUILD_DEPS").map(PathBuf::from);
+    folders.extend(built.filter(|built| !folders.contains(built)));
     folders.iter().map(|folder| folder.join(FILE)).collect()
+}
+
+/// Whether a library may belong to a program. The folder in which that was built may be anybody's on another host: only a file
+/// of the program's owner is taken from there.
+fn may_be_taken(library: &Path, program: &Path) -> bool {
+    let owner = |path: &Path| std::fs::metadata(path).ok().map(|file| file.uid());
+    let is_where_built = library.parent() == option_env!("MUSTER_BUILD_DEPS").map(Path::new);
+    !is_where_built || owner(library) == owner(program)
 }
 
 /// The file, if it is the emulator.
@@ -76,5 +98,31 @@ mod tests {
         assert_eq!(failure.exit, Exit::Resource);
         let missing = find(Some(&folder.path().join("no"))).expect_err("not there");
         assert_eq!(missing.exit, Exit::Resource);
+    }
+
+    #[test]
+    fn from_the_folder_of_the_build_only_a_file_of_the_programs_owner_is_taken() {
+        let program = std::env::current_exe().expect("a program");
+        let built = program.with_file_name(FILE);
+        assert!(may_be_taken(&program, &program));
+        // A file of root's.
+        let theirs = Path::new("/proc/version");
+        let is_ours = std::fs::metadata(&program).expect("metadata").uid() == 0;
+        assert_eq!(may_be_taken(&program, theirs), is_ours);
+        assert!(may_be_taken(
+            Path::new("/opt/lib").join(FILE).as_path(),
+            theirs
+        ));
+        assert!(!may_be_taken(&built.with_file_name("missing"), theirs));
+    }
+
+    #[test]
+    fn the_library_is_looked_for_beside_the_program_first_and_where_it_was_built_last() {
+        let places = places(Path::new("/opt/bin"));
+        assert_eq!(places[0], Path::new("/opt/bin").join(FILE));
+        assert!(places.contains(&Path::new("/opt/lib/muster").join(FILE)));
+        let built = places.last().and_then(|path| path.parent());
+        let program = std::env::current_exe().expect("a program");
+        assert_eq!(built, program.parent(), "tests are built in deps");
     }
 }

@@ -1,0 +1,21 @@
+//! Tells the tool where it is built: cargo leaves the emulator's library there, and `cargo install` copies only the tool.
+
+use std::path::Path;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo speaks to a build script by variables"
+)]
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let Ok(out) = std::env::var("OUT_DIR") else {
+        return;
+    };
+    // TARGET/PROFILE/build/muster-HASH/out
+    if let Some(profile) = Path::new(&out).ancestors().nth(3) {
+        println!(
+            "cargo::rustc-env=MUSTER_BUILD_DEPS={}",
+            profile.join("deps").display()
+        );
+    }
+}
