@@ -28,6 +28,10 @@ class NoCompiler(RuntimeError):
     """The torch backend cannot be compiled here."""
 
 
+def is_loaded() -> bool:
+    return NAME in sys.modules
+
+
 def load() -> ModuleType:
     """The module of the backend, compiled if it has to be."""
     if NAME in sys.modules:
