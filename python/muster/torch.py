@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -30,6 +30,8 @@ _is_in_gloos_place = False
 #: Groups that are their world's default group or have a world of their own, made so far in this process.
 _worlds_made = 0
 _world: Optional[muster.World] = None
+#: What makes backends where the compiled one cannot be had.
+_python_maker: Optional[Callable[..., Any]] = None
 
 
 def register() -> None:
@@ -130,16 +132,40 @@ def _backend(world: muster.World, name: str, ranks: List[int], rank: int, timeou
     milliseconds = int(timeout.total_seconds() * 1000)
     comm.deadline = timeout.total_seconds()
     group = _muster.group(comm)
-    return _shim.load().create(
+    return _maker()(
         _muster.table(), group, rank, len(ranks), milliseconds, _name(), title, is_root
     )
+
+
+def _maker() -> Callable[..., Any]:
+    """What makes a backend: the compiled module, or the one in Python where nothing compiles."""
+    global _python_maker
+    if _python_maker is not None:
+        return _python_maker
+    try:
+        make: Callable[..., Any] = _shim.load().create
+        return make
+    except _shim.NoCompiler as why:
+        if not _python_backend_is_possible():
+            also = f"torch 2.14 and newer works without a compiler; this is torch {torch.__version__}"
+            raise _shim.NoCompiler(f"{why}\n{also}") from None
+        from muster import _backend
+
+        print(f"muster: {why}\nmuster: the backend in Python takes its place; see docs/python.md", file=sys.stderr, flush=True)
+        _python_maker = _backend.create
+        return _python_maker
+
+
+def _python_backend_is_possible() -> bool:
+    """Whether this torch takes a backend that is a Python class."""
+    return _version() >= (2, 14)
 
 
 def _join(store: Any, rank: int, size: int, timeout: timedelta) -> muster.World:
     """A world of these ranks, who find each other by torch's store. Rank 0 serves it."""
     global _worlds_made
     # Compiled, where it has to be, before the others wait for this rank.
-    _shim.load()
+    _maker()
     # The store may be the one of an earlier default group, with what was said then.
     _worlds_made += 1
     prefix = f"muster/{_worlds_made}"
