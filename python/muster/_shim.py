@@ -28,6 +28,10 @@ class NoCompiler(RuntimeError):
     """The torch backend cannot be compiled here."""
 
 
+def is_loaded() -> bool:
+    return NAME in sys.modules
+
+
 def load() -> ModuleType:
     """The module of the backend, compiled if it has to be."""
     if NAME in sys.modules:
@@ -87,7 +91,10 @@ def _compile(library: Path) -> None:
     )
     partial = library.with_name(f"{library.name}.{os.getpid()}")
     command = [*compiler.split(), *_flags(), "-o", str(partial), str(SOURCES / "backend.cpp"), *_links()]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except OSError as error:
+        raise NoCompiler(f"the torch backend of muster is compiled at its first use, and {compiler} does not start: {error}") from None
     if done.returncode != 0:
         lines = [line for line in done.stdout.splitlines() if "error" in line][:5]
         partial.unlink(missing_ok=True)

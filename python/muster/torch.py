@@ -9,20 +9,29 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 import muster
 from muster import _muster, _shim
 
+#: What torch takes our backend for.
+_TYPE = dist.ProcessGroup.BackendType.UCC
+_plain_register = dist.ProcessGroup._register_backend
+_plain_new_group = distributed_c10d._new_process_group_helper
+_is_in_gloos_place = False
 #: Groups that are their world's default group or have a world of their own, made so far in this process.
 _worlds_made = 0
 _world: Optional[muster.World] = None
+#: What makes backends where the compiled one cannot be had.
+_python_maker: Optional[Callable[..., Any]] = None
 
 
 def register() -> None:
@@ -32,39 +41,59 @@ def register() -> None:
     dist.Backend.register_backend("muster", _create, extended_api=True, devices=["cpu"])
     # Two third-party backends of type CUSTOM in one group silently become one. UCC is a type that nothing casts to a
     # class of torch's own, as it does with GLOO.
-    dist.Backend.backend_type_map["muster"] = dist.ProcessGroup.BackendType.UCC
+    dist.Backend.backend_type_map["muster"] = _TYPE
+    if not _has_types_of_plugins():
+        setattr(dist.ProcessGroup, "_register_backend", _register_with_type)
+
+
+def _has_types_of_plugins() -> bool:
+    """Whether torch takes the type of a third-party backend from the map. Before 2.14 each is CUSTOM, and one in gloo's place GLOO."""
+    return _version() >= (2, 14)
+
+
+def _version() -> Tuple[int, ...]:
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def _register_with_type(group: Any, device: Any, kind: Any, backend: Any = None) -> None:
+    """In the place of `ProcessGroup._register_backend`: a backend of ours has our type."""
+    if backend is not None and _shim.is_loaded() and _shim.load().is_muster(backend):
+        kind = _TYPE
+    _plain_register(group, device, kind, backend)
 
 
 def replace_gloo() -> None:
     """Puts muster in gloo's place: every gloo group of this process becomes a group of muster."""
+    global _is_in_gloos_place
     register()
+    _is_in_gloos_place = True
+    dist.Backend.backend_type_map["gloo"] = dist.Backend.backend_type_map["muster"]
     if hasattr(dist.Backend, "_ensure_backend_registered"):
         # Else torch would register its own when the name is first used.
         dist.Backend._ensure_backend_registered("gloo")
         dist.Backend._plugins["GLOO"] = dist.Backend._plugins["MUSTER"]
-        dist.Backend.backend_type_map["gloo"] = dist.Backend.backend_type_map["muster"]
-        return
-    # Before torch 2.14 gloo is no plugin, and is called by its class.
-    from torch.distributed import distributed_c10d
+    elif distributed_c10d._new_process_group_helper is not _new_group_in_gloos_place:
+        dist.Backend.default_device_backend_map["cpu"] = "muster"
+        distributed_c10d._new_process_group_helper = _new_group_in_gloos_place
 
-    distributed_c10d.Backend.backend_type_map["gloo"] = dist.Backend.backend_type_map["muster"]
-    distributed_c10d.ProcessGroupGloo = _GlooClass  # type: ignore[misc]
+
+def _new_group_in_gloos_place(size: int, rank: int, ranks: Any, backend: Any, *others: Any, **named: Any) -> Any:
+    """In the place of torch's function of the same arguments before 2.14, where gloo is no plugin: a group of muster that is
+    known as one of gloo."""
+    ours = re.sub(r"\bgloo\b", "muster", str(backend))
+    group, store = _plain_new_group(size, rank, ranks, dist.Backend(ours), *others, **named)
+    world = distributed_c10d._world
+    if group in world.pg_map:
+        world.pg_map[group] = (backend, store)
+        world.pg_backend_config[group] = re.sub(r"\bmuster\b", "gloo", world.pg_backend_config[group])
+    return group, store
 
 
 def _name() -> str:
     """What the backend calls itself, in profiles too: the name under which programs ask for it."""
-    from torch.distributed import distributed_c10d
-
     plugin = dist.Backend._plugins.get("GLOO")
-    is_plugin = plugin is not None and plugin.creator_fn is _create
-    return "gloo" if is_plugin or getattr(distributed_c10d, "ProcessGroupGloo", None) is _GlooClass else "muster"
-
-
-class _GlooClass:
-    """What torch before 2.14 calls to make a gloo group."""
-
-    def __new__(cls, store: Any, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)) -> Any:
-        return _group_of_own_world(store, rank, size, timeout, "gloo")
+    is_gloo = _is_in_gloos_place or plugin is not None and plugin.creator_fn is _create
+    return "gloo" if is_gloo else "muster"
 
 
 def _create(options: Any, backend_options: Any) -> Any:
@@ -103,16 +132,40 @@ def _backend(world: muster.World, name: str, ranks: List[int], rank: int, timeou
     milliseconds = int(timeout.total_seconds() * 1000)
     comm.deadline = timeout.total_seconds()
     group = _muster.group(comm)
-    return _shim.load().create(
+    return _maker()(
         _muster.table(), group, rank, len(ranks), milliseconds, _name(), title, is_root
     )
+
+
+def _maker() -> Callable[..., Any]:
+    """What makes a backend: the compiled module, or the one in Python where nothing compiles."""
+    global _python_maker
+    if _python_maker is not None:
+        return _python_maker
+    try:
+        make: Callable[..., Any] = _shim.load().create
+        return make
+    except _shim.NoCompiler as why:
+        if not _python_backend_is_possible():
+            also = f"torch 2.14 and newer works without a compiler; this is torch {torch.__version__}"
+            raise _shim.NoCompiler(f"{why}\n{also}") from None
+        from muster import _backend
+
+        print(f"muster: {why}\nmuster: the backend in Python takes its place; see docs/python.md", file=sys.stderr, flush=True)
+        _python_maker = _backend.create
+        return _python_maker
+
+
+def _python_backend_is_possible() -> bool:
+    """Whether this torch takes a backend that is a Python class."""
+    return _version() >= (2, 14)
 
 
 def _join(store: Any, rank: int, size: int, timeout: timedelta) -> muster.World:
     """A world of these ranks, who find each other by torch's store. Rank 0 serves it."""
     global _worlds_made
     # Compiled, where it has to be, before the others wait for this rank.
-    _shim.load()
+    _maker()
     # The store may be the one of an earlier default group, with what was said then.
     _worlds_made += 1
     prefix = f"muster/{_worlds_made}"

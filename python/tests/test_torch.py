@@ -10,7 +10,7 @@ import pytest
 
 from muster import _shim
 
-pytest.importorskip("torch", reason="torch is not installed; the backend of torch.distributed is not tested")
+torch = pytest.importorskip("torch", reason="torch is not installed; the backend of torch.distributed is not tested")
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
     pytest.skip("this torch has no torch.distributed", allow_module_level=True)
@@ -26,76 +26,130 @@ def well(ended):
     assert [one.code for one in ended] == [0] * len(ended), ended
 
 
+EVERY_COLLECTIVE = INIT + textwrap.dedent(
+    """
+    t = torch.full((3, 2), float(r))
+    total = float(sum(range(n)))
+    x = t.clone(); dist.all_reduce(x); assert (x == total).all()
+    x = t.clone(); w = dist.all_reduce(x, async_op=True); w.wait(); assert (x == total).all()
+    x = t.clone().t(); dist.all_reduce(x); assert (x == total).all()
+    x = t.clone(); dist.all_reduce(x, dist.ReduceOp.AVG); assert torch.allclose(x, torch.tensor(total / n))
+    x = t.clone(); dist.reduce(x, 1, dist.ReduceOp.MAX); assert r != 1 or (x == n - 1).all()
+    x = t.clone(); dist.broadcast(x, 1); assert (x == 1).all()
+    xs = [torch.zeros(3, 2) for _ in range(n)]
+    dist.all_gather(xs, t); assert [int(x[0, 0]) for x in xs] == list(range(n))
+    xs = [torch.zeros(k + 1) for k in range(n)]
+    dist.all_gather(xs, torch.full((r + 1,), float(r))); assert all((x == k).all() for k, x in enumerate(xs))
+    x = torch.zeros(3 * n, 2); dist.all_gather_into_tensor(x, t); assert (x[::3, 0] == torch.arange(n)).all()
+    xs = [torch.zeros(3, 2) for _ in range(n)] if r == 0 else None
+    dist.gather(t, xs); assert r or [int(x[0, 0]) for x in xs] == list(range(n))
+    x = torch.zeros(2)
+    dist.scatter(x, [torch.full((2,), float(k)) for k in range(n)] if r == 1 else None, src=1); assert (x == r).all()
+    x = torch.zeros(2)
+    dist.reduce_scatter(x, [torch.full((2,), float(k)) for k in range(n)]); assert (x == r * n).all()
+    x = torch.zeros(2); dist.reduce_scatter_tensor(x, torch.arange(2.0 * n)); assert x[0] == 2 * r * n
+    x = torch.zeros(n); dist.all_to_all_single(x, torch.arange(float(n)) + 10 * r)
+    assert (x == torch.arange(n) * 10 + r).all()
+    sizes = [k + 1 for k in range(n)]
+    x = torch.zeros(n * (r + 1)); dist.all_to_all_single(x, torch.full((sum(sizes),), float(r)), [r + 1] * n, sizes)
+    assert (x == torch.arange(n).repeat_interleave(r + 1)).all()
+    xs = [torch.zeros(2) for _ in range(n)]
+    dist.all_to_all(xs, [torch.full((2,), float(10 * r + k)) for k in range(n)])
+    assert [int(x[0]) for x in xs] == [10 * k + r for k in range(n)]
+    dist.barrier()
+    try:
+        dist.monitored_barrier()
+    except ValueError as error:
+        # Older versions of torch ask for the name "gloo" first.
+        assert "only implemented for GLOO" in str(error) and torch.__version__ < "2.15", error
+    for dtype in (torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.complex64, torch.bool):
+        x = torch.ones(5, dtype=dtype); dist.all_reduce(x); assert (x == (1 if dtype == torch.bool else n)).all(), dtype
+    x = torch.zeros(0); dist.all_reduce(x)
+    x = torch.tensor([1 << r, 5]); dist.all_reduce(x, dist.ReduceOp.BOR); assert x.tolist() == [(1 << n) - 1, 5]
+    x = torch.tensor([6 + r, 5], dtype=torch.int16); dist.reduce(x, 0, dist.ReduceOp.BAND); assert r or x.tolist() == [6 & 7 & 8, 5]
+    x = torch.zeros(1, dtype=torch.uint8); dist.reduce_scatter_tensor(x, torch.full((n,), 1 << r, dtype=torch.uint8), dist.ReduceOp.BXOR)
+    assert x.item() == (1 << n) - 1
+    x = torch.tensor([r == 0, True]); dist.all_reduce(x, dist.ReduceOp.BXOR); assert x.tolist() == [True, n % 2 == 1]
+    x = torch.sparse_coo_tensor([[r, n]], [1.0, 2.0], (n + 1,)); dist.all_reduce(x)
+    assert x.to_dense().tolist() == [1.0] * n + [2.0 * n]
+    xs = [None] * n; dist.all_gather_object(xs, {"r": r}); assert xs[n - 1] == {"r": n - 1}
+    xs = [None] * n if r == 0 else None; dist.gather_object(r, xs); assert r or xs == list(range(n))
+    xs = ["a", 1] if r == 0 else [None, None]; dist.broadcast_object_list(xs); assert xs == ["a", 1]
+    if r == 0:
+        dist.send(t, 1, tag=5); dist.send(t + 1, 1, tag=6)
+    if r == 1:
+        x, y = torch.zeros(3, 2), torch.zeros(3, 2)
+        dist.recv(y, 0, tag=6); dist.recv(x, 0, tag=5); assert (x == 0).all() and (y == 1).all()
+    big, got = torch.full((1 << 18,), float(r)), torch.zeros(1 << 18)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, big, (r + 1) % n), dist.P2POp(dist.irecv, got, (r - 1) % n)])
+    [w.wait() for w in works]; assert (got == (r - 1) % n).all()
+    a, b = dist.isend(big, (r + 1) % n), dist.irecv(got, (r + 1) % n)
+    dist.send(big, (r - 1) % n); c = torch.zeros(1 << 18); dist.recv(c, (r - 1) % n); a.wait(); b.wait()
+    fut = dist.distributed_c10d._get_default_group().allreduce([torch.ones(2)]).get_future()
+    assert (fut.then(lambda f: f.value()[0] * 2).wait() == 2 * n).all()
+    half = dist.new_group(list(range(n - 1)))
+    if r < n - 1:
+        x = torch.ones(2); dist.all_reduce(x, group=half); assert (x == n - 1).all()
+    dist.destroy_process_group()
+    dist.init_process_group("muster"); dist.barrier(); dist.destroy_process_group()
+    """
+)
+
+
 def test_every_collective(torch_ranks):
+    well(torch_ranks(3, EVERY_COLLECTIVE))
+
+
+@pytest.fixture
+def no_compiler(tmp_path):
+    """What hides the compiler, and what was compiled before, from a rank."""
+    return {"PATH": str(tmp_path / "none"), "CXX": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def test_every_collective_without_a_compiler(torch_ranks, no_compiler):
+    ended = torch_ranks(3, EVERY_COLLECTIVE, no_compiler)
+    if takes_python_backends():
+        well(ended)
+        assert all(one.err.count("the backend in Python takes its place") == 1 for one in ended), ended
+    else:
+        assert all(one.code == 1 and "there is no C++ compiler" in one.err for one in ended), ended
+        assert all("torch 2.14 and newer works without a compiler" in one.err for one in ended), ended
+
+
+def takes_python_backends():
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
+
+
+def test_training_and_verdicts_without_a_compiler(torch_ranks, no_compiler):
+    if not takes_python_backends():
+        pytest.skip("this torch takes no backend that is a Python class")
     program = INIT + textwrap.dedent(
         """
-        t = torch.full((3, 2), float(r))
-        total = float(sum(range(n)))
-        x = t.clone(); dist.all_reduce(x); assert (x == total).all()
-        x = t.clone(); w = dist.all_reduce(x, async_op=True); w.wait(); assert (x == total).all()
-        x = t.clone().t(); dist.all_reduce(x); assert (x == total).all()
-        x = t.clone(); dist.all_reduce(x, dist.ReduceOp.AVG); assert torch.allclose(x, torch.tensor(total / n))
-        x = t.clone(); dist.reduce(x, 1, dist.ReduceOp.MAX); assert r != 1 or (x == n - 1).all()
-        x = t.clone(); dist.broadcast(x, 1); assert (x == 1).all()
-        xs = [torch.zeros(3, 2) for _ in range(n)]
-        dist.all_gather(xs, t); assert [int(x[0, 0]) for x in xs] == list(range(n))
-        xs = [torch.zeros(k + 1) for k in range(n)]
-        dist.all_gather(xs, torch.full((r + 1,), float(r))); assert all((x == k).all() for k, x in enumerate(xs))
-        x = torch.zeros(3 * n, 2); dist.all_gather_into_tensor(x, t); assert (x[::3, 0] == torch.arange(n)).all()
-        xs = [torch.zeros(3, 2) for _ in range(n)] if r == 0 else None
-        dist.gather(t, xs); assert r or [int(x[0, 0]) for x in xs] == list(range(n))
-        x = torch.zeros(2)
-        dist.scatter(x, [torch.full((2,), float(k)) for k in range(n)] if r == 1 else None, src=1); assert (x == r).all()
-        x = torch.zeros(2)
-        dist.reduce_scatter(x, [torch.full((2,), float(k)) for k in range(n)]); assert (x == r * n).all()
-        x = torch.zeros(2); dist.reduce_scatter_tensor(x, torch.arange(2.0 * n)); assert x[0] == 2 * r * n
-        x = torch.zeros(n); dist.all_to_all_single(x, torch.arange(float(n)) + 10 * r)
-        assert (x == torch.arange(n) * 10 + r).all()
-        sizes = [k + 1 for k in range(n)]
-        x = torch.zeros(n * (r + 1)); dist.all_to_all_single(x, torch.full((sum(sizes),), float(r)), [r + 1] * n, sizes)
-        assert (x == torch.arange(n).repeat_interleave(r + 1)).all()
-        xs = [torch.zeros(2) for _ in range(n)]
-        dist.all_to_all(xs, [torch.full((2,), float(10 * r + k)) for k in range(n)])
-        assert [int(x[0]) for x in xs] == [10 * k + r for k in range(n)]
+        import os, signal
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        model(torch.ones(2, 4) * r).sum().backward()
+        grad = model.module.weight.grad.clone(); want = grad.clone()
+        dist.broadcast(want, 0); assert torch.equal(grad, want)
+        works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(50)]
+        assert [work.get_future().wait()[0].tolist() for work in works] == [[n] * 3] * 50
+        group = dist.new_group(); dist.barrier(group); dist.destroy_process_group(group)
+        from muster import _work
+        assert {code.co_filename for code in _work._codes.values()} == {__file__}
+        # It still waits when the process ends.
+        left = dist.irecv(torch.zeros(1), (r + 1) % n, tag=7)
         dist.barrier()
-        try:
-            dist.monitored_barrier()
-        except ValueError as error:
-            # Older versions of torch ask for the name "gloo" first.
-            assert "only implemented for GLOO" in str(error) and torch.__version__ < "2.15", error
-        for dtype in (torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.complex64, torch.bool):
-            x = torch.ones(5, dtype=dtype); dist.all_reduce(x); assert (x == (1 if dtype == torch.bool else n)).all(), dtype
-        x = torch.zeros(0); dist.all_reduce(x)
-        x = torch.tensor([1 << r, 5]); dist.all_reduce(x, dist.ReduceOp.BOR); assert x.tolist() == [(1 << n) - 1, 5]
-        x = torch.tensor([6 + r, 5], dtype=torch.int16); dist.reduce(x, 0, dist.ReduceOp.BAND); assert r or x.tolist() == [6 & 7 & 8, 5]
-        x = torch.zeros(1, dtype=torch.uint8); dist.reduce_scatter_tensor(x, torch.full((n,), 1 << r, dtype=torch.uint8), dist.ReduceOp.BXOR)
-        assert x.item() == (1 << n) - 1
-        x = torch.tensor([r == 0, True]); dist.all_reduce(x, dist.ReduceOp.BXOR); assert x.tolist() == [True, n % 2 == 1]
-        x = torch.sparse_coo_tensor([[r, n]], [1.0, 2.0], (n + 1,)); dist.all_reduce(x)
-        assert x.to_dense().tolist() == [1.0] * n + [2.0 * n]
-        xs = [None] * n; dist.all_gather_object(xs, {"r": r}); assert xs[n - 1] == {"r": n - 1}
-        xs = [None] * n if r == 0 else None; dist.gather_object(r, xs); assert r or xs == list(range(n))
-        xs = ["a", 1] if r == 0 else [None, None]; dist.broadcast_object_list(xs); assert xs == ["a", 1]
-        if r == 0:
-            dist.send(t, 1, tag=5); dist.send(t + 1, 1, tag=6)
         if r == 1:
-            x, y = torch.zeros(3, 2), torch.zeros(3, 2)
-            dist.recv(y, 0, tag=6); dist.recv(x, 0, tag=5); assert (x == 0).all() and (y == 1).all()
-        big, got = torch.full((1 << 18,), float(r)), torch.zeros(1 << 18)
-        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, big, (r + 1) % n), dist.P2POp(dist.irecv, got, (r - 1) % n)])
-        [w.wait() for w in works]; assert (got == (r - 1) % n).all()
-        a, b = dist.isend(big, (r + 1) % n), dist.irecv(got, (r + 1) % n)
-        dist.send(big, (r - 1) % n); c = torch.zeros(1 << 18); dist.recv(c, (r - 1) % n); a.wait(); b.wait()
-        fut = dist.distributed_c10d._get_default_group().allreduce([torch.ones(2)]).get_future()
-        assert (fut.then(lambda f: f.value()[0] * 2).wait() == 2 * n).all()
-        half = dist.new_group(list(range(n - 1)))
-        if r < n - 1:
-            x = torch.ones(2); dist.all_reduce(x, group=half); assert (x == n - 1).all()
-        dist.destroy_process_group()
-        dist.init_process_group("muster"); dist.barrier(); dist.destroy_process_group()
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.gather_object({"r": r}, [None] * n if r == 0 else None)
+            dist.barrier()
+        except dist.DistBackendError as error:
+            print([line for line in str(error).splitlines() if line.startswith("VERDICT")][0])
         """
     )
-    well(torch_ranks(3, program))
+    ended = torch_ranks(3, program, no_compiler)
+    assert [one.code for one in ended] == [0, -signal.SIGKILL, 0], ended
+    assert ended[0].out == ended[2].out and ended[0].out.startswith("VERDICT PEER_DEAD who=rank 1"), ended
 
 
 def test_what_is_not_carried_is_named(torch_ranks):

@@ -15,7 +15,6 @@ import torch.nn as nn
 backend, folder = os.environ["BACKEND"], os.environ["FOLDER"]
 if backend == "muster":
     import muster.torch
-os.environ["ACCELERATE_TORCH_BACKEND"] = backend
 found = {}
 
 def model(seed=7):
@@ -108,8 +107,10 @@ found["partial"] = [part.full_tensor().sum().item(), (one @ one.t()).full_tensor
 ACCELERATE = """
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, gather_object
-run = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend=backend)])
-assert dist.get_backend() == backend, dist.get_backend()
+# On a CPU accelerate takes gloo and nothing else.
+run = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
+group = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+assert isinstance(group, dist.ProcessGroupGloo) == (backend == "gloo"), type(group)
 net, rank = model(), run.process_index
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(*batch(9, 0))
@@ -138,14 +139,17 @@ def digest(folder):
 
 @pytest.fixture
 def compare(torch_ranks, job, tmp_path):
-    """Runs a program over gloo and over muster; all that it found must be the same."""
+    """Runs a program over gloo and over muster, in gloo's place if it is told so; all that it found must be the same."""
 
-    def run(count, program):
+    def run(count, program, in_place=False):
         found, files = {}, {}
         for backend in ("gloo", "muster"):
             folder = tmp_path / backend
             job.processes.clear()
-            ended = torch_ranks(count, HEAD + program + END, {"BACKEND": backend, "FOLDER": str(folder)})
+            env = {"BACKEND": backend, "FOLDER": str(folder)}
+            if in_place and backend == "muster":
+                env["MUSTER_TORCH"] = "gloo"
+            ended = torch_ranks(count, HEAD + program + END, env)
             assert all(one.code == 0 or (backend == "gloo" and is_gloo_teardown(one)) for one in ended), ended
             found[backend] = [json.loads(one.out.split("FOUND ")[1]) for one in ended]
             files[backend] = digest(folder)
@@ -185,4 +189,4 @@ def test_distributed_tensors_are_those_of_gloo(count, compare):
 @pytest.mark.parametrize("count", [2, 3])
 def test_accelerate_trains_as_with_gloo(count, compare):
     pytest.importorskip("accelerate")
-    compare(count, ACCELERATE)
+    compare(count, ACCELERATE, in_place=True)

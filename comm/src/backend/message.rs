@@ -201,6 +201,12 @@ impl MessageRun {
         self.round.waits()
     }
 
+    /// Whether no part of a message has come yet.
+    #[must_use]
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.at == 0 && !self.done && self.round.has_nothing()
+    }
+
     /// The round that is under way, from 0, and the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> (usize, usize) {

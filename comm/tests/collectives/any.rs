@@ -99,33 +99,57 @@ fn a_message_of_another_type_is_refused_with_both_sides() {
 
 #[test]
 fn who_left_is_not_waited_for_as_long_as_others_may_send() {
-    // Over TCP the link is opened by the receiver, and one to a rank that has left meanwhile is refused.
-    let setup = Setup::shm();
-    let results = ranks(3, &setup, |world| -> Result<(), CommError> {
-        let me = world.rank().0;
-        if me == 1 {
-            // Gone before it is waited for.
-            channel(&world, 1, 0)?.send(&[4_u32], 1)?;
-            world.leave();
-            return Ok(());
-        }
-        Clock::pause(Duration::from_millis(200));
-        if me == 2 {
-            Clock::pause(Duration::from_millis(300));
-            return channel(&world, 2, 0)?.send(&[5_u32], 1);
-        }
-        let (any, channels) = receiver(&world)?;
-        let mut got = [0_u32];
-        assert_eq!((any.recv_any(&channels, &mut got)?, got), (0, [4]));
-        assert_eq!((any.recv_any(&channels, &mut got)?, got), (1, [5]));
-        let error = any.recv_any(&channels, &mut got).unwrap_err();
-        assert!(
-            matches!(cause(&error), ErrorKind::PeerClosed { .. }),
-            "{error}"
-        );
-        Ok(())
-    });
-    results.into_iter().for_each(|result| result.unwrap());
+    for setup in both() {
+        let results = ranks(3, &setup, |world| -> Result<(), CommError> {
+            let me = world.rank().0;
+            if me == 1 {
+                // Gone before it is waited for.
+                channel(&world, 1, 0)?.send(&[4_u32], 1)?;
+                world.leave();
+                return Ok(());
+            }
+            Clock::pause(Duration::from_millis(200));
+            if me == 2 {
+                Clock::pause(Duration::from_millis(300));
+                return channel(&world, 2, 0)?.send(&[5_u32], 1);
+            }
+            let (any, channels) = receiver(&world)?;
+            let mut got = [0_u32];
+            assert_eq!((any.recv_any(&channels, &mut got)?, got), (0, [4]));
+            assert_eq!((any.recv_any(&channels, &mut got)?, got), (1, [5]));
+            let error = any.recv_any(&channels, &mut got).unwrap_err();
+            assert!(
+                matches!(cause(&error), ErrorKind::PeerClosed { .. }),
+                "{error}"
+            );
+            Ok(())
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
+#[test]
+fn who_left_before_there_was_a_link_to_it_is_not_waited_for() {
+    for setup in both() {
+        let results = ranks(3, &setup, |world| -> Result<(), CommError> {
+            let me = world.rank().0;
+            // Over TCP the lower member makes the link, which is the receiver here.
+            let from = |source: u32| world.group(&format!("{source}"), &[Rank(0), Rank(source)]);
+            match me {
+                0 => {
+                    Clock::pause(Duration::from_millis(200));
+                    let any = world.group("any->0", &[Rank(0), Rank(1), Rank(2)])?;
+                    let mut got = [0_u32];
+                    let at = any.recv_any(&[from(1)?, from(2)?], &mut got)?;
+                    assert_eq!((at, got), (1, [5]));
+                }
+                1 => world.leave(),
+                _ => from(2)?.send(&[5_u32], 0)?,
+            }
+            Ok(())
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
 }
 
 #[test]

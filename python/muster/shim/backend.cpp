@@ -464,4 +464,7 @@ c10::intrusive_ptr<c10d::Backend> create(
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("create", &create);
+  module.def("is_muster", [](const c10::intrusive_ptr<c10d::Backend>& backend) {
+    return dynamic_cast<MusterBackend*>(backend.get()) != nullptr;
+  });
 }

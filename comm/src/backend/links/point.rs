@@ -3,7 +3,7 @@
 //!
 //! - POINT-1: messages from one rank to another arrive in the order of the calls. Of a batch, only
 //!   the first unfinished message of each peer and direction is polled.
-//! - POINT-2: a look for a message that has not come takes nothing from its stream and no number.
+//! - POINT-2: a look for a message that has not come takes no number, and nothing from its stream but goodbyes.
 #![expect(unsafe_code, reason = "message runs work on erased buffers")]
 
 use std::cell::{Cell, RefCell};
@@ -98,11 +98,12 @@ impl Links {
         wait_context: &WaitContext<'_>,
         message: &Message,
     ) -> Result<Option<Begun>, Failure> {
-        let mut awaited = self.open(
-            wait_context,
-            Plane::PointToPoint,
-            [message.peer].into_iter(),
-        )?;
+        let peers = [message.peer].into_iter();
+        let mut awaited = match self.open(wait_context, Plane::PointToPoint, peers) {
+            // It left before there was a link, so nothing that it sent is under way.
+            Err(ErrorKind::PeerClosed { orderly: true, .. }) => return Ok(None),
+            opened => opened?,
+        };
         let streams = self.plane(Plane::PointToPoint);
         awaited.hold(streams);
         let attached = awaited.attach(wait_context, streams);
@@ -110,7 +111,13 @@ impl Links {
         let mut run =
             start(wait_context, message, seq).map_err(|error| translate(wait_context, &error))?;
         let streams = self.plane(Plane::PointToPoint);
-        let first = run.poll(streams);
+        let first = loop {
+            match run.poll(streams) {
+                // The peer has said that it ends the group, which begins no message.
+                Ok(Progress::Moved) if run.has_nothing() => {}
+                looked => break looked,
+            }
+        };
         awaited.release(streams);
         attached?;
         // Where the link has ended nothing more comes; whether that ends the call is for its wait to say.

@@ -486,6 +486,11 @@ impl Round {
         recvs.chain(sends)
     }
 
+    /// Whether no part of any message has come.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.recvs.iter().all(|recv| recv.header_done == 0)
+    }
+
     /// Whether part of a message to this peer is gone and the rest is not.
     pub(super) fn is_inside_message_to(&self, peer: usize) -> bool {
         self.sends
