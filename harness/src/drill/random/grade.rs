@@ -334,7 +334,12 @@ impl Grader<'_> {
 
     fn same(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        let lines = self.lines();
+        let mut lines = self.lines();
+        // Ranks that are in no world yet cannot agree on what to say of the rendezvous that mpirun has ended.
+        lines.retain(|line| {
+            let line = Line::read(line);
+            !(line.blamed.is_empty() && self.is_end_of_all(&line))
+        });
         if lines.len() > 1 && self.truth.shared {
             reasons.push(format!("{} lines differ", lines.len()));
         }
