@@ -241,7 +241,10 @@ def test_split_groups_and_groups_that_are_aborted_and_made_again(torch_ranks):
                     x = torch.tensor([float(r)]); dist.broadcast(x, 3, group=rest); assert x.item() == 3
         # A thread waits in a group that is aborted, and the default group goes on.
         group = dist.new_group()
-        if r == 0:
+        backend = group._get_backend(torch.device("cpu"))
+        # torch 2.6 has no abort().
+        assert hasattr(backend, "abort") or torch.__version__ < "2.7"
+        if r == 0 and hasattr(backend, "abort"):
             said = []
             def wait():
                 try:
@@ -250,7 +253,7 @@ def test_split_groups_and_groups_that_are_aborted_and_made_again(torch_ranks):
                     said.append(str(error))
             thread = threading.Thread(target=wait); thread.start()
             import time; time.sleep(0.5)
-            group._get_backend(torch.device("cpu")).abort(); thread.join()
+            backend.abort(); thread.join()
             assert "abort() was called" in said[0], said
         dist.barrier()
         # Threads of their own with groups of their own.
