@@ -180,7 +180,7 @@ impl Referee for Arbiter {
                 fate.confidence = Confidence::Likely;
             }
             let first_ms = *self.first_end_ms.get_or_insert(at_ms);
-            if at_ms <= first_ms + TOGETHER_MS && !failure::is_broken_pipe(reason) {
+            if at_ms <= first_ms + TOGETHER_MS && !is_broken_pipe(reason) {
                 fate.cause = EndCause::Unprovoked;
             }
         }
@@ -319,4 +319,9 @@ impl Arbiter {
         }
         self.go_on(now_ms)
     }
+}
+
+/// Whether a rank wrote to another one that had ended.
+const fn is_broken_pipe(reason: &DownReason) -> bool {
+    matches!(reason, DownReason::Killed { signal: 13 })
 }

@@ -121,11 +121,6 @@ const fn cause(reason: &DownReason) -> EndCause {
     }
 }
 
-/// Whether a rank wrote to another one that had ended.
-pub(super) const fn is_broken_pipe(reason: &DownReason) -> bool {
-    matches!(reason, DownReason::Killed { signal: 13 })
-}
-
 /// How a rank went, in words that follow "rank 3".
 #[expect(
     clippy::wildcard_enum_match_arm,
