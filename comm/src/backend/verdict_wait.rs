@@ -236,8 +236,8 @@ impl VerdictWait {
                 }
                 Next::Rest(CUT_OFF_LOOK)
             }
-            // Its own verdict would have been found above.
-            Phase::Judged => Next::End(None),
+            // Its own verdict would have been found above, unless another thread had taken the same one first.
+            Phase::Judged => Next::End(inquest.cause(true)),
         }
     }
 

@@ -22,8 +22,8 @@ const LOOK_PAUSE_MS: u64 = 40;
 pub(super) const UNREADABLE_WAIT_MS: u64 = 500;
 /// How long the first verdict on a rank that ended waits at most for others that are ending: they may have come first.
 pub(super) const ENDING_WAIT_MS: u64 = 1000;
-/// How long they are looked for, as many times as there are threads for each processor: one that has taken its signal and goes
-/// on dying when it gets a processor cannot be told from one that lives.
+/// How long they are looked for, as many times as there are threads for each processor, and a little longer in a large world:
+/// one that has taken its signal and goes on dying when it gets a processor cannot be told from one that lives.
 const ENDING_LOOK_MS: u64 = 5;
 /// Pause between two looks at them.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -146,8 +146,9 @@ impl Arbiter {
         let ending = self.ending.get_or_insert_with(|| {
             // Ranks that were not asked before have not said how crowded their host is.
             let crowd = HostLoad::now().crowd().max(self.scene.slowness());
+            let look_ms = ENDING_LOOK_MS * crowd + self.processes.len() as u64 / 4;
             Ending {
-                until_ms: now_ms + ENDING_LOOK_MS * crowd,
+                until_ms: now_ms + look_ms,
                 wait_ms: now_ms + ENDING_WAIT_MS,
                 ..Ending::default()
             }
