@@ -370,8 +370,13 @@ mod tests {
             let ended = later(quick(), &epoch, 0, &rest, &mut backoff, ready);
             assert_eq!(ended, Ok(()));
             // Each poll that was no yield was a sleep.
-            let yields = if slice == 0 { YIELDS_DESCRIPTORS } else { 0 };
-            assert_eq!(polls - rests.get(), yields, "slice {slice}");
+            let yields = polls - rests.get();
+            // On a crowded machine the time for yields may end before their number does.
+            let is_first = (1..=YIELDS_DESCRIPTORS).contains(&yields);
+            assert!(
+                if slice == 0 { is_first } else { yields == 0 },
+                "{yields} in slice {slice}"
+            );
         }
     }
 
