@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
-use muster_comm::error::verdict::lay_out;
+use muster_comm::error::verdict::{lay_out, wrap};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -27,8 +27,6 @@ pub const GOOD: Style = AnsiColor::Green.on_default();
 /// Bold: a word to look at.
 pub const STRONG: Style = Style::new().bold();
 
-/// Columns of a terminal that is not asked for its width.
-const COLUMNS: usize = 80;
 /// Columns before what follows of a broken line.
 const INDENT: usize = 4;
 /// How lines begin that say what a check found.
@@ -85,25 +83,15 @@ fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
     Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// A line over several of [`COLUMNS`] at most, broken between words.
+/// A line over several of a terminal, broken between words.
 fn broken(line: &str) -> String {
     let mut text = String::new();
-    let mut column = 0;
-    for (index, word) in line.split(' ').enumerate() {
-        let length = anstream::adapter::strip_str(word)
+    wrap(&mut text, line, [0, INDENT], |word| {
+        anstream::adapter::strip_str(word)
             .to_string()
             .chars()
-            .count();
-        if column > INDENT && column + 1 + length > COLUMNS {
-            let _ = write!(text, "\n{:INDENT$}", "");
-            column = INDENT;
-        } else if index > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
+            .count()
+    });
     text
 }
 
@@ -141,6 +129,8 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_comm::error::verdict::COLUMNS;
+
     use super::*;
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::NEXT_LOOK;
 use crate::watch::judge::Fate;
-use crate::watch::peers::{self, ArbiterState, Peers};
+use crate::watch::peers::{self, ArbiterState, Patience, Peers};
 use crate::watch::probe::Probe;
 
 /// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
@@ -98,23 +98,30 @@ impl Inquest<'_> {
         }
         let quiet_ms = u64::try_from(self.quiet.as_millis()).unwrap_or(u64::MAX);
         let fate_of = |rank| self.fate_of(rank);
-        let waits = waited < patience + ARBITER_SILENT;
-        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, waits)
+        let patience = if waited < patience + ARBITER_SILENT {
+            Patience::Waits
+        } else {
+            Patience::Spent
+        };
+        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, patience)
     }
 
     /// The verdict on a call that nobody has judged for `waited`: who served the arbiter is gone, or cannot be reached.
     fn judge_gone(&self, waited: Duration) -> Option<Verdict> {
         let peers = self.peers?;
-        let (at_once, waits) = (waited >= ARBITER_QUIET, waited < CUT_OFF_WAIT);
+        let patience = match waited {
+            fresh if fresh < ARBITER_QUIET => Patience::Fresh,
+            waits if waits < CUT_OFF_WAIT => Patience::Waits,
+            _ => Patience::Spent,
+        };
         let is_turn = || peers.is_turn(self.probe, turn(waited, CUT_OFF_TURN));
         let fate_of = |rank| self.fate_of(rank);
         let unprovoked = |rank| self.status.ended_unprovoked(Rank(rank));
         let told = peers.told_to(self.probe, self.call);
-        if told.is_some() || !(at_once || is_turn()) {
+        if told.is_some() || patience == Patience::Fresh && !is_turn() {
             return told;
         }
-        let when = (at_once, waits);
-        peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, when)
+        peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, patience)
     }
 
     /// How a rank went, as far as this one was told.
@@ -225,13 +232,12 @@ impl VerdictWait {
                     return Next::Tell(Box::new(verdict));
                 }
                 let is_served = inquest.peers.is_some_and(Peers::is_served_by_rank);
-                if waited
-                    >= if is_served {
-                        CUT_OFF_WAIT
-                    } else {
-                        ARBITER_QUIET
-                    }
-                {
+                let most = if is_served {
+                    CUT_OFF_WAIT
+                } else {
+                    ARBITER_QUIET
+                };
+                if waited >= most {
                     return Next::End(inquest.cause(false));
                 }
                 Next::Rest(CUT_OFF_LOOK)

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::class::Class;
 use self::layout::Fields;
-pub use self::layout::lay_out;
+pub use self::layout::{COLUMNS, lay_out, wrap};
 use super::kind::ErrorKind;
 
 /// How sure the judge is.

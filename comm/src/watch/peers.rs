@@ -30,6 +30,17 @@ struct Mate {
     inside: Option<Inside>,
 }
 
+/// How long a rank has waited for the verdict of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not long: more may be known soon.
+    Fresh,
+    /// What can be seen is judged; another rank that is telling a verdict is waited for.
+    Waits,
+    /// Nobody is waited for any more.
+    Spent,
+}
+
 /// So many ranks, about, look at all others at one time.
 const LOOKERS: usize = 16;
 /// Every rank looks at one of so many turns.
@@ -99,8 +110,8 @@ impl Peers {
             Sight::Seen(facts) => facts.frozen().is_none(),
             Sight::Ended | Sight::Hidden(_) => false,
         };
-        let lower = self.mates.iter().take(crate::types::index(self.me.into()));
-        (turn + u128::from(self.me)).is_multiple_of(stride as u128) || !lower.into_iter().any(runs)
+        let mut lower = self.mates.iter().take(crate::types::index(self.me.into()));
+        (turn + u128::from(self.me)).is_multiple_of(stride as u128) || !lower.any(runs)
     }
 
     /// Looks at the process of the arbiter.
@@ -161,14 +172,14 @@ impl Peers {
     }
 
     /// The verdict on a call that has ended without what it waited for, where nothing was heard of the arbiter for so long.
-    /// `None` where somebody of this host is just about to tell it and this rank `waits` for that.
+    /// `None` where somebody of this host is just about to tell it and this rank waits for that.
     pub(crate) fn judge_overdue(
         &self,
         probe: &dyn Probe,
         call: CallId,
         gone: &Departed<'_>,
         quiet_ms: u64,
-        waits: bool,
+        patience: Patience,
     ) -> Option<Verdict> {
         let scene = self.scene(probe, self.glances(probe), gone, quiet_ms);
         let mut own = verdict_of(judge(&scene, self.overdue(call)))?;
@@ -186,7 +197,7 @@ impl Peers {
             own = failure::unanswered(&scene, self.me, server, call, quiet_ms);
         }
         own.end(call);
-        self.tell(probe, own, call, waits)
+        self.tell(probe, own, call, patience)
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
@@ -198,7 +209,7 @@ impl Peers {
         call: CallId,
         gone: &Departed<'_>,
         unprovoked: &dyn Fn(u32) -> Option<bool>,
-        (at_once, waits): (bool, bool),
+        patience: Patience,
     ) -> Option<Verdict> {
         let server = self.served_by?;
         let fate = match self.arbiter_state(probe) {
@@ -207,7 +218,7 @@ impl Peers {
                 ..failure::fate(&DownReason::Ended, 0)
             },
             // The arbiter says what it sees of this, and writes it onto the board of this rank.
-            _ if !at_once => return None,
+            _ if patience == Patience::Fresh => return None,
             // Whether it has ended is not known here.
             ArbiterState::Hidden => Fate {
                 how: "does not serve the rendezvous any more: the connection to it ended"
@@ -259,7 +270,7 @@ impl Peers {
             // The call was not one that the server is needed in; it ends with the world all the same.
             .unwrap_or_else(|| failure::server_gone(&scene, self.me, server, call));
         own.end(call);
-        self.tell(probe, own, call, waits)
+        self.tell(probe, own, call, patience)
     }
 
     fn overdue(&self, call: CallId) -> Question {
@@ -271,7 +282,13 @@ impl Peers {
 
     /// Tells a verdict on this call to the ranks of this host; returns the one that was told first, made to end the call too.
     /// Where somebody else is at it this rank waits for that one, or says its own if it is to wait no longer.
-    fn tell(&self, probe: &dyn Probe, own: Verdict, call: CallId, waits: bool) -> Option<Verdict> {
+    fn tell(
+        &self,
+        probe: &dyn Probe,
+        own: Verdict,
+        call: CallId,
+        patience: Patience,
+    ) -> Option<Verdict> {
         match self.share(probe, own.clone()) {
             Some(mut told) => {
                 told.end(call);
@@ -279,7 +296,7 @@ impl Peers {
             }
             None => self
                 .told_to(probe, call)
-                .or_else(|| (!waits).then_some(own)),
+                .or_else(|| (patience == Patience::Spent).then_some(own)),
         }
     }
 

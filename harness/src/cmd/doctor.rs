@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
+use muster_comm::error::verdict::COLUMNS;
 use muster_comm::sync::Clock;
 
 use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judge};
@@ -22,8 +23,6 @@ use diagnosis::Diagnosis;
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
-/// Columns where the terminal does not tell.
-const COLUMNS: usize = 80;
 
 /// Check this host for what will make a job fail
 #[derive(Args, Clone, Debug)]

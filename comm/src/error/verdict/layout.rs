@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Class;
 
 /// Columns of a terminal that is not asked for its width.
-const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 /// Columns before the value of a field: two, the longest name, two.
 const INDENT: usize = 14;
 
@@ -66,17 +66,28 @@ pub fn lay_out(line: &str) -> Option<String> {
     Some(text)
 }
 
-/// Appends a field, its value broken between words. A word that is longer than the terminal is wide stays whole.
+/// Appends a field, its value broken between words.
 fn field(text: &mut String, name: &str, value: &str) {
-    let mut column = INDENT;
     // Writing to a string cannot fail.
     let _ = write!(text, "\n  {name:<12}");
-    for (index, word) in value.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && column + 1 + length > COLUMNS {
+    wrap(text, value, [INDENT; 2], |word| word.chars().count());
+}
+
+/// Appends words to a text whose last line has `begun` columns, and lines of `indent` columns before what follows. A word that
+/// is longer than the terminal is wide stays whole. `width` says how many columns a word takes.
+pub fn wrap(
+    text: &mut String,
+    words: &str,
+    [begun, indent]: [usize; 2],
+    width: impl Fn(&str) -> usize,
+) {
+    let mut column = begun;
+    for (index, word) in words.split(' ').enumerate() {
+        let length = width(word);
+        if column > indent && column + 1 + length > COLUMNS {
             text.push('\n');
-            text.push_str(&" ".repeat(INDENT));
-            column = INDENT;
+            text.push_str(&" ".repeat(indent));
+            column = indent;
         } else if index > 0 {
             text.push(' ');
             column += 1;

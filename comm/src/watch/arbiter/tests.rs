@@ -1,5 +1,7 @@
 //! The arbiter between ranks that answer, and ranks that do not.
 
+mod ends;
+
 use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
 use super::{Arbiter, ECHO_MS, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
 use crate::error::ErrorKind;
@@ -9,7 +11,7 @@ use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Pro
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
-use crate::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
+use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
 
 const CALL: CallId = CallId { key: 9, seq: 3 };
@@ -362,167 +364,6 @@ fn an_end_with_the_exit_code_of_a_verdict_follows_from_it_however_late_it_is() {
     assert_eq!(told_again(Class::PeerDead.code().into()), Some(vec![1]));
     // Both ended, and either may be why the other did.
     assert_eq!(told_again(3), Some(vec![1, 2]));
-}
-
-#[test]
-fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_not() {
-    // Rank 0 waits for rank 1.
-    let found = |[first, second]: [u32; 2], gap_ms| {
-        let mut play = Play::new(&[]);
-        // Nothing was to be done for a while.
-        play.now_ms += 1000;
-        let first_ms = play.now_ms;
-        play.down(Rank(first), &DownReason::Ended);
-        // The coordinator looked at the other process once more before it told of that end.
-        play.pass(50);
-        let at_ms = first_ms + gap_ms;
-        play.arbiter.down(Rank(second), &DownReason::Ended, at_ms);
-        play.complain(Cause::InVain);
-        play.pass(2 * ROUND_MS);
-        play.found().map(|(_, blamed)| blamed.to_vec())
-    };
-    assert_eq!(found([1, 2], 0), Some(vec![1, 2]));
-    assert_eq!(found([2, 1], 0), Some(vec![1, 2]));
-    assert_eq!(found([1, 2], 10 * TOGETHER_MS), Some(vec![1]));
-    // The one that came first may be why the other ended.
-    assert_eq!(found([2, 1], 10 * TOGETHER_MS), Some(vec![1, 2]));
-}
-
-#[test]
-fn signals_that_end_ranks_at_one_moment_are_named_in_whichever_order_they_are_seen() {
-    // Rank 0 waits for rank 1.
-    let found = |first: u32, [one, two]: [i32; 2], gap_ms| {
-        let mut play = Play::new(&[]);
-        play.down(Rank(first), &DownReason::Killed { signal: one });
-        let second = Rank(3 - first);
-        let at_ms = play.now_ms + gap_ms;
-        let reason = DownReason::Killed { signal: two };
-        play.arbiter.down(second, &reason, at_ms);
-        play.complain(Cause::InVain);
-        play.pass(2 * ROUND_MS);
-        play.found().map(|(_, blamed)| blamed.to_vec())
-    };
-    for signals in [[15, 15], [9, 15], [15, 9]] {
-        assert_eq!(found(1, signals, 3), Some(vec![1, 2]), "{signals:?}");
-        assert_eq!(found(2, signals, 3), Some(vec![1, 2]), "{signals:?}");
-    }
-    // It may have followed, and a broken pipe did.
-    assert_eq!(found(1, [9, 15], 10 * TOGETHER_MS), Some(vec![1]));
-    assert_eq!(found(1, [9, 13], 3), Some(vec![1]));
-}
-
-#[test]
-fn who_leaves_after_a_call_of_another_kind_is_not_said_to_have_left_before_it() {
-    let found = |entered| {
-        let mut play = Play::new(&[0]);
-        let mut report = board(1, false);
-        report.groups[0].entered = entered;
-        report.calls = (entered == CALL.seq)
-            .then(|| CallRecord {
-                key: CALL.key,
-                seq: CALL.seq,
-                call: CallCode { word: 5, count: 8 },
-                outcome: CallOutcome::Completed,
-                ..CallRecord::default()
-            })
-            .into_iter()
-            .collect();
-        let leaves = encode(&FromRank::Leaves(Box::new(report)));
-        let acts = play.arbiter.heard(Rank(1), &leaves, play.now_ms);
-        play.act(acts);
-        play.arbiter.left(Rank(1));
-        play.complain(Cause::InVain);
-        play.pass(2 * ROUND_MS + UNKNOWN_WAIT_MS);
-        play.told.first().map(|verdict| verdict.class)
-    };
-    assert_eq!(found(CALL.seq - 1), Some(Class::NotJoined));
-    assert_eq!(found(CALL.seq), Some(Class::Mismatch));
-}
-
-#[test]
-fn of_ends_that_nobody_saw_only_the_first_is_certain() {
-    let mut play = Play::new(&[]);
-    play.down(Rank(2), &DownReason::Ended);
-    play.down(Rank(1), &DownReason::Ended);
-    play.complain(Cause::InVain);
-    play.pass(2 * ROUND_MS);
-    assert_eq!(play.told[0].confidence, Confidence::Likely);
-    assert!(
-        play.told[0]
-            .to_string()
-            .contains("a launcher may have ended the others")
-    );
-    let mut alone = Play::new(&[]);
-    alone.down(Rank(1), &DownReason::Ended);
-    alone.complain(Cause::InVain);
-    alone.pass(2 * ROUND_MS);
-    assert_eq!(alone.told[0].confidence, Confidence::Certain);
-}
-
-#[test]
-fn who_ended_before_a_rank_whose_link_broke_is_named_beside_it() {
-    let mut play = Play::new(&[0]);
-    let killed = DownReason::Killed { signal: 9 };
-    play.down(Rank(2), &killed);
-    play.down(Rank(1), &killed);
-    let kind = ErrorKind::Transport {
-        peer: Rank(1),
-        what: "it closed".to_owned(),
-    };
-    play.complain(Cause::Failed {
-        kind,
-        usable: false,
-        culprit: None,
-    });
-    play.pass(2 * ROUND_MS);
-    assert_eq!(play.found(), Some((Class::PeerDead, [1, 2].as_slice())));
-}
-
-#[test]
-fn an_end_that_may_follow_from_another_is_named_beside_it_only_where_it_came_first() {
-    let killed = |signal| DownReason::Killed { signal };
-    let first = |first: (u32, DownReason), second: (u32, DownReason)| {
-        let mut play = Play::new(&[]);
-        play.down(Rank(first.0), &first.1);
-        play.pass(2 * TOGETHER_MS);
-        play.down(Rank(second.0), &second.1);
-        play.complain(Cause::InVain);
-        play.pass(2 * ROUND_MS);
-        play.told.swap_remove(0).blamed
-    };
-    let failed = || DownReason::Exited { code: 3 };
-    assert_eq!(first((1, killed(15)), (2, killed(9))), [1, 2]);
-    assert_eq!(first((2, killed(15)), (1, killed(9))), [1, 2]);
-    assert_eq!(first((2, failed()), (1, killed(9))), [1, 2]);
-    // These may have ended because of the first one: a launcher asks the others to end.
-    assert_eq!(first((1, killed(9)), (2, killed(15))), [1]);
-    assert_eq!(first((1, killed(9)), (2, failed())), [1]);
-}
-
-#[test]
-fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended() {
-    let play = || {
-        let mut play = Play::new(&[]);
-        let process = |pid| ProcessId {
-            pid,
-            ..ProcessId::default()
-        };
-        play.arbiter.processes = (0..3).map(process).collect();
-        play.arbiter.is_ending = Some(|process| process.pid == 2);
-        play.down(Rank(1), &DownReason::Killed { signal: 11 });
-        play.complain(Cause::InVain);
-        play.pass(5 * ROUND_MS);
-        assert_eq!(play.found(), None);
-        play
-    };
-    let mut ended = play();
-    ended.down(Rank(2), &DownReason::Killed { signal: 9 });
-    ended.pass(2 * ROUND_MS);
-    assert_eq!(ended.found(), Some((Class::PeerDead, [1, 2].as_slice())));
-    // One that does not end is not waited for without end.
-    let mut stuck = play();
-    stuck.pass(ENDING_WAIT_MS);
-    assert_eq!(stuck.found(), Some((Class::PeerDead, [1].as_slice())));
 }
 
 #[test]
