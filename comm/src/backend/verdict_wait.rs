@@ -12,8 +12,7 @@ use crate::context::Status;
 use crate::error::verdict::{CallId, Verdict};
 use crate::types::Rank;
 use crate::watch::NEXT_LOOK;
-use crate::watch::judge::Fate;
-use crate::watch::peers::{self, ArbiterState, Patience, Peers};
+use crate::watch::peers::{self, ArbiterState, Ends, Patience, Peers};
 use crate::watch::probe::Probe;
 
 /// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
@@ -63,7 +62,7 @@ impl Inquest<'_> {
             return None;
         }
         // The first looks begin to count for how long others are stopped.
-        let own = peers.judge_early(self.probe, self.call, &|rank| self.fate_of(rank));
+        let own = self.with_ends(|ends| peers.judge_early(self.probe, self.call, ends));
         let own = own.filter(|_| silent >= ARBITER_QUIET)?;
         // Who ended since an earlier verdict may have ended because of it.
         match self.cause(true) {
@@ -97,13 +96,12 @@ impl Inquest<'_> {
             return Some((*first).clone());
         }
         let quiet_ms = u64::try_from(self.quiet.as_millis()).unwrap_or(u64::MAX);
-        let fate_of = |rank| self.fate_of(rank);
         let patience = if waited < patience + ARBITER_SILENT {
             Patience::Waits
         } else {
             Patience::Spent
         };
-        peers.judge_overdue(self.probe, self.call, &fate_of, quiet_ms, patience)
+        self.with_ends(|ends| peers.judge_overdue(self.probe, self.call, ends, quiet_ms, patience))
     }
 
     /// The verdict on a call that nobody has judged for `waited`: who served the arbiter is gone, or cannot be reached.
@@ -115,19 +113,22 @@ impl Inquest<'_> {
             _ => Patience::Spent,
         };
         let is_turn = || peers.is_turn(self.probe, turn(waited, CUT_OFF_TURN));
-        let fate_of = |rank| self.fate_of(rank);
-        let unprovoked = |rank| self.status.ended_unprovoked(Rank(rank));
         let told = peers.told_to(self.probe, self.call);
         if told.is_some() || patience == Patience::Fresh && !is_turn() {
             return told;
         }
-        peers.judge_gone(self.probe, self.call, &fate_of, &unprovoked, patience)
+        self.with_ends(|ends| peers.judge_gone(self.probe, self.call, ends, patience))
     }
 
-    /// How a rank went, as far as this one was told.
-    fn fate_of(&self, rank: u32) -> Option<Fate> {
-        let gone = self.status.gone(Rank(rank))?;
-        Some(peers::fate_of(gone.reason.as_ref()))
+    /// What this rank knows of others that are gone.
+    fn with_ends<R>(&self, judge: impl FnOnce(Ends<'_>) -> R) -> R {
+        judge(Ends {
+            told: &|rank| {
+                let gone = self.status.gone(Rank(rank))?;
+                Some(peers::fate_of(gone.reason.as_ref()))
+            },
+            unprovoked: &|rank| self.status.ended_unprovoked(Rank(rank)),
+        })
     }
 
     /// The earlier verdict that this call has failed because of.

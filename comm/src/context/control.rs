@@ -18,6 +18,6 @@ pub(crate) trait Control: Debug + Send + Sync {
     fn testify(&self, stall_report: &StallReport);
     /// Hands bytes to whoever runs the job.
     fn report(&self, bytes: &[u8]) -> Result<(), String>;
-    /// Says goodbye.
-    fn leave(&self);
+    /// Says goodbye. Returns whether the other ranks know of it.
+    fn leave(&self) -> bool;
 }

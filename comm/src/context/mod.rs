@@ -40,6 +40,9 @@ pub const GROUP_NAME_MAX: usize = 256;
 /// How long a rank that has left serves the rendezvous for the others before it says so.
 const SERVES_SILENTLY: Duration = Duration::from_secs(5);
 
+/// How long a rank that leaves, and cannot say so because the control plane is gone, stays for those who judge.
+const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
+
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
@@ -196,6 +199,18 @@ impl Context {
         if let Some(island) = &self.island {
             island.arena.set_owner_mark(island.local, OwnerMark::Left);
         }
-        self.control.leave();
+        let is_known = self.control.leave();
+        // Others look for who has ended where the rank that served the control plane has, and shared memory would tell them that
+        // this one has left.
+        if !is_known
+            && self.island.is_none()
+            && !self.status.has_verdict()
+            && let Some(peers) = self
+                .peers
+                .as_ref()
+                .filter(|peers| peers.is_served_by_rank())
+        {
+            peers.stay_until_judged(&System, LEAVES_UNSEEN);
+        }
     }
 }

@@ -284,6 +284,11 @@ impl Status {
             && known.gone.values().all(|gone| gone.orderly)
     }
 
+    /// Whether a verdict was told.
+    pub(crate) fn has_verdict(&self) -> bool {
+        !self.known().verdicts.is_empty()
+    }
+
     pub(crate) fn gone(&self, rank: Rank) -> Option<Gone> {
         self.known().gone.get(&rank).cloned()
     }

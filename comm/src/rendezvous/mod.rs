@@ -15,6 +15,7 @@
 //! - `RDV-3`: ranks of one job that contradict each other end the bring-up with the same error on
 //!   every rank; strangers, other jobs and other attempts are refused and change nothing.
 //! - `RDV-4`: every rank is reported down or left at most once, and never both.
+//! - `RDV-5`: a rank whose goodbye is answered has been reported to all others before.
 //!
 //! ```
 //! use std::time::Duration;

@@ -234,6 +234,8 @@ pub(crate) enum ToSession {
         error: RendezvousError,
         at_unix_ms: u64,
     },
+    /// Your goodbye was read, and the others have been told. The last message of a connection.
+    Goodbye,
     /// Ranks said goodbye. Those of one turn of the coordinator come together: when a whole world
     /// leaves, the frames would otherwise be as many as its ranks squared.
     Left { ranks: Vec<Rank> },

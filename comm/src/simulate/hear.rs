@@ -78,7 +78,8 @@ impl Stage<'_> {
                 self.arm();
             }
             ToSession::Watch { bytes } => self.watch(rank, &bytes),
-            ToSession::Message { .. }
+            ToSession::Goodbye
+            | ToSession::Message { .. }
             | ToSession::Over { .. }
             | ToSession::Progress { .. }
             | ToSession::Round { .. }

@@ -8,15 +8,16 @@
 //! - PEERS-2: of ranks that nobody here can look at, only the one that serves the rendezvous is named: it does not answer. The
 //!   others may wait, or have ended because of a verdict that is not known here.
 
+mod bulletin;
+
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Mutex, PoisonError};
 
+pub(super) use self::bulletin::post;
 use super::failure;
 use super::judge::{EndCause, FROZEN_AFTER_MS, Fate, Finding, Member, Question, Scene, judge};
-use super::probe::{Probe, System};
+use super::probe::Probe;
 use super::process::{Inside, Sight, Stop};
-use super::wire;
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::rendezvous::{Card, DownReason, ProcessId};
@@ -46,6 +47,23 @@ const LOOKERS: usize = 16;
 /// Every rank looks at one of so many turns.
 const STRIDE_MAX: usize = 16;
 
+/// A rank that the looks so far have found stopped, or not.
+#[derive(Debug, Default)]
+struct Stopped {
+    stop: Stop,
+    /// The ranks whose processes had ended when it was found stopped for the first time.
+    ended_before: Option<Vec<u32>>,
+}
+
+/// What a rank knows of others that are gone.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends<'a> {
+    /// How a rank went, as far as this one was told.
+    pub(crate) told: &'a dyn Fn(u32) -> Option<Fate>,
+    /// Whether a rank that has ended is known to have neither left nor heard of a failure; nothing where nobody knows.
+    pub(crate) unprovoked: &'a dyn Fn(u32) -> Option<bool>,
+}
+
 /// What a look at the process of a rank showed, and for how long all looks have found it stopped, in milliseconds.
 type Glance = (Sight, Option<u64>);
 
@@ -67,7 +85,7 @@ pub(crate) struct Peers {
     arbiter: ProcessId,
     /// The rank that runs the arbiter, where one does.
     served_by: Option<u32>,
-    stops: Mutex<BTreeMap<u32, Stop>>,
+    stops: Mutex<BTreeMap<u32, Stopped>>,
 }
 
 impl Peers {
@@ -155,17 +173,17 @@ impl Peers {
         &self,
         probe: &dyn Probe,
         call: CallId,
-        gone: &Departed<'_>,
+        ends: Ends<'_>,
     ) -> Option<Verdict> {
         let glances = self.glances(probe);
         let is_out = |(rank, (sight, stopped_ms)): (u32, &Glance)| {
-            *sight == Sight::Ended || is_long(*stopped_ms) || gone(rank).is_some()
+            *sight == Sight::Ended || is_long(*stopped_ms) || (ends.told)(rank).is_some()
         };
         if !(0..).zip(&glances).any(is_out) {
             // Nobody reads all boards as long as there is nothing to tell (PEERS-1).
             return None;
         }
-        let scene = self.scene(probe, glances, gone, 1);
+        let scene = self.scene(probe, glances, ends, 1);
         let dead = verdict_of(judge(&scene, self.overdue(call)));
         let dead = dead.filter(|verdict| verdict.class == Class::PeerDead);
         dead.or_else(|| verdict_of(judge(&scene, Question::Waiting)))
@@ -177,11 +195,11 @@ impl Peers {
         &self,
         probe: &dyn Probe,
         call: CallId,
-        gone: &Departed<'_>,
+        ends: Ends<'_>,
         quiet_ms: u64,
         patience: Patience,
     ) -> Option<Verdict> {
-        let scene = self.scene(probe, self.glances(probe), gone, quiet_ms);
+        let scene = self.scene(probe, self.glances(probe), ends, quiet_ms);
         let mut own = verdict_of(judge(&scene, self.overdue(call)))?;
         let is_unseen = |rank: u32| {
             scene.member(rank).is_some_and(|member| {
@@ -201,14 +219,12 @@ impl Peers {
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
-    /// `judge_overdue`, somebody else may be about to tell it. `unprovoked` says whether a rank that has ended is known to have
-    /// neither left nor heard of a failure; nothing where nobody knows. What was told to this rank comes before it.
+    /// `judge_overdue`, somebody else may be about to tell it. What was told to this rank comes before it.
     pub(crate) fn judge_gone(
         &self,
         probe: &dyn Probe,
         call: CallId,
-        gone: &Departed<'_>,
-        unprovoked: &dyn Fn(u32) -> Option<bool>,
+        ends: Ends<'_>,
         patience: Patience,
     ) -> Option<Verdict> {
         let server = self.served_by?;
@@ -233,10 +249,14 @@ impl Peers {
             if rank == server {
                 Some(fate.clone())
             } else {
-                gone(rank)
+                (ends.told)(rank)
             }
         };
-        let mut scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        let told = Ends {
+            told: &fate_of,
+            ..ends
+        };
+        let mut scene = self.scene(probe, self.glances(probe), told, 1);
         // Others may have ended a moment before the server: it has told so, or did not live to tell of them.
         let has_died = |fate: &Fate| !fate.orderly && fate.class == Class::PeerDead;
         let mut awaited = scene.awaited();
@@ -244,9 +264,9 @@ impl Peers {
         let mut is_second = false;
         for (rank, member) in (0..).zip(&mut scene.members) {
             let has_ended = member.process == Some(Sight::Ended);
-            let is_told = gone(rank).is_some_and(|fate| has_died(&fate));
+            let is_told = (ends.told)(rank).is_some_and(|fate| has_died(&fate));
             // Who has left while others wait for it has not done so in good order.
-            let is_first = || unprovoked(rank).unwrap_or_else(|| awaited.contains(&rank));
+            let is_first = || (ends.unprovoked)(rank).unwrap_or_else(|| awaited.contains(&rank));
             if let Some(fate) = member.fate.as_mut().filter(|fate| has_died(fate)) {
                 fate.cause = EndCause::Unknown;
                 if rank != server && (is_told || has_ended && is_first()) {
@@ -280,26 +300,6 @@ impl Peers {
         }
     }
 
-    /// Tells a verdict on this call to the ranks of this host; returns the one that was told first, made to end the call too.
-    /// Where somebody else is at it this rank waits for that one, or says its own if it is to wait no longer.
-    fn tell(
-        &self,
-        probe: &dyn Probe,
-        own: Verdict,
-        call: CallId,
-        patience: Patience,
-    ) -> Option<Verdict> {
-        match self.share(probe, own.clone()) {
-            Some(mut told) => {
-                told.end(call);
-                Some(told)
-            }
-            None => self
-                .told_to(probe, call)
-                .or_else(|| (patience == Patience::Spent).then_some(own)),
-        }
-    }
-
     /// The connection of this rank to the arbiter is gone, and the arbiter is not.
     fn cut_off(&self, probe: &dyn Probe, server: u32, call: CallId) -> Verdict {
         let lost = DownReason::Disconnected {
@@ -307,8 +307,11 @@ impl Peers {
         };
         let fate = failure::fate(&lost, 0);
         let me = self.me;
-        let fate_of = |rank: u32| (rank == me).then(|| fate.clone());
-        let scene = self.scene(probe, self.glances(probe), &fate_of, 1);
+        let ends = Ends {
+            told: &|rank| (rank == me).then(|| fate.clone()),
+            unprovoked: &|_| None,
+        };
+        let scene = self.scene(probe, self.glances(probe), ends, 1);
         let mut verdict = failure::server_gone(&scene, me, me, call);
         verdict.kind = ErrorKind::PeerClosed {
             peer: Rank(server),
@@ -318,54 +321,12 @@ impl Peers {
         verdict
     }
 
-    /// The ranks that can be seen to live.
-    fn living(&self, probe: &dyn Probe) -> Vec<(u32, ProcessId)> {
-        let mates = (0..).zip(&self.mates);
-        mates
-            .filter(|(_, mate)| probe.look(&mate.id).facts().is_some())
-            .map(|(rank, mate)| (rank, mate.id))
-            .collect()
-    }
-
-    /// Tells a verdict to the ranks of this host, and returns the one that was told first. `None` where somebody else is at
-    /// it.
-    pub(crate) fn share(&self, probe: &dyn Probe, own: Verdict) -> Option<Verdict> {
-        let living = self.living(probe);
-        for (at, lowest) in living.iter().enumerate() {
-            match share(probe, lowest, &own) {
-                Ok(told) => {
-                    if let Some(told) = &told {
-                        // The lowest rank may be gone with its board before all others have looked.
-                        pass_on(probe, told, &living[at + 1..]);
-                    }
-                    return told;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // A rank that has left the world has no board any more, though its process may live on.
-                Err(_) => {}
-            }
-        }
-        Some(own)
-    }
-
-    /// The verdict that stands on the board of this rank, if one does, made to end this call too.
-    pub(crate) fn told_to(&self, probe: &dyn Probe, call: CallId) -> Option<Verdict> {
-        let keep = |told: Option<&[u8]>| told.map_or_else(Vec::new, <[u8]>::to_vec);
-        let mate = self.mates.get(crate::types::index(self.me.into()))?;
-        let bytes = probe.bulletin(&mate.id, self.me, &keep).ok()?;
-        let mut told: Verdict = wire::decode(&bytes)?;
-        // It was the lowest rank, perhaps, where all others look first, and is about to end.
-        pass_on(probe, &told, &self.living(probe));
-        told.end(call);
-        Some(told)
-    }
-
     /// Looks at a rank.
     fn glance(&self, probe: &dyn Probe, rank: u32, mate: &Mate) -> Glance {
         let (now_ms, sight) = (probe.now_ms(), probe.look(&mate.id));
         let stopped_ms = sight.facts().and_then(|facts| {
             let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
-            let stop = stops.entry(rank).or_default();
+            let stop = &mut stops.entry(rank).or_default().stop;
             stop.take(facts, now_ms);
             stop.ms(now_ms)
         });
@@ -375,9 +336,36 @@ impl Peers {
     /// Looks at all ranks.
     fn glances(&self, probe: &dyn Probe) -> Vec<Glance> {
         let mates = (0..).zip(&self.mates);
-        mates
+        let glances: Vec<Glance> = mates
             .map(|(rank, mate)| self.glance(probe, rank, mate))
-            .collect()
+            .collect();
+        let has_ended = |(_, (sight, _)): &(u32, &Glance)| *sight == Sight::Ended;
+        let ended = (0..).zip(&glances).filter(has_ended);
+        let ended: Vec<u32> = ended.map(|(rank, _)| rank).collect();
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        for (rank, stopped) in &mut *stops {
+            let stopped_ms = glances
+                .get(crate::types::index((*rank).into()))
+                .and_then(|glance| glance.1);
+            match stopped_ms {
+                Some(_) => _ = stopped.ended_before.get_or_insert_with(|| ended.clone()),
+                None => stopped.ended_before = None,
+            }
+        }
+        drop(stops);
+        glances
+    }
+
+    /// Ranks that have ended before this one was found stopped for the first time, and not in good order, as far as is known.
+    fn died_before(&self, rank: u32, ends: Ends<'_>) -> Vec<u32> {
+        let has_died = |rank: &u32| match (ends.told)(*rank) {
+            Some(fate) => !fate.orderly && fate.class == Class::PeerDead,
+            None => (ends.unprovoked)(*rank) != Some(false),
+        };
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = stops.get(&rank).and_then(|one| one.ended_before.as_ref());
+        let ended = ended.into_iter().flatten().copied();
+        ended.filter(has_died).collect()
     }
 
     /// The ranks as they can be seen from here. Of those that cannot nothing was heard for so long.
@@ -385,7 +373,7 @@ impl Peers {
         &self,
         probe: &dyn Probe,
         glances: Vec<Glance>,
-        gone: &Departed<'_>,
+        ends: Ends<'_>,
         quiet_ms: u64,
     ) -> Scene {
         let member = |((rank, mate), (sight, stopped_ms)): ((u32, &Mate), Glance)| {
@@ -393,8 +381,9 @@ impl Peers {
                 host: mate.host.clone(),
                 pid: mate.id.pid,
                 inside: mate.inside.clone(),
-                fate: gone(rank),
+                fate: (ends.told)(rank),
                 stopped_ms,
+                ended_before: self.died_before(rank, ends),
                 ..Member::default()
             };
             match &sight {
@@ -423,9 +412,6 @@ fn is_long(stopped_ms: Option<u64>) -> bool {
     stopped_ms.is_some_and(|ms| ms >= FROZEN_AFTER_MS)
 }
 
-/// How a rank went, as far as this one was told.
-pub(crate) type Departed<'a> = dyn Fn(u32) -> Option<Fate> + 'a;
-
 /// What a rank was told of another one that is gone; `None` for a reason where it left in good order.
 pub(crate) fn fate_of(reason: Option<&DownReason>) -> Fate {
     match reason {
@@ -434,42 +420,9 @@ pub(crate) fn fate_of(reason: Option<&DownReason>) -> Fate {
     }
 }
 
-/// Writes a verdict onto the board of a rank that cannot be told it otherwise.
-pub(super) fn post(process: &ProcessId, rank: Rank, bytes: &[u8]) {
-    if let Some(verdict) = wire::decode::<Verdict>(bytes) {
-        pass_on(&System, &verdict, &[(rank.0, *process)]);
-    }
-}
-
 fn verdict_of(finding: Finding) -> Option<Verdict> {
     match finding {
         Finding::Verdict(verdict) => Some(*verdict),
         Finding::Again(_) | Finding::Nothing => None,
     }
-}
-
-/// Writes a verdict onto the boards of ranks that have none. Whoever has ended meanwhile needs none.
-fn pass_on(probe: &dyn Probe, told: &Verdict, ranks: &[(u32, ProcessId)]) {
-    probe.bulletins(ranks, &|before| bulletin(before, told));
-}
-
-/// Writes a verdict onto the board of a rank, for all ranks of the host, and returns what stands there then.
-fn share(
-    probe: &dyn Probe,
-    (rank, process): &(u32, ProcessId),
-    own: &Verdict,
-) -> io::Result<Option<Verdict>> {
-    let shared = probe.bulletin(process, *rank, &|before| bulletin(before, own))?;
-    Ok(wire::decode(&shared))
-}
-
-/// What is to stand on a board where this verdict is told: what was told first stays, and ends more calls.
-fn bulletin(before: Option<&[u8]>, own: &Verdict) -> Vec<u8> {
-    let Some(mut told) = before.and_then(wire::decode::<Verdict>) else {
-        return wire::encode(own);
-    };
-    told.ends.extend(&own.ends);
-    told.ends.sort_unstable();
-    told.ends.dedup();
-    wire::encode(&told)
 }

@@ -138,7 +138,8 @@ impl Control for Seat {
         Err("ranks that are threads have no launcher to report to".to_owned())
     }
 
-    fn leave(&self) {
+    fn leave(&self) -> bool {
         self.hub.set_gone(self.rank, &Gone::left());
+        true
     }
 }

@@ -305,7 +305,7 @@ impl Control for Session {
         Self::report(self, bytes.to_vec()).map_err(|error| error.to_string())
     }
 
-    fn leave(&self) {
-        Self::leave(self);
+    fn leave(&self) -> bool {
+        Self::leave(self)
     }
 }

@@ -261,7 +261,8 @@ fn output(tool: &str, words: &[&str]) -> Result<Output, Lacking> {
 /// before the ranks do.
 pub(super) fn free_port() -> Result<u16, Failure> {
     let random = RandomState::new().build_hasher().finish();
-    let start = usize::from(random.to_le_bytes()[0]) * 64;
+    let [low, high, ..] = random.to_le_bytes();
+    let start = usize::from(u16::from_le_bytes([low, high])) % PORTS.len();
     let mut ports = PORTS.cycle().skip(start).take(PORTS_TRIED);
     let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
     port.ok_or_else(|| Failure::resource("no port of the loopback is free".to_owned()))

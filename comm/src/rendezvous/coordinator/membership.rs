@@ -56,8 +56,8 @@ pub(crate) struct Membership {
     pub(super) rounds: Rounds,
     /// The connection of every rank that has one.
     pub(super) ranks: Vec<Option<u64>>,
-    /// Ranks whose goodbye the others have not been told of yet.
-    leaving: Vec<Rank>,
+    /// Ranks whose goodbye the others have not been told of yet, and their connections.
+    leaving: Vec<(Rank, u64)>,
     pub(super) held: Vec<Held>,
     pub(super) owner_knows_exits: bool,
     pub(super) arbiter: Option<Box<dyn Arbiter>>,
@@ -313,22 +313,29 @@ impl Membership {
             return self.malformed(token, "a goodbye before the world was complete");
         }
         self.ranks[rank.index()] = None;
-        self.tasks.push(Task::Drain(token));
         if self.job.set_gone(rank) {
-            self.leaving.push(rank);
+            self.leaving.push((rank, token));
             if let Some(arbiter) = &mut self.arbiter {
                 arbiter.left(rank);
             }
             self.end_rounds(&RendezvousError::RankLeft { rank });
             self.emit(CoordinatorEvent::Left { rank });
+        } else {
+            self.tasks.push(Task::Drain(token));
         }
     }
 
-    /// Tells those who stay about the goodbyes of this turn.
+    /// Tells those who stay about the goodbyes of this turn, then those who go that all others know (`RDV-5`).
     pub(crate) fn tell_left(&mut self) {
-        if !self.leaving.is_empty() {
-            let ranks = std::mem::take(&mut self.leaving);
-            self.tell_all(&ToSession::Left { ranks }, None);
+        let leaving = std::mem::take(&mut self.leaving);
+        if leaving.is_empty() {
+            return;
+        }
+        let ranks = leaving.iter().map(|(rank, _)| *rank).collect();
+        self.tell_all(&ToSession::Left { ranks }, None);
+        let heard = Body::new(&ToSession::Goodbye);
+        for (_, token) in leaving {
+            self.tasks.push(Task::Dismiss(token, heard.clone()));
         }
     }
 

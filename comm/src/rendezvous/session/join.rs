@@ -141,6 +141,7 @@ impl Wait<'_> {
                 ToSession::Roster { cards, server } => return Ok((cards, server)),
                 ToSession::Abort { .. }
                 | ToSession::Down { .. }
+                | ToSession::Goodbye
                 | ToSession::Left { .. }
                 | ToSession::Over { .. }
                 | ToSession::Round { .. }

@@ -127,6 +127,8 @@ struct State {
     rounds: HashMap<String, Option<Outcome>>,
     /// Why the reader has ended, if it has.
     over: Option<String>,
+    /// The coordinator has answered the goodbye (`RDV-5`).
+    is_goodbye_answered: bool,
     /// Why no round can be completed any more.
     no_rounds: Option<RendezvousError>,
     /// When the coordinator says that a round failed last, in milliseconds since 1970.
@@ -326,17 +328,17 @@ impl Session {
     }
 
     /// Says goodbye and closes, when the coordinator has read that; it waits five seconds for it at most. The others see this
-    /// rank leave, not die. May be called more than once.
-    pub fn leave(&self) {
+    /// rank leave, not die. Returns whether they know: `false` where the coordinator is gone. May be called more than once.
+    pub fn leave(&self) -> bool {
         // Before the goodbye: the coordinator may answer it by closing before this thread runs on.
-        if self.set_closing() {
-            return;
+        if !self.set_closing() {
+            // If it cannot be said, the coordinator is gone, and there is nobody to say it to.
+            if self.say(&ToCoordinator::Bye).is_ok() {
+                self.await_end();
+            }
+            self.cut();
         }
-        // If it cannot be said, the coordinator is gone, and there is nobody to say it to.
-        if self.say(&ToCoordinator::Bye).is_ok() {
-            self.await_end();
-        }
-        self.cut();
+        self.shared.state().is_goodbye_answered
     }
 
     /// From now on the end of the stream is no news. Says whether it was so already.

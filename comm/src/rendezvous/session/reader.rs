@@ -144,6 +144,7 @@ impl Reader {
                 (self.on_event)(SessionEvent::Down { rank, reason });
             }
             ToSession::Failed { error, .. } => return Err(error.to_string()),
+            ToSession::Goodbye => self.shared.state().is_goodbye_answered = true,
             ToSession::Left { ranks } => {
                 for rank in ranks {
                     (self.on_event)(SessionEvent::Left { rank });

@@ -35,6 +35,8 @@ pub struct Seen {
     pub left: Vec<String>,
     /// Other programs want the processors too, beside the load that the drill makes.
     pub is_crowded: bool,
+    /// As many threads want a processor that some get less than half of one.
+    pub is_contended: bool,
 }
 
 /// The grades of a run.
@@ -198,7 +200,7 @@ impl Grader<'_> {
 
     /// Whether a line says that a rank could not run, where that may be.
     fn is_starved(&self, line: &Line) -> bool {
-        let may_be = self.scenario.is_starved() || self.seen.is_crowded;
+        let may_be = self.scenario.is_starved() || self.seen.is_contended;
         may_be && line.class == Some(Exit::Resource)
     }
 

@@ -74,6 +74,8 @@ pub struct Outcome {
     pub contradictions: Vec<Contradiction>,
     /// Sender and receiver of messages that nobody received.
     pub lost: Vec<(u32, u32)>,
+    /// A rank that made a call of a group, and a member that destroyed the group before it came to that call.
+    pub left_behind: Vec<(u32, u32)>,
 }
 
 /// Plays a program. `halts` has the step at which each rank stops for good, where it does: in lax mode what
@@ -419,6 +421,7 @@ impl<'a> Machine<'a> {
         Outcome {
             ends: ends.collect(),
             lost: self.groups.iter().flat_map(Group::lost).collect(),
+            left_behind: self.groups.iter().flat_map(Group::left_behind).collect(),
             contradictions: self.contradictions,
         }
     }

@@ -121,6 +121,8 @@ pub fn run(
     }
     seen.fault_ns = fault_ns(scenario, &stage, &watched, struck_ns);
     record.load_average = load_average();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    seen.is_contended = record.load_average >= 2.0 * processors as f64;
     seen.is_crowded = record.load_average > f64::from(scenario.load) + OWN_LOAD;
     record.graded = grade(scenario, &truth, &seen);
     record.truth = truth;

@@ -342,7 +342,10 @@ fn shifted(planted: &Planted, outcome: &Outcome) -> Vec<Claim> {
         // Where two calls only are known, any of them may be the odd one.
         claims.extend(pairs(victim, &found.ranks));
     }
-    let mut gone: Vec<u32> = Vec::new();
+    // Of a call that the victim made alone the library may need any member.
+    let left_behind = outcome.left_behind.iter();
+    let left_behind = left_behind.filter(|(caller, _)| *caller == victim);
+    let mut gone: Vec<u32> = left_behind.map(|(_, gone)| *gone).collect();
     for end in &outcome.ends {
         let End::Blocked { waits_for, .. } = end else {
             continue;

@@ -179,6 +179,17 @@ impl Group {
         };
         self.sent.iter().filter_map(is_lost).collect()
     }
+
+    /// Each member that made a call, and each other one that destroyed the group before it came to that call.
+    pub(super) fn left_behind(&self) -> Vec<(u32, u32)> {
+        let made = |member: usize| self.entered[member].len();
+        let all = 0..self.members.len();
+        let of = |gone: usize| {
+            let behind = all.clone().filter(move |one| made(*one) > made(gone));
+            behind.map(move |one| (self.members[one], self.members[gone]))
+        };
+        self.destroyed.iter().flat_map(|gone| of(*gone)).collect()
+    }
 }
 
 /// The message that a call is, and whether it is sent.
