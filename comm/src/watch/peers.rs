@@ -9,6 +9,8 @@
 //!   others may wait, or have ended because of a verdict that is not known here.
 
 mod bulletin;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
