@@ -18,6 +18,11 @@ use crate::watch::probe::Probe;
 /// How long a call that has failed waits for the verdict that it has asked for. The arbiter answers within a tenth of a second
 /// where it knows all ranks; it waits for news of ranks whose state it does not know, and on a busy machine it may be late.
 const VERDICT_WAIT: Duration = Duration::from_secs(10);
+/// It waits once more as long for so many threads that want each processor: the arbiter takes several turns, and each of them
+/// begins when it gets a processor.
+const CROWD: u64 = 16;
+/// It waits so many times as long at most.
+const CROWDED_MAX: u32 = 6;
 /// How long it waits for one that another rank has asked for: it comes before the news that the group is given up.
 const NOTICE_WAIT: Duration = Duration::from_secs(1);
 /// After this long without a word of the arbiter, whose process is seen stopped, ranks judge by themselves.
@@ -256,7 +261,14 @@ impl VerdictWait {
                 return Next::Tell(Box::new(verdict));
             }
         }
-        let until = self.patience + lost;
+        let mut until = self.patience + lost;
+        if now >= until && self.patience >= VERDICT_WAIT {
+            let crowds = inquest.probe.crowd() / CROWD + 1;
+            let crowds = u32::try_from(crowds).unwrap_or(u32::MAX).min(CROWDED_MAX);
+            // It was more crowded before, perhaps.
+            self.patience = self.patience.max(VERDICT_WAIT * crowds);
+            until = self.patience + lost;
+        }
         if now >= until {
             return Next::End(inquest.cause(false));
         }
@@ -267,18 +279,18 @@ impl VerdictWait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Gone;
+    use crate::context::{CutOff, Gone};
     use crate::error::verdict::tests::example;
     use crate::rendezvous::DownReason;
-    use crate::watch::probe::System;
+    use crate::watch::peers::tests::Host;
 
     const CALL: CallId = CallId { key: 7, seq: 4 };
 
-    fn inquest(status: &Status) -> Inquest<'_> {
+    fn inquest<'a>(status: &'a Status, host: &'a Host) -> Inquest<'a> {
         Inquest {
             status,
             peers: None,
-            probe: &System,
+            probe: host,
             call: CALL,
             quiet: Duration::ZERO,
         }
@@ -286,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_call_asks_once_and_waits_for_as_long_as_its_thread_ran() {
-        let status = Status::default();
-        let inquest = inquest(&status);
+        let (status, host) = (Status::default(), Host::default());
+        let inquest = inquest(&status, &host);
         let mut wait = VerdictWait::new(true, None);
         let (soon, lost) = (Duration::from_millis(1), Duration::from_secs(3));
         let is_rest = |step: Next| matches!(step, Next::Rest(_));
@@ -301,24 +313,72 @@ mod tests {
 
     #[test]
     fn a_verdict_that_comes_meanwhile_ends_the_wait_and_so_does_one_of_a_moment_before() {
-        let status = Status::default();
+        let (status, host) = (Status::default(), Host::default());
         status.set_gone(Rank(2), Gone::lost(DownReason::HungUp));
         let mut wait = VerdictWait::new(false, None);
-        let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        let first = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status, &host));
         assert!(matches!(first, Next::Ask), "{first:?}");
         let other = CallId { key: 9, seq: 1 };
         let verdict = Verdict {
             ends: vec![other],
             ..example()
         };
-        status.set_verdict(verdict, System.now_ms(), || ());
+        status.set_verdict(verdict, host.now_ms(), || ());
         // It is about another call: the arbiter, which was asked, may say more of this one.
-        let step = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        let step = wait.step(Duration::ZERO, Duration::ZERO, &inquest(&status, &host));
         assert!(matches!(step, Next::Rest(_)), "{step:?}");
-        let step = wait.step(NOTICE_WAIT, Duration::ZERO, &inquest(&status));
+        let step = wait.step(NOTICE_WAIT, Duration::ZERO, &inquest(&status, &host));
         assert!(matches!(step, Next::End(Some(_))), "{step:?}");
         let mut later = VerdictWait::new(true, None);
-        let step = later.step(Duration::ZERO, Duration::ZERO, &inquest(&status));
+        let step = later.step(Duration::ZERO, Duration::ZERO, &inquest(&status, &host));
         assert!(matches!(step, Next::End(Some(_))), "{step:?}");
+    }
+
+    #[test]
+    fn on_a_crowded_host_a_call_waits_longer_and_not_for_ever() {
+        let (status, host) = (Status::default(), Host::default());
+        host.crowd.set(2 * CROWD);
+        let inquest = inquest(&status, &host);
+        let mut wait = VerdictWait::new(true, None);
+        let none = Duration::ZERO;
+        let mut step = |now| wait.step(now, none, &inquest);
+        assert!(matches!(step(none), Next::Ask));
+        assert!(matches!(step(VERDICT_WAIT), Next::Rest(_)));
+        // It is quiet now.
+        host.crowd.set(0);
+        let end = VERDICT_WAIT * 3;
+        assert!(matches!(step(end - VERDICT_WAIT / 10), Next::Rest(_)));
+        assert!(matches!(step(end), Next::End(None)));
+    }
+
+    #[test]
+    fn a_rank_that_has_judged_ends_the_call_with_what_another_thread_of_it_took_first() {
+        let (status, host) = (Status::default(), Host::of("XS"));
+        let peers = host.peers(1);
+        let cut_off = CutOff {
+            served_by: Some(Rank(0)),
+            why: "is gone".to_owned(),
+        };
+        let mut wait = VerdictWait::new(true, Some(&peers));
+        let inquest = Inquest {
+            peers: Some(&peers),
+            ..inquest(&status, &host)
+        };
+        status.set_cut_off(cut_off);
+        let mut step = |ms| wait.step(Duration::from_millis(ms), Duration::ZERO, &inquest);
+        let Next::Tell(own) = step(0) else {
+            panic!("it does not judge");
+        };
+        assert_eq!(own.blamed, [0]);
+        // The same verdict, for another call.
+        let taken = Verdict {
+            ends: vec![CallId { key: 1, seq: 1 }],
+            ..*own
+        };
+        status.set_verdict(taken, host.now_ms(), || ());
+        let Next::End(Some(verdict)) = step(5) else {
+            panic!("the call ends without a verdict");
+        };
+        assert!(verdict.ends.contains(&CALL));
     }
 }

@@ -44,6 +44,10 @@ impl Probe for View<'_> {
         self.stage.now_ms()
     }
 
+    fn crowd(&self) -> u64 {
+        1
+    }
+
     fn look(&self, process: &ProcessId) -> Sight {
         match self.find(process) {
             Some(Seat::Rank(rank)) => self.stage.sight(rank),

@@ -10,7 +10,7 @@
 
 mod bulletin;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

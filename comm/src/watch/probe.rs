@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use super::board;
+use super::cpu_time::HostLoad;
 use super::process::{self, Inside, Place, Sight};
 use super::report::Report;
 use super::wire::{self, Look};
@@ -24,6 +25,8 @@ pub(crate) type Change<'a> = &'a dyn Fn(Option<&[u8]>) -> Vec<u8>;
 pub(crate) trait Probe {
     /// Milliseconds of a clock that never goes back.
     fn now_ms(&self) -> u64;
+    /// How many threads want each processor of this host.
+    fn crowd(&self) -> u64;
     /// Looks at a process.
     fn look(&self, process: &ProcessId) -> Sight;
     /// How the lines name the process of a rank in another PID namespace.
@@ -47,6 +50,10 @@ pub(crate) struct System;
 impl Probe for System {
     fn now_ms(&self) -> u64 {
         Clock::nanos() / 1_000_000
+    }
+
+    fn crowd(&self) -> u64 {
+        HostLoad::now().crowd()
     }
 
     fn look(&self, process: &ProcessId) -> Sight {

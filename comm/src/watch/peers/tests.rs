@@ -20,7 +20,8 @@ const CALL: CallId = CallId { key: 9, seq: 3 };
 
 /// Processes in the states that their letters say; `X` has ended.
 #[derive(Default)]
-struct Host {
+pub(crate) struct Host {
+    pub(crate) crowd: Cell<u64>,
     states: RefCell<BTreeMap<u32, char>>,
     now_ms: Cell<u64>,
     bulletins: RefCell<BTreeMap<u32, Vec<u8>>>,
@@ -40,7 +41,7 @@ fn process(rank: u32) -> ProcessId {
 
 impl Host {
     /// Processes of ranks in these states, by rank.
-    fn of(states: &str) -> Self {
+    pub(crate) fn of(states: &str) -> Self {
         Self {
             states: RefCell::new((0..).zip(states.chars()).collect()),
             ..Self::default()
@@ -51,8 +52,8 @@ impl Host {
         self.states.borrow_mut().insert(rank, state);
     }
 
-    /// What rank 1 of a world served by rank 0 makes of it.
-    fn peers(&self, me: u32) -> Peers {
+    /// The world as this rank sees it; rank 0 serves it.
+    pub(crate) fn peers(&self, me: u32) -> Peers {
         let card = |rank: &u32| Card {
             process: process(*rank),
             ..Card::default()
@@ -65,6 +66,10 @@ impl Host {
 impl Probe for Host {
     fn now_ms(&self) -> u64 {
         self.now_ms.get()
+    }
+
+    fn crowd(&self) -> u64 {
+        self.crowd.get()
     }
 
     fn look(&self, process: &ProcessId) -> Sight {

@@ -309,6 +309,40 @@ fn under_mpirun_ranks_that_ended_with_the_culprit_may_be_named_where_the_line_is
 }
 
 #[test]
+fn under_mpirun_a_rank_that_blames_nobody_for_the_rendezvous_need_not_say_what_others_say() {
+    let beside = |launcher: Launcher| {
+        broken(|scenario, truth, seen| {
+            scenario.launcher = launcher;
+            truth.launcher_must = false;
+            truth.claims[0].or_nobody = true;
+            seen.verdicts.retain(|(by, _)| by.is_some());
+            seen.ends.clear();
+            let (_, line) = &mut seen.verdicts[0];
+            *line = line.replace("who=rank 2", "who=no rank in particular");
+        })
+    };
+    assert_eq!(beside(Launcher::Mpirun), [""; 0]);
+    assert_eq!(beside(Launcher::Env), ["same"]);
+}
+
+#[test]
+fn a_call_that_others_never_come_to_is_left_behind_by_those_who_destroyed_the_group() {
+    let left_behind = |fault: Fault| {
+        (0..40).any(|seed| {
+            let (scenario, _) = of(seed, fault);
+            let victim = scenario.planted.first().map_or(0, |one| one.victim);
+            let outcome = play(&scenario.program, &[None; 5], Mode::Lax);
+            outcome
+                .left_behind
+                .iter()
+                .any(|(caller, _)| *caller == victim)
+        })
+    };
+    assert!(left_behind(Fault::Extra));
+    assert!(!left_behind(Fault::Healthy));
+}
+
+#[test]
 fn in_a_world_with_nothing_wrong_any_verdict_and_any_wrong_result_is_a_miss() {
     let healthy = |scenario: &mut Scenario, truth: &mut Truth, seen: &mut Seen| {
         scenario.fault = Fault::Healthy;
