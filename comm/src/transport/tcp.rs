@@ -17,6 +17,7 @@
 )]
 
 mod bundle;
+mod connector;
 mod hello;
 mod listener;
 
@@ -26,7 +27,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 pub use self::bundle::{Bundle, LANES_MAX};
-pub use self::hello::{LinkName, Refusal, SECRET_BYTES, connect};
+pub use self::connector::{Connector, connect};
+pub use self::hello::{LinkName, Refusal, SECRET_BYTES};
 pub use self::listener::{Listener, ParkedKey};
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
 

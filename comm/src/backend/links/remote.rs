@@ -1,5 +1,7 @@
 //! Links to ranks that share no memory with this one.
 
+use std::cell::{Cell, RefCell};
+
 use super::Plane;
 use crate::backend::wait_context::WaitContext;
 use crate::context::{Context, Identity, Net};
@@ -7,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::sync::Clock;
 use crate::transport::Stream;
 use crate::transport::shm::wait::Rest;
-use crate::transport::tcp::{Bundle, LinkName, ParkedKey, Refusal, TcpError, TcpLink, connect};
+use crate::transport::tcp::{Bundle, Connector, LinkName, ParkedKey, Refusal, TcpError, TcpLink};
 
 /// Makes the stream to a member with a higher index.
 pub(super) fn open(
@@ -30,36 +32,60 @@ pub(super) fn open(
             from: mine.0,
             to: theirs.0,
         };
-        connect(address, name, &net.secret, wait_context.deadline())
+        let connector = Connector::new(address, name, &net.secret);
+        link(wait_context, peer, connector)
     };
     // The other side may be stopped: who looks at the board is to see for whom this call waits.
     wait_context.enter();
     wait_context.place.waits(Clock::now(), &[peer], true);
-    let links: Result<Vec<TcpLink>, TcpError> = (0..net.lanes).map(lane).collect();
+    let links: Result<Vec<TcpLink>, ErrorKind> = (0..net.lanes).map(lane).collect();
     if links.is_ok() {
         wait_context.place.goes_on();
     }
-    match links {
-        Ok(links) => Ok(stream_of(links)),
-        Err(TcpError::TimedOut { .. }) => Err(wait_context.stalled(&[peer])),
+    links.map(stream_of)
+}
+
+/// Makes one connection to a peer, and waits for it as for anything else that the peer is to do.
+fn link(
+    wait_context: &WaitContext<'_>,
+    peer: usize,
+    connector: Connector,
+) -> Result<TcpLink, ErrorKind> {
+    let theirs = wait_context.group.members[peer];
+    let (connector, made) = (RefCell::new(connector), Cell::new(None));
+    let ready = || match connector.borrow_mut().poll() {
+        Ok(None) => false,
+        Ok(Some(link)) => {
+            made.set(Some(Ok(link)));
+            true
+        }
+        Err(error) => {
+            made.set(Some(Err(error)));
+            true
+        }
+    };
+    let sleep = |time| connector.borrow().rest(time);
+    wait_context.wait(&Rest::Descriptors(&sleep), ready, || vec![peer])?;
+    match made.take() {
+        Some(Ok(link)) => Ok(link),
         // It comes to no call of the group any more, so this one waits for it in vain.
-        Err(TcpError::Refused {
+        Some(Err(TcpError::Refused {
             reason: Refusal::Ended,
             ..
-        }) => {
+        })) => {
             let ended = wait_context.wait(&Rest::Pause, || false, || vec![peer]);
             Err(ended.err().unwrap_or_else(|| wait_context.stalled(&[peer])))
         }
         // A peer that is gone does not listen: say that rather than how the connection failed.
-        Err(error) => {
-            Err(wait_context
-                .look(&[peer])
-                .err()
-                .unwrap_or_else(|| ErrorKind::Transport {
-                    peer: theirs,
-                    what: error.to_string(),
-                }))
+        Some(Err(error)) => {
+            let transport = || ErrorKind::Transport {
+                peer: theirs,
+                what: error.to_string(),
+            };
+            let ended = wait_context.look(&[peer]).err();
+            Err(ended.unwrap_or_else(transport))
         }
+        None => Err(wait_context.stalled(&[peer])),
     }
 }
 

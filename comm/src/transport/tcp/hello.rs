@@ -15,14 +15,11 @@
 //!   has proved the secret under a nonce of this side's own making.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{LANES_MAX, TcpError, TcpLink};
-use crate::sync::{Clock, Deadline};
+use super::LANES_MAX;
 
 /// Bytes of a job's secret.
 pub const SECRET_BYTES: usize = 32;
@@ -36,20 +33,12 @@ const KEY_CONTEXT: &str = "muster 2026 tcp link handshake v1";
 
 pub(super) const HELLO_BYTES: usize = size_of::<Hello>();
 pub(super) const PROOF_BYTES: usize = 32;
-const NONCE_BYTES: usize = 32;
+pub(super) const NONCE_BYTES: usize = 32;
 /// Status, nonce and proof of the acceptor.
 pub(super) const ANSWER_BYTES: usize = STATUS_BYTES + NONCE_BYTES + PROOF_BYTES;
-const STATUS_BYTES: usize = 4;
+pub(super) const STATUS_BYTES: usize = 4;
 /// The verdict that lets the connector in.
 pub(super) const CONSENT: [u8; STATUS_BYTES] = [0; STATUS_BYTES];
-
-/// Attempts after the first, when a listener drops the connection: some three seconds in all. A
-/// listener that still does so then is none of ours.
-const RETRIES_MAX: u32 = 40;
-/// Pause before the first of them; each is longer by this.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause.
-const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Which link two ranks make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +58,7 @@ pub struct LinkName {
 /// The first message, as it lies on the wire: every number little endian.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Hello {
+pub(super) struct Hello {
     magic: u32,
     version: u16,
     plane: u8,
@@ -81,6 +70,22 @@ struct Hello {
 }
 
 const _: () = assert!(HELLO_BYTES == 56);
+
+impl Hello {
+    /// The first message for this link, with a nonce that nobody has used.
+    pub(super) fn of(name: LinkName) -> io::Result<Self> {
+        Ok(Self {
+            magic: MAGIC.to_le(),
+            version: VERSION.to_le(),
+            plane: name.plane,
+            lanes: name.lanes,
+            group: name.group.to_le(),
+            from: name.from.to_le(),
+            to: name.to.to_le(),
+            nonce: nonce()?,
+        })
+    }
+}
 
 /// The key of all MACs of a job's handshakes.
 #[derive(Clone)]
@@ -164,7 +169,7 @@ impl Refusal {
         }
     }
 
-    fn from_code(code: u32) -> Option<Self> {
+    pub(super) fn from_code(code: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 }
@@ -235,148 +240,4 @@ fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
     } else {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
-}
-
-/// Makes a link to the rank that listens at `addr`.
-///
-/// # Errors
-/// [`TcpError`]: nobody there, somebody else, a refusal, or the deadline.
-pub fn connect(
-    addr: SocketAddr,
-    name: LinkName,
-    secret: &[u8; SECRET_BYTES],
-    deadline: Deadline,
-) -> Result<TcpLink, TcpError> {
-    let key = Key::new(secret);
-    let late = TcpError::TimedOut {
-        what: "connecting to a peer",
-        budget: deadline.budget(),
-    };
-    for retry in 1.. {
-        match attempt(addr, name, &key, deadline) {
-            Ok(link) => return Ok(link),
-            // A listener under a flood of strangers drops whom it knows least.
-            Err(Failure::Dropped(error)) => {
-                if retry > RETRIES_MAX {
-                    return Err(TcpError::Connect { addr, error });
-                }
-                Clock::pause(
-                    (RETRY_PAUSE * retry)
-                        .min(RETRY_PAUSE_MAX)
-                        .min(deadline.left()),
-                );
-            }
-            Err(Failure::Late) => return Err(late),
-            Err(Failure::Final(error)) => return Err(error),
-        }
-    }
-    Err(late)
-}
-
-/// How an attempt failed.
-enum Failure {
-    /// The connection ended within the handshake.
-    Dropped(io::ErrorKind),
-    /// The time is up.
-    Late,
-    Final(TcpError),
-}
-
-fn attempt(
-    addr: SocketAddr,
-    name: LinkName,
-    key: &Key,
-    deadline: Deadline,
-) -> Result<TcpLink, Failure> {
-    let io_failure = |error: io::Error| {
-        let error = error.kind();
-        if matches!(error, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
-            Failure::Late
-        } else if matches!(
-            error,
-            io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::BrokenPipe
-        ) {
-            Failure::Dropped(error)
-        } else {
-            Failure::Final(TcpError::Connect { addr, error })
-        }
-    };
-    let left = deadline.left();
-    if left.is_zero() {
-        return Err(Failure::Late);
-    }
-    let mut socket = TcpStream::connect_timeout(&addr, left).map_err(io_failure)?;
-    socket.set_nodelay(true).map_err(io_failure)?;
-    let hello = Hello {
-        magic: MAGIC.to_le(),
-        version: VERSION.to_le(),
-        plane: name.plane,
-        lanes: name.lanes,
-        group: name.group.to_le(),
-        from: name.from.to_le(),
-        to: name.to.to_le(),
-        nonce: nonce().map_err(io_failure)?,
-    };
-    let hello: [u8; HELLO_BYTES] = bytemuck::cast(hello);
-    send_by(&mut socket, &hello, deadline).map_err(io_failure)?;
-    let mut answer = [0; ANSWER_BYTES];
-    read_by(&mut socket, &mut answer, deadline).map_err(io_failure)?;
-    let (status, rest) = answer.split_at(STATUS_BYTES);
-    consent(addr, status)?;
-    let (nonce, proof) = rest.split_at(NONCE_BYTES);
-    let nonce: [u8; NONCE_BYTES] = bytemuck::pod_read_unaligned(nonce);
-    let proof: [u8; PROOF_BYTES] = bytemuck::pod_read_unaligned(proof);
-    if key.mac(Role::Acceptor, &hello, &nonce) != proof {
-        return Err(Failure::Final(TcpError::Impostor { addr }));
-    }
-    let proof = key.mac(Role::Connector, &hello, &nonce);
-    send_by(&mut socket, proof.as_bytes(), deadline).map_err(io_failure)?;
-    let mut verdict = [0; STATUS_BYTES];
-    read_by(&mut socket, &mut verdict, deadline).map_err(io_failure)?;
-    consent(addr, &verdict)?;
-    let mut link = TcpLink::new(socket).map_err(io_failure)?;
-    link.lanes = name.lanes;
-    Ok(link)
-}
-
-/// Whether a status says yes.
-fn consent(addr: SocketAddr, status: &[u8]) -> Result<(), Failure> {
-    let code = u32::from_le_bytes(bytemuck::pod_read_unaligned(status));
-    if code == 0 {
-        return Ok(());
-    }
-    Err(Failure::Final(
-        Refusal::from_code(code).map_or(TcpError::Impostor { addr }, |reason| TcpError::Refused {
-            addr,
-            reason,
-        }),
-    ))
-}
-
-/// Shortest time-out that is set on a socket: zero would mean none.
-const WAIT_MIN: Duration = Duration::from_millis(1);
-
-fn send_by(socket: &mut TcpStream, bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-    socket.set_write_timeout(Some(deadline.left().max(WAIT_MIN)))?;
-    socket.write_all(bytes)
-}
-
-fn read_by(socket: &mut TcpStream, mut bytes: &mut [u8], deadline: Deadline) -> io::Result<()> {
-    while !bytes.is_empty() {
-        if deadline.passed() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        // Set anew for each piece, so that a peer that drips cannot stretch the time.
-        socket.set_read_timeout(Some(deadline.left().max(WAIT_MIN)))?;
-        match socket.read(bytes) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => bytes = &mut bytes[len..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
