@@ -10,7 +10,7 @@ use std::time::Duration;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::transport::poll::{Interest, wait_until_ready};
 use muster_comm::transport::tcp::{
-    LinkName, Listener, ParkedKey, Refusal, TcpError, TcpLink, connect,
+    Connector, LinkName, Listener, ParkedKey, Refusal, TcpError, TcpLink, connect,
 };
 use muster_comm::transport::{LinkError, Stream};
 
@@ -265,6 +265,29 @@ fn assert_ends(mut stranger: TcpStream) {
 fn a_silent_stranger_is_dropped_after_its_time() {
     let listener = listener();
     assert_ends(TcpStream::connect(listener.local_addr()).unwrap());
+}
+
+#[test]
+fn a_connector_waits_for_nobody() {
+    // The system accepts for it, as for a process that is stopped.
+    let silent = TcpListener::bind(LOOPBACK).unwrap();
+    let mut connector = Connector::new(silent.local_addr().unwrap(), name(1), &SECRET);
+    for _ in 0..3 {
+        assert!(connector.poll().unwrap().is_none());
+        connector.rest(Duration::from_millis(1));
+    }
+    let listener = listener();
+    let mut connector = Connector::new(listener.local_addr(), name(1), &SECRET);
+    let deadline = soon();
+    let link = loop {
+        if let Some(link) = connector.poll().unwrap() {
+            break link;
+        }
+        assert!(!deadline.passed());
+        connector.rest(Duration::from_millis(1));
+    };
+    assert_eq!(link.lanes(), name(1).lanes);
+    assert!(listener.take(key(1), soon()).is_ok());
 }
 
 #[test]

@@ -100,6 +100,11 @@ pub const CASES: &[Case] = &[
         make: stopped_after_last_call,
     },
     Case {
+        name: "stopped-before-links",
+        title: "a rank is stopped before the others connect to it; the kernel accepts for it",
+        make: stopped_before_links,
+    },
+    Case {
         name: "descriptors-held",
         title: "a rank is killed while another process holds its descriptors, without a launcher of ours",
         make: descriptors_held,
@@ -386,6 +391,28 @@ fn stopped_after_last_call() -> Scenario {
                 signal: STOP,
             },
         )
+}
+
+fn stopped_before_links() -> Scenario {
+    let program = program(4, |rank| {
+        let first = Step::Pause {
+            ms: if rank == 2 { 2_000 } else { 500 },
+        };
+        vec![first, work()]
+    });
+    let begins = When::Begins { rank: 2, step: 0 };
+    let signal = Act::Signal {
+        rank: 2,
+        signal: STOP,
+    };
+    // Longer than the launcher waits for ranks to end by a verdict.
+    let scenario = Scenario {
+        deadline: DEADLINE_LARGE,
+        ..base(Launcher::Run, Way::Tcp, program)
+    };
+    scenario
+        .planting(Fault::Stopped, 2, None)
+        .striking(begins, signal)
 }
 
 fn descriptors_held() -> Scenario {
