@@ -31,7 +31,7 @@ use crate::transport::shm::arena::OwnerMark;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
 use crate::watch::peers::Peers;
-use crate::watch::probe::System;
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{CallSites, Watch};
 
@@ -46,6 +46,8 @@ const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
+/// How many times as long it waits where threads want the processors, at most: as many times as there are for each.
+const CROWD_MAX: u32 = 12;
 
 /// All that the groups of one rank have in common.
 #[derive(Debug)]
@@ -173,7 +175,9 @@ impl Context {
         if !self.watch.is_on() || !self.complain_with_board(call, cause) {
             return;
         }
-        let patience = Deadline::after(VERDICT_WAIT);
+        // The arbiter needs a processor to answer.
+        let crowd = u32::try_from(System.crowd()).unwrap_or(u32::MAX);
+        let patience = Deadline::after(VERDICT_WAIT * crowd.clamp(1, CROWD_MAX));
         self.status
             .await_event(patience, || !self.status.is_untroubled());
     }

@@ -27,6 +27,7 @@ pub(crate) use self::published::{ECHO_MS, covers, ends};
 use self::round::{Round, Silence};
 
 use super::judge::{EndCause, Member, Scene};
+use super::probe::{Probe as _, System};
 use super::process::{self, Inside};
 use super::report::Report;
 use super::wire::{Cause, FromRank, ToOwner, ToRank, decode, encode};
@@ -56,8 +57,11 @@ const UNKNOWN_WAIT_MS: u64 = 3500;
 /// How long a verdict waits for ranks that are seen stopped, or that do not answer where a link to them broke: more may be known.
 const STOPPED_WAIT_MS: u64 = 1500;
 /// Ranks that end this soon after the first one, before anything is told, end by themselves: none has heard of another's end,
-/// and their ends may be seen in another order than they came.
+/// and their ends may be seen in another order than they came. A process needs a processor to end, so it is as many times
+/// longer as threads want each processor.
 const TOGETHER_MS: u64 = 20;
+/// How many times longer at most.
+const TOGETHER_CROWD_MAX: u64 = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -91,8 +95,8 @@ pub struct Arbiter {
     /// Processor time of each rank, as it says itself, and as others see it: they count other threads.
     cpu: Vec<[CpuHistory; 2]>,
     departures: u64,
-    /// When the first rank ended without a goodbye.
-    first_end_ms: Option<u64>,
+    /// Until when ranks end together with the first one that did without a goodbye.
+    together_ms: Option<u64>,
     again: u32,
     told: Vec<Told>,
     suspects: suspect::Suspects,
@@ -175,12 +179,17 @@ impl Referee for Arbiter {
         let mut fate = failure::fate(reason, self.departures);
         let is_end = fate.cause != EndCause::Unknown || *reason == DownReason::Ended;
         if is_end && self.told.is_empty() {
-            if *reason == DownReason::Ended && self.first_end_ms.is_some() {
+            if *reason == DownReason::Ended && self.together_ms.is_some() {
                 // A launcher may have ended it because of the first one.
                 fate.confidence = Confidence::Likely;
             }
-            let first_ms = *self.first_end_ms.get_or_insert(at_ms);
-            if at_ms <= first_ms + TOGETHER_MS && !is_broken_pipe(reason) {
+            let crowd = || match self.is_ending {
+                Some(_) => System.crowd().clamp(1, TOGETHER_CROWD_MAX),
+                None => 1,
+            };
+            let window_ms = || at_ms + TOGETHER_MS * crowd();
+            let together_ms = *self.together_ms.get_or_insert_with(window_ms);
+            if at_ms <= together_ms && !is_broken_pipe(reason) {
                 fate.cause = EndCause::Unprovoked;
             }
         }

@@ -1,12 +1,12 @@
 //! What the arbiter decides at the end of a round.
 
-use super::{Arbiter, PAUSE_MS, STOPPED_WAIT_MS, UNKNOWN_WAIT_MS, covers};
+use super::{Arbiter, PAUSE_MS, STOPPED_WAIT_MS, Told, UNKNOWN_WAIT_MS, covers};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
 use crate::types::Rank;
-use crate::watch::cpu_time::HostLoad;
 use crate::watch::judge::{Finding, Question, judge};
+use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 use crate::watch::{failure, mismatch};
 
@@ -102,7 +102,7 @@ impl Arbiter {
             // A link ends where its other side does, and that news may be late.
             ErrorKind::Transport { peer, .. }
                 if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS
-                    || self.silences.contains_key(&peer.0)
+                    || (self.silences.contains_key(&peer.0) || self.may_follow(peer.0, now_ms))
                         && now_ms < failed.since_ms + STOPPED_WAIT_MS =>
             {
                 PAUSE_MS
@@ -145,7 +145,7 @@ impl Arbiter {
         };
         let ending = self.ending.get_or_insert_with(|| {
             // Ranks that were not asked before have not said how crowded their host is.
-            let crowd = HostLoad::now().crowd().max(self.scene.slowness());
+            let crowd = System.crowd().max(self.scene.slowness());
             let look_ms = ENDING_LOOK_MS * crowd + self.processes.len() as u64 / 4;
             Ending {
                 until_ms: now_ms + look_ms,
@@ -166,6 +166,18 @@ impl Arbiter {
         }
         ending.found.retain(is_there);
         !ending.found.is_empty() && now_ms < ending.wait_ms
+    }
+
+    /// Whether a rank may be ending because of a verdict that it was told a moment ago.
+    fn may_follow(&self, rank: u32, now_ms: u64) -> bool {
+        let is_there = self
+            .scene
+            .member(rank)
+            .is_some_and(|one| one.fate.is_none());
+        let mut told = self.told.iter();
+        let is_cause =
+            |told: &Told| told.concerns(rank) && told.may_be_followed(&self.scene, now_ms);
+        is_there && told.any(is_cause)
     }
 
     /// Whether a rank has said goodbye.

@@ -56,7 +56,7 @@ impl Told {
 
     /// Whether what a rank that it concerns does now is its doing. Where the group is usable ranks may go on, and what they
     /// do then is their own doing.
-    fn may_be_followed(&self, scene: &Scene, now_ms: u64) -> bool {
+    pub(super) fn may_be_followed(&self, scene: &Scene, now_ms: u64) -> bool {
         let age_ms = now_ms.saturating_sub(self.told_ms);
         self.verdict.about.is_none() || age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness())
     }

@@ -1,6 +1,7 @@
 //! Which of several ranks that end is named, and who leaves in good order.
 
 use super::*;
+use crate::error::Field;
 use crate::watch::report::{CallOutcome, CallRecord};
 
 #[test]
@@ -162,4 +163,46 @@ fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended()
     let mut stuck = play();
     stuck.pass(ENDING_WAIT_MS);
     assert_eq!(stuck.found(), Some((Class::PeerDead, [1].as_slice())));
+}
+
+#[test]
+fn a_link_to_a_rank_that_ends_by_a_mismatch_it_was_told_breaks_because_of_that() {
+    let mut play = Play::new(&[0, 1, 2]);
+    let failed = |kind: ErrorKind, usable| Cause::Failed {
+        kind,
+        usable,
+        culprit: None,
+    };
+    let kind = ErrorKind::Mismatch {
+        field: Field::Dtype,
+        rank: Rank(1),
+        mine: "f32".to_owned(),
+        peer: Rank(2),
+        theirs: "i32".to_owned(),
+    };
+    let complaint = FromRank::Complaint {
+        call: CallId { key: 4, seq: 1 },
+        cause: failed(kind, true),
+        report: None,
+    };
+    let acts = play
+        .arbiter
+        .heard(Rank(1), &encode(&complaint), play.now_ms);
+    play.act(acts);
+    play.pass(500);
+    assert_eq!(play.found().map(|found| found.0), Some(Class::Mismatch));
+    // Its port is closed, and its process is about to end.
+    let what = "connection refused".to_owned();
+    let peer = Rank(play.told[0].blamed[0]);
+    play.complain(failed(ErrorKind::Transport { peer, what }, false));
+    play.pass(300);
+    play.down(peer, &DownReason::Exited { code: 7 });
+    play.pass(300);
+    let classes: Vec<Class> = play.told.iter().map(|told| told.class).collect();
+    assert!(
+        classes.iter().all(|class| *class == Class::Mismatch),
+        "{:?}",
+        play.told
+    );
+    assert!(play.told.iter().any(|told| told.ends.contains(&CALL)));
 }
