@@ -20,7 +20,7 @@ use super::wait_context::WaitContext;
 use super::zero_copy::{self, ZeroCopy};
 use super::{Counts, Failure, Request};
 use crate::algo::{self, Choice, ENTRY, Spread};
-use crate::context::{Context, Identity, Island, Unread};
+use crate::context::{Context, Identity, Island, Status, Unread};
 use crate::error::{ErrorKind, Field};
 use crate::kernel;
 use crate::transport::shm::slot::{CLOSING, DONE, PAYLOAD_MAX};
@@ -154,6 +154,11 @@ impl Host {
             return None;
         }
         self.links.unread(context, group, self.seq)
+    }
+
+    /// Whether messages of this rank lie in shared memory that a rank which is there may still read.
+    pub(crate) fn is_unsettled(&self, status: &Status) -> bool {
+        !self.broken && self.links.is_unsettled(status)
     }
 
     /// Gives up what the communicator holds in shared memory, as soon as no peer can read it.

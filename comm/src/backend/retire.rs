@@ -31,6 +31,10 @@ impl Leftover for Retired {
         self.local.is_none() && self.rings.is_empty()
     }
 
+    fn is_unsettled(&self, status: &Status) -> bool {
+        !self.broken && self.rings.iter().any(|ring| ring.is_unsettled(status))
+    }
+
     fn unread(&self, status: &Status, me: Rank) -> Option<Unread> {
         if self.broken {
             return None;

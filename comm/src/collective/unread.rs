@@ -13,4 +13,9 @@ impl HasUnread for Inner {
         let mut host = self.host.try_lock().ok()?;
         host.unread(&self.context, &self.group)
     }
+
+    fn is_unsettled(&self) -> bool {
+        let host = self.host.try_lock();
+        host.is_ok_and(|host| host.is_unsettled(&self.context.status))
+    }
 }

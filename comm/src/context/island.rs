@@ -14,6 +14,8 @@ use crate::types::Rank;
 pub(crate) trait Leftover: Debug + Send {
     /// Frees what nobody reads any more; `true` when nothing is left.
     fn shrink(&mut self, status: &Status) -> bool;
+    /// Whether the group has sent messages that a rank which is there may still read.
+    fn is_unsettled(&self, status: &Status) -> bool;
     /// What the group has sent, as rank `me`, to a rank that has left without reading it.
     fn unread(&self, status: &Status, me: Rank) -> Option<Unread>;
 }
@@ -48,6 +50,12 @@ impl Island {
             .unwrap_or_else(PoisonError::into_inner)
             .push(retired);
         self.reclaim(status);
+    }
+
+    /// Whether a destroyed group has sent messages that a rank which is there may still read.
+    pub(super) fn is_unsettled(&self, status: &Status) -> bool {
+        let retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.iter().any(|one| one.is_unsettled(status))
     }
 
     /// What a destroyed group has sent to a rank that has left without reading it.

@@ -48,6 +48,8 @@ const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
 /// How many times as long it waits where threads want the processors, at most: as many times as there are for each.
 const CROWD_MAX: u32 = 12;
+/// How often a rank that leaves looks whether its last messages were read.
+const READERS_LOOK: Duration = Duration::from_millis(1);
 
 /// All that the groups of one rank have in common.
 #[derive(Debug)]
@@ -152,9 +154,29 @@ impl Context {
         group.members.iter().all(here).then_some(island)
     }
 
+    /// Gives ranks a moment to read what this one has sent them last. Who has ended the group does not: that it leaves shows it.
+    fn await_readers(&self) {
+        let is_unsettled = || {
+            let island = self.island.as_ref();
+            self.life.unread.is_unsettled()
+                || island.is_some_and(|island| island.is_unsettled(&self.status))
+        };
+        if !is_unsettled() {
+            return;
+        }
+        let patience = Deadline::after(VERDICT_WAIT * crowd());
+        while self.status.is_untroubled() && is_unsettled() && !patience.passed() {
+            self.status.await_news(self.status.epoch(), READERS_LOOK);
+        }
+    }
+
     /// Tells the arbiter of a message that was never received, where nothing else has gone wrong, and waits a
     /// moment for its verdict.
     fn tell_unread(&self) {
+        if !self.watch.is_on() {
+            return;
+        }
+        self.await_readers();
         if !self.status.is_untroubled() {
             return;
         }
@@ -172,12 +194,10 @@ impl Context {
             usable: false,
             culprit,
         };
-        if !self.watch.is_on() || !self.complain_with_board(call, cause) {
+        if !self.complain_with_board(call, cause) {
             return;
         }
-        // The arbiter needs a processor to answer.
-        let crowd = u32::try_from(System.crowd()).unwrap_or(u32::MAX);
-        let patience = Deadline::after(VERDICT_WAIT * crowd.clamp(1, CROWD_MAX));
+        let patience = Deadline::after(VERDICT_WAIT * crowd());
         self.status
             .await_event(patience, || !self.status.is_untroubled());
     }
@@ -217,4 +237,9 @@ impl Context {
             peers.stay_until_judged(&System, LEAVES_UNSEEN);
         }
     }
+}
+
+/// How many threads want each processor of this host, within bounds.
+fn crowd() -> u32 {
+    u32::try_from(System.crowd()).map_or(CROWD_MAX, |crowd| crowd.clamp(1, CROWD_MAX))
 }

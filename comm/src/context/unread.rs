@@ -26,6 +26,8 @@ pub(crate) struct Unread {
 pub(crate) trait HasUnread: Send + Sync {
     /// The first unread message. The group is not used again.
     fn unread(&self) -> Option<Unread>;
+    /// Whether it has sent messages that a rank which is there may still read.
+    fn is_unsettled(&self) -> bool;
 }
 
 /// The groups of a rank.
@@ -61,6 +63,12 @@ impl Groups {
     /// A group that is being destroyed leaves this behind.
     pub(crate) fn note(&self, unread: Unread) {
         self.lock().first.get_or_insert(unread);
+    }
+
+    /// Whether a group has sent messages that a rank which is there may still read.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let live: Vec<_> = self.lock().live.iter().filter_map(Weak::upgrade).collect();
+        live.iter().any(|group| group.is_unsettled())
     }
 
     pub(super) fn first(&self) -> Option<Unread> {

@@ -43,12 +43,19 @@ impl RingBlock {
     /// The rank that has left the world and has not read all messages outside collectives that lie here.
     pub(crate) fn unread_by(&self, status: &Status) -> Option<Rank> {
         let has_left = status.gone(self.peer).is_some_and(|gone| gone.orderly);
-        if self.plane != Plane::PointToPoint || !has_left {
-            return None;
-        }
+        (has_left && self.has_unread()).then_some(self.peer)
+    }
+
+    /// Whether messages lie here that the peer, which is there, may still read.
+    pub(crate) fn is_unsettled(&self, status: &Status) -> bool {
+        status.gone(self.peer).is_none() && self.has_unread()
+    }
+
+    /// Whether messages outside collectives lie here that nobody has read.
+    fn has_unread(&self) -> bool {
         // SAFETY: the block belongs to this rank and holds the ring that it made there.
-        let is_read = unsafe { RingStream::is_read(self.block.as_ptr(), self.block.bytes()) };
-        (!is_read).then_some(self.peer)
+        let is_read = || unsafe { RingStream::is_read(self.block.as_ptr(), self.block.bytes()) };
+        self.plane == Plane::PointToPoint && !is_read()
     }
 }
 

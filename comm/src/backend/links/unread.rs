@@ -4,7 +4,7 @@ use super::open::{attach_ring, region_of};
 use super::remote;
 use super::{Links, Plane, describe, field_of};
 use crate::backend::message::Direction;
-use crate::context::{Context, Identity, Unread};
+use crate::context::{Context, Identity, Status, Unread};
 use crate::error::verdict::CallId;
 use crate::error::{ErrorKind, Field};
 use crate::transport::frame::{FRAME_BYTES, Frame, FrameKind};
@@ -72,6 +72,11 @@ impl Links {
                 let receiver = rings.find_map(|ring| ring.unread_by(&context.status));
                 receiver.map(in_vain)
             })
+    }
+
+    /// Whether messages of this rank lie in shared memory that a rank which is there may still read.
+    pub(crate) fn is_unsettled(&self, status: &Status) -> bool {
+        self.rings.iter().any(|ring| ring.is_unsettled(status))
     }
 
     /// A message of a collective that this rank made differently, or not at all.
