@@ -1,14 +1,18 @@
 //! Programs that once got a wrong verdict, or none: written in the language of random drills, and kept.
 
+mod large;
+mod messages;
 mod two;
 
 use std::time::Duration;
 
+use self::large::large;
+use self::messages::{recv_left_out, sent_to_an_ended_group};
 use self::two::{server_killed_beside, two_killed};
 use super::fault::{Act, Fault, Planted, Strike, When};
 use super::program::Program;
 use super::scenario::{Launcher, Scenario, Way};
-use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec, ObjectSpec, Step};
+use crate::drill::script::{CallKind, CallSpec, Kind, ObjectSpec, Step};
 
 const KILL: i32 = 9;
 const CONT: i32 = 18;
@@ -113,6 +117,11 @@ pub const CASES: &[Case] = &[
         name: "recv-left-out",
         title: "a rank leaves the receive out of a batch",
         make: recv_left_out,
+    },
+    Case {
+        name: "sent-to-an-ended-group",
+        title: "a message is sent to a rank that has ended the group and leaves a moment after the sender",
+        make: sent_to_an_ended_group,
     },
     Case {
         name: "server-killed-beside",
@@ -427,83 +436,4 @@ fn descriptors_held() -> Scenario {
                 signal: KILL,
             },
         )
-}
-
-fn recv_left_out() -> Scenario {
-    let program = program(3, |rank| {
-        let own = rank as usize;
-        let send = MessageSpec {
-            is_sent: true,
-            peer: (own + 1) % 3,
-            count: 8,
-        };
-        let receive = MessageSpec {
-            is_sent: false,
-            peer: (own + 2) % 3,
-            count: 8,
-        };
-        let messages = if rank == 1 {
-            vec![send]
-        } else {
-            vec![send, receive]
-        };
-        let batch = Step::Batch {
-            group: "world".to_owned(),
-            messages,
-        };
-        vec![work(), Step::Mark, batch, work()]
-    });
-    let mut scenario = base(Launcher::Run, Way::Shm, program).planting(Fault::RecvLeftOut, 1, None);
-    scenario.planted[0].group = vec![0, 1];
-    scenario
-}
-
-/// A large world, of which the last rank is the victim.
-fn large(world_size: u32, fault: Fault) -> Scenario {
-    let victim = world_size - 1;
-    let make = |name: &str| Step::Make {
-        name: name.to_owned(),
-        members: (0..world_size).collect(),
-    };
-    let on = |name: &str| Step::call_on(name, all_reduce());
-    let program = program(world_size, |rank| {
-        let pause = |ms| vec![Step::Mark, Step::Pause { ms }, on("a"), on("b")];
-        let own: Vec<Step> = if rank != victim {
-            vec![Step::Mark, on("a"), on("b")]
-        } else if fault == Fault::Sleeps {
-            pause(STAYS_AWAY_MS)
-        } else if fault == Fault::OtherCount {
-            let call = CallSpec::all_reduce(Kind::F32, 65);
-            vec![Step::Mark, Step::call_on("a", call), on("b")]
-        } else if fault == Fault::Inverts {
-            vec![Step::Mark, on("b"), on("a")]
-        } else {
-            pause(1000)
-        };
-        [make("a"), make("b"), work()]
-            .into_iter()
-            .chain(own)
-            .collect()
-    });
-    let scenario = Scenario {
-        deadline: DEADLINE_LARGE,
-        ..base(Launcher::Run, Way::Shm, program)
-    };
-    let begins = When::Begins {
-        rank: victim,
-        step: 4,
-    };
-    let signal = |signal| Act::Signal {
-        rank: victim,
-        signal,
-    };
-    let halt = (fault == Fault::Sleeps).then_some(4);
-    let scenario = scenario.planting(fault, victim, halt);
-    if fault == Fault::Killed {
-        scenario.striking(begins, signal(KILL))
-    } else if fault == Fault::Stopped {
-        scenario.striking(begins, signal(STOP))
-    } else {
-        scenario
-    }
 }
