@@ -310,6 +310,38 @@ fn who_made_a_group_once_more_than_others_is_odd_and_has_not_destroyed_it() {
 }
 
 #[test]
+fn of_those_who_made_a_group_again_only_who_never_used_the_first_one_is_odd() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "tp0", &[0, 1, 2, 3], 0);
+    plant.group(2, "tp0", &[0, 1, 2, 3], 0);
+    for rank in 0..4 {
+        // Ranks 0 and 3 have a second group; rank 3 left the only call of the first one out.
+        let is_again = rank == 0 || rank == 3;
+        let key = 1 + u64::from(is_again);
+        plant.report(rank).groups.retain(|group| group.key == key);
+        if is_again {
+            plant.report(rank).destroyed.push(Destroyed {
+                key: 1,
+                name: "tp0".to_owned(),
+                entered: u64::from(rank == 0),
+                age_ms: 600,
+            });
+        }
+    }
+    plant.waits(0, 2, &[1, 2]);
+    plant.waits(3, 2, &[1, 2]);
+    plant.waits(1, 1, &[3]);
+    plant.waits(2, 1, &[3]);
+    plant.confirm();
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::Mismatch, [3].as_slice()),
+        "{found}"
+    );
+}
+
+#[test]
 fn who_destroyed_a_group_after_the_call_did_its_part() {
     let plant = destroyed(5, 600);
     assert_eq!(judge(&plant.scene, Question::Waiting), Finding::Nothing);
