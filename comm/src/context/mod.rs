@@ -46,7 +46,9 @@ const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 /// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
-/// How many times as long it waits where threads want the processors, at most: as many times as there are for each.
+/// How long a rank that leaves gives others to read its last messages, as many times as threads want each processor.
+const READERS_WAIT: Duration = Duration::from_millis(400);
+/// How many times at most.
 const CROWD_MAX: u32 = 12;
 /// How often a rank that leaves looks whether its last messages were read.
 const READERS_LOOK: Duration = Duration::from_millis(1);
@@ -164,7 +166,7 @@ impl Context {
         if !is_unsettled() {
             return;
         }
-        let patience = Deadline::after(VERDICT_WAIT * crowd());
+        let patience = Deadline::after(READERS_WAIT * crowd());
         while self.status.is_untroubled() && is_unsettled() && !patience.passed() {
             self.status.await_news(self.status.epoch(), READERS_LOOK);
         }
@@ -197,7 +199,7 @@ impl Context {
         if !self.complain_with_board(call, cause) {
             return;
         }
-        let patience = Deadline::after(VERDICT_WAIT * crowd());
+        let patience = Deadline::after(VERDICT_WAIT);
         self.status
             .await_event(patience, || !self.status.is_untroubled());
     }

@@ -192,12 +192,16 @@ pub fn judge(scene: &Scene, question: Question) -> Finding {
         let sides = layout::namesakes(scene, &graph, &cycle);
         let is_layout = sides.is_some_and(|((_, group), _)| scene.have_all_made(group));
         if graph.is_confirmed(&cycle) && (wait_ms == 0 || is_layout) {
-            return found(match (sides, graph.destroyed_within(&cycle)) {
-                (Some((one, other)), _) => layout::verdict(scene, &graph, &cycle, one, other),
-                (None, Some((rank, at, group))) => {
+            // Who has a group of the same members in another life may wait for a rank that destroyed this one too early.
+            let differ = sides.filter(|((_, one), (_, other))| one.differs(other));
+            return found(match (differ, graph.destroyed_within(&cycle), sides) {
+                (Some((one, other)), _, _) | (None, None, Some((one, other))) => {
+                    layout::verdict(scene, &graph, &cycle, one, other)
+                }
+                (None, Some((rank, at, group)), _) => {
                     verdicts::destroyed_by(scene, &graph, &[rank], &[at], group)
                 }
-                (None, None) => verdicts::cycle(scene, &graph, &cycle),
+                (None, None, None) => verdicts::cycle(scene, &graph, &cycle),
             });
         }
         let wait_ms = if is_layout { 0 } else { wait_ms };

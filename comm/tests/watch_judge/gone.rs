@@ -5,7 +5,7 @@ use muster_comm::watch::judge::{Finding, Question, Starvation, judge};
 use muster_comm::watch::process::{ProcessFacts, Sight};
 use muster_comm::watch::report::Destroyed;
 
-use crate::plant::{Plant, RECV, verdict};
+use crate::plant::{Plant, RECV, SEND, verdict};
 
 #[test]
 fn the_first_death_is_the_cause_and_later_ones_are_its_cascade() {
@@ -307,6 +307,37 @@ fn who_made_a_group_once_more_than_others_is_odd_and_has_not_destroyed_it() {
         "{found}"
     );
     assert!(found.next.contains("equally often"), "{found}");
+}
+
+#[test]
+fn who_destroyed_a_group_too_early_is_odd_and_not_who_still_waits_in_it() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "dp0", &[0, 1, 2, 3], 2);
+    plant.group(2, "dp0", &[0, 1, 2, 3], 0);
+    plant.group(3, "world", &[0, 1, 2, 3], 4);
+    for rank in [0, 1, 2] {
+        // Rank 1 has destroyed it before it received the message of rank 3, and has not made it again.
+        let keeps = move |key| key == 3 || key == 2 && rank != 1;
+        plant.report(rank).groups.retain(|group| keeps(group.key));
+        plant.report(rank).destroyed.push(Destroyed {
+            key: 1,
+            name: "dp0".to_owned(),
+            entered: 2,
+            age_ms: 600,
+        });
+    }
+    plant.report(3).groups.retain(|group| group.key != 2);
+    plant.waits(0, 2, &[1, 3]);
+    plant.waits(2, 2, &[1, 3]);
+    plant.waits(1, 3, &[3]);
+    plant.call(3, 1, SEND, &[1]);
+    plant.confirm();
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::NotJoined, [1].as_slice()),
+        "{found}"
+    );
 }
 
 #[test]
