@@ -277,6 +277,7 @@ fn a_coordinator_that_goes_later_is_lost_to_every_session_and_ends_its_rounds() 
         );
         let error = member.session.report(Vec::new());
         assert!(error.is_err());
+        assert!(!member.session.leave(), "nobody answers the goodbye");
     }
 }
 
