@@ -20,7 +20,7 @@ use crate::watch::probe::Probe;
 const VERDICT_WAIT: Duration = Duration::from_secs(10);
 /// It waits once more as long for so many threads that want each processor: the arbiter takes several turns, and each of them
 /// begins when it gets a processor.
-const CROWD: u64 = 16;
+const CROWD: u64 = 8;
 /// It waits so many times as long at most.
 const CROWDED_MAX: u32 = 6;
 /// How long it waits for one that another rank has asked for: it comes before the news that the group is given up.
@@ -150,6 +150,8 @@ pub(crate) struct VerdictWait {
     patience: Duration,
     /// When it looked at the arbiter last.
     looked: Duration,
+    /// Most threads that wanted each processor at such a look.
+    crowd: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +191,7 @@ impl VerdictWait {
                 NOTICE_WAIT
             },
             looked: Duration::ZERO,
+            crowd: 0,
         }
     }
 
@@ -253,22 +256,27 @@ impl VerdictWait {
         }
     }
 
+    /// How long it waits, by how crowded the host has been so far.
+    fn patience(&self) -> Duration {
+        let crowds = u32::try_from(self.crowd / CROWD + 1).unwrap_or(u32::MAX);
+        let crowds = crowds.min(CROWDED_MAX);
+        if self.patience < VERDICT_WAIT {
+            self.patience
+        } else {
+            self.patience * crowds
+        }
+    }
+
     /// Waits for the answer of the arbiter.
     fn wait(&mut self, now: Duration, lost: Duration, inquest: &Inquest<'_>) -> Next {
         if now >= self.looked + NEXT_LOOK {
             self.looked = now;
+            self.crowd = self.crowd.max(inquest.probe.crowd());
             if let Some(verdict) = inquest.judge_overdue(now) {
                 return Next::Tell(Box::new(verdict));
             }
         }
-        let mut until = self.patience + lost;
-        if now >= until && self.patience >= VERDICT_WAIT {
-            let crowds = inquest.probe.crowd() / CROWD + 1;
-            let crowds = u32::try_from(crowds).unwrap_or(u32::MAX).min(CROWDED_MAX);
-            // It was more crowded before, perhaps.
-            self.patience = self.patience.max(VERDICT_WAIT * crowds);
-            until = self.patience + lost;
-        }
+        let until = self.patience() + lost;
         if now >= until {
             return Next::End(inquest.cause(false));
         }
