@@ -12,6 +12,7 @@ mod request;
 mod site;
 mod stack;
 mod table;
+mod threads;
 mod work;
 mod world;
 
@@ -27,7 +28,7 @@ fn _muster(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(world::forked, module)?)?;
     module.add_function(wrap_pyfunction!(world::join, module)?)?;
     module.add_function(wrap_pyfunction!(world::join_environment, module)?)?;
-    module.add_function(wrap_pyfunction!(world::threads, module)?)?;
+    module.add_function(wrap_pyfunction!(threads::threads, module)?)?;
     module.add_function(wrap_pyfunction!(layout::layout, module)?)?;
     module.add_function(wrap_pyfunction!(layout::preset, module)?)?;
     module.add_function(wrap_pyfunction!(table::table, module)?)?;

@@ -1,7 +1,6 @@
-//! The world: how a rank joins, groups, and ranks that are threads.
+//! The world: how a rank joins, and groups.
 
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use muster_comm::config::Environment;
 use muster_comm::rendezvous::Secret;
 use muster_comm::sync::{AtomicBool, Ordering};
 use muster_comm::types::Rank;
-use muster_comm::world::{self, JoinOptions, ServedBy, ThreadOptions};
+use muster_comm::world::{self, JoinOptions, ServedBy};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -58,7 +57,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(inner: world::World) -> Self {
+    pub(crate) fn new(inner: world::World) -> Self {
         Self {
             inner: Mutex::new(Some(inner)),
         }
@@ -204,66 +203,25 @@ pub(crate) fn join(
         .map_err(|failed| error::of_bring_up(py, &failed))
 }
 
-/// A rank's function has raised an exception, which stands elsewhere.
-struct Raised;
-
-/// Calls `body(world)` on `count` threads, each of which is one rank; what they returned, in the order of ranks.
-#[pyfunction]
-#[pyo3(signature = (count, body, deadline))]
-pub(crate) fn threads(
-    py: Python<'_>,
-    count: usize,
-    body: Py<PyAny>,
-    deadline: Option<f64>,
-) -> PyResult<Vec<Py<PyAny>>> {
-    check_process()?;
-    if count == 0 {
-        return Err(PyValueError::new_err("a world has one rank or more"));
-    }
-    let mut options = ThreadOptions::default();
-    if let Some(given) = deadline {
-        options.deadline = seconds("deadline", given)?;
-    }
-    let raised: Mutex<Vec<PyErr>> = Mutex::default();
-    let rank = |world: world::World| {
-        let result = Python::attach(|py| {
-            let world = Py::new(py, World::new(world))?;
-            let result = body.call1(py, (world.clone_ref(py),));
-            world.get().leave_thread(py);
-            result
-        });
-        result.unwrap_or_else(|error| {
-            let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
-            raised.push(error);
-            drop(raised);
-            // To the other ranks this one is gone.
-            resume_unwind(Box::new(Raised))
-        })
-    };
-    let results = py.detach(|| {
-        catch_unwind(AssertUnwindSafe(|| {
-            world::World::threads_with(count, &options, rank)
-        }))
-    });
-    let mut raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
-    py.check_signals()?;
-    // The first is the cause of the others.
-    if !raised.is_empty() {
-        return Err(raised.swap_remove(0));
-    }
-    match results {
-        Ok(results) => results.map_err(error::plain),
-        Err(panic) => resume_unwind(panic),
-    }
-}
-
 impl World {
     /// The rank is a thread that ends, whether it has left or not.
-    fn leave_thread(&self, py: Python<'_>) {
+    pub(crate) fn leave_thread(&self, py: Python<'_>) {
         let inner = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.take()
         };
         py.detach(|| drop(inner));
+    }
+    /// Ends the calls of a rank that is a thread, under way and later.
+    pub(crate) fn leave_thread_from_outside(&self, py: Python<'_>) {
+        let inner = {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.clone()
+        };
+        py.detach(|| {
+            if let Some(world) = inner {
+                world.leave();
+            }
+        });
     }
 }

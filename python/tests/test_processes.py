@@ -179,6 +179,68 @@ def test_ctrl_c_ends_a_waiting_call(job, tmp_path, wait):
     zero.kill()
 
 
+def test_ctrl_c_ends_ranks_that_are_threads_and_names_those_that_go_on(job, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import signal, sys, time, muster
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            def rank(world):
+                group = world.everyone()
+                group.barrier()
+                if world.rank == 1:
+                    time.sleep(200)
+                if world.rank == 0:
+                    print("waiting", flush=True)
+                group.barrier()
+            def again(world):
+                return world.everyone().all_gather_object(world.rank)
+            try:
+                muster.threads(3, rank, deadline=200)
+            except KeyboardInterrupt as error:
+                print(error, flush=True)
+            print(muster.threads(2, again), flush=True)
+            raise SystemExit(7)
+            """
+        )
+    )
+    process = job.start([sys.executable, str(script)])
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    said, then = out.splitlines()
+    assert re.search(r"rank 1: rank \(program.py:\d+\)", said), (out, err)
+    assert (then, err, process.returncode) == ("[[0, 1], [0, 1]]", "", 7)
+
+
+def test_ctrl_c_ends_ranks_that_are_threads_and_all_wait(job, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import signal, sys, time, muster
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            def rank(world):
+                if world.rank == 0:
+                    print("waiting", flush=True)
+                    while True:
+                        time.sleep(0.01)
+                world.everyone().barrier()
+            muster.threads(3, rank, deadline=200)
+            """
+        )
+    )
+    process = job.start([sys.executable, str(script)])
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    # What Python says of a program that Ctrl-C ended.
+    assert err.splitlines()[-1] == "KeyboardInterrupt" and process.returncode == -signal.SIGINT, err
+
+
 def test_a_fork_before_the_first_world_is_fine_and_after_it_is_refused(ranks):
     program = (
         """

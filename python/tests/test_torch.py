@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 import textwrap
 
@@ -349,6 +350,38 @@ def test_in_gloos_place_for_an_unchanged_program(torch_ranks):
     ended = torch_ranks(2, program, {"MUSTER_TORCH": "gloo"})
     well(ended)
     assert [one.err.count("in gloo's place") for one in ended] == [1, 0]
+
+
+def test_a_program_that_does_not_use_it_loads_nothing_of_it():
+    program = "import sys, torch\nprint(sorted(name for name in sys.modules if name.startswith(('muster', '_muster'))))"
+    env = {name: value for name, value in os.environ.items() if name != "MUSTER_TORCH"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, env=env)
+    assert done.stdout == "['muster_autoload']\n", done
+
+
+def test_a_wish_that_is_none_is_refused():
+    env = {**os.environ, "MUSTER_TORCH": "glue"}
+    done = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, text=True, timeout=240, env=env)
+    assert done.returncode == 1 and "MUSTER_TORCH is 'glue'; it may be 'gloo', or not set" in done.stderr, done
+
+
+def test_objects_of_64_mib(torch_ranks):
+    program = INIT + textwrap.dedent(
+        """
+        import pickle
+        thing = {"rank": r, "data": torch.full((1 << 24,), r, dtype=torch.int32)}
+        def check(thing, rank):
+            assert thing["rank"] == rank and thing["data"].shape == (1 << 24,) and (thing["data"] == rank).all()
+        xs = [None] * n; dist.all_gather_object(xs, thing)
+        for k, x in enumerate(xs): check(x, k)
+        xs = [None] * n if r == 1 else None; dist.gather_object(thing, xs, 1)
+        for k, x in enumerate(xs or []): check(x, k)
+        xs = [thing, "small"] if r == 1 else [None, None]; dist.broadcast_object_list(xs, 1)
+        check(xs[0], 1); assert xs[1] == "small"
+        dist.destroy_process_group()
+        """
+    )
+    well(torch_ranks(2, program))
 
 
 def test_a_rank_killed_in_gather_object_is_named_on_all_others_in_one_line(torch_ranks):

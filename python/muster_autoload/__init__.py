@@ -1,4 +1,5 @@
-"""Called in every `import torch` (2.5 and newer). It costs a look into the environment unless MUSTER_TORCH is set."""
+"""Called in every `import torch` (2.5 and newer). It costs a look into the environment unless MUSTER_TORCH is set,
+and imports nothing of `muster` until then."""
 
 import os
 

@@ -1,0 +1,200 @@
+//! Ranks that are threads of this process, and how Ctrl-C ends them.
+//!
+//! THREADS-1: the thread that asked for the ranks looks for signals while they work. A rank that sleeps or computes in
+//! Python cannot be ended from outside: it goes on alone, and the call ends without it.
+
+#![expect(unsafe_code, reason = "an exception for another thread of Python")]
+
+use std::ffi::c_long;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use muster_comm::world::{self, ThreadOptions};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error;
+use crate::world::{World, check_process, seconds};
+
+/// How often the thread that waits looks for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long ranks may take to end after Ctrl-C.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Functions that are told of a rank that goes on.
+const TOLD_MAX: usize = 4;
+
+/// What the ranks returned.
+type Results = thread::Result<PyResult<Vec<Py<PyAny>>>>;
+
+/// A rank's function has raised an exception, which stands elsewhere.
+struct Raised;
+
+/// What ranks have in common with who waits for them.
+#[derive(Default)]
+struct Ranks {
+    raised: Mutex<Vec<PyErr>>,
+    at_work: Mutex<Vec<AtWork>>,
+}
+
+/// A rank whose function has not returned.
+struct AtWork {
+    rank: u32,
+    /// Python's number of its thread.
+    ident: c_long,
+    world: Py<World>,
+}
+
+/// Calls `body(world)` on `count` threads, each of which is one rank; what they returned, in the order of ranks.
+#[pyfunction]
+#[pyo3(signature = (count, body, deadline))]
+pub(crate) fn threads(
+    py: Python<'_>,
+    count: usize,
+    body: Py<PyAny>,
+    deadline: Option<f64>,
+) -> PyResult<Vec<Py<PyAny>>> {
+    check_process()?;
+    if count == 0 {
+        return Err(PyValueError::new_err("a world has one rank or more"));
+    }
+    let mut options = ThreadOptions::default();
+    if let Some(given) = deadline {
+        options.deadline = seconds("deadline", given)?;
+    }
+    let ranks = Arc::new(Ranks::default());
+    let (done, results) = channel();
+    let results = Mutex::new(results);
+    let of_threads = Arc::clone(&ranks);
+    thread::Builder::new()
+        .name("muster-threads".to_owned())
+        .spawn(move || {
+            let rank = |world| of_threads.work(world, &body);
+            let results = catch_unwind(AssertUnwindSafe(|| {
+                world::World::threads_with(count, &options, rank).map_err(error::plain)
+            }));
+            // Nobody waits any more after Ctrl-C.
+            let _ = done.send(results);
+        })
+        .map_err(error::plain)?;
+    let ended = loop {
+        match py.detach(|| next(&results, LOOK_EVERY)) {
+            Ok(ended) => break ended,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(error::plain("the threads of the ranks have no result"));
+            }
+        }
+        if let Err(signal) = py.check_signals() {
+            return Err(ranks.interrupt(py, signal, &results));
+        }
+    };
+    py.check_signals()?;
+    let mut raised = ranks.raised.lock().unwrap_or_else(PoisonError::into_inner);
+    // The first is the cause of the others.
+    if !raised.is_empty() {
+        return Err(raised.swap_remove(0));
+    }
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// What the ranks returned, if they do within this time.
+fn next(results: &Mutex<Receiver<Results>>, limit: Duration) -> Result<Results, RecvTimeoutError> {
+    let results = results.lock().unwrap_or_else(PoisonError::into_inner);
+    results.recv_timeout(limit)
+}
+
+impl Ranks {
+    /// What the thread of a rank does.
+    fn work(&self, world: world::World, body: &Py<PyAny>) -> Py<PyAny> {
+        let rank = world.rank().0;
+        let result = Python::attach(|py| {
+            let world = Py::new(py, World::new(world))?;
+            let ident = py.import("threading")?.call_method0("get_ident")?;
+            let entry = AtWork {
+                rank,
+                ident: ident.extract()?,
+                world: world.clone_ref(py),
+            };
+            self.at_work().push(entry);
+            let result = body.call1(py, (world.clone_ref(py),));
+            self.at_work().retain(|one| one.rank != rank);
+            world.get().leave_thread(py);
+            result
+        });
+        result.unwrap_or_else(|error| {
+            let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+            raised.push(error);
+            drop(raised);
+            // To the other ranks this one is gone.
+            resume_unwind(Box::new(Raised))
+        })
+    }
+
+    /// Whoever locks it has the GIL and keeps it, so that nobody waits for the lock.
+    fn at_work(&self) -> std::sync::MutexGuard<'_, Vec<AtWork>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the ranks because of a signal, for which Python raises `signal`; what is raised then.
+    fn interrupt(
+        &self,
+        py: Python<'_>,
+        signal: PyErr,
+        results: &Mutex<Receiver<Results>>,
+    ) -> PyErr {
+        let worlds: Vec<Py<World>> = {
+            let at_work = self.at_work();
+            let exception = py.get_type::<PyKeyboardInterrupt>();
+            for one in &*at_work {
+                // SAFETY: the GIL is held, and the thread of this number is in Python, or in a call from it.
+                unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(one.ident, exception.as_ptr()) };
+            }
+            at_work.iter().map(|one| one.world.clone_ref(py)).collect()
+        };
+        // Asynchronous calls are under way too, and what waits for them looks for no exception.
+        for world in &worlds {
+            world.get().leave_thread_from_outside(py);
+        }
+        // What it gives is of no use any more.
+        let _ = py.detach(|| next(results, PATIENCE));
+        if !signal.is_instance_of::<PyKeyboardInterrupt>(py) {
+            return signal;
+        }
+        let left: Vec<String> = {
+            let at_work = self.at_work();
+            let told = |one: &AtWork| format!("rank {}: {}", one.rank, place(py, one.ident));
+            at_work.iter().map(told).collect()
+        };
+        if left.is_empty() {
+            return signal;
+        }
+        let what = "Ctrl-C ended muster.threads; what a rank does in Python cannot be ended from outside, and goes on in";
+        PyKeyboardInterrupt::new_err(format!("{what} {}", left.join(", ")))
+    }
+}
+
+/// Where a thread is in the program, innermost function first.
+fn place(py: Python<'_>, ident: c_long) -> String {
+    let frames = || -> PyResult<Vec<String>> {
+        let frames = py.import("sys")?.call_method0("_current_frames")?;
+        let mut frame = frames.get_item(ident)?;
+        let mut told = Vec::new();
+        while !frame.is_none() && told.len() < TOLD_MAX {
+            let code = frame.getattr("f_code")?;
+            let file: String = code.getattr("co_filename")?.extract()?;
+            let name: String = code.getattr("co_name")?.extract()?;
+            let line: u32 = frame.getattr("f_lineno")?.extract()?;
+            // The last one is ours.
+            if !file.ends_with("muster/__init__.py") {
+                let file = file.rsplit('/').next().unwrap_or_default();
+                told.push(format!("{name} ({file}:{line})"));
+            }
+            frame = frame.getattr("f_back")?;
+        }
+        Ok(told)
+    };
+    frames().map_or_else(|_| "a function".to_owned(), |told| told.join(" < "))
+}
