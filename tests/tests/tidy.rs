@@ -29,6 +29,7 @@ const UNSAFE: &[&str] = &[
     "python/src/interrupt.rs",
     "python/src/stack.rs",
     "python/src/table.rs",
+    "python/src/threads.rs",
 ];
 
 /// A crate of the workspace: its folder, its name in paths, and its floors from the bottom up. A floor is

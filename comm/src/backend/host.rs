@@ -147,8 +147,7 @@ impl Host {
         self.host_count
     }
 
-    /// The first message of a peer that no call of this rank has taken. To be asked where the group is not used
-    /// again, since a message is consumed by it.
+    /// The first message of a peer that no call of this rank has taken. It consumes the message: the group is not used again.
     pub(crate) fn unread(&mut self, context: &Context, group: &Identity) -> Option<Unread> {
         if self.broken {
             return None;

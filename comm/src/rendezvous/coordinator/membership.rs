@@ -333,10 +333,8 @@ impl Membership {
         }
         let ranks = leaving.iter().map(|(rank, _)| *rank).collect();
         self.tell_all(&ToSession::Left { ranks }, None);
-        let heard = Body::new(&ToSession::Goodbye);
-        for (_, token) in leaving {
-            self.tasks.push(Task::Dismiss(token, heard.clone()));
-        }
+        let answer = |(_, token)| Task::Dismiss(token, Body::new(&ToSession::Goodbye));
+        self.tasks.extend(leaving.into_iter().map(answer));
     }
 
     fn contributed(&mut self, token: u64, round: String, part: Contribution) {
