@@ -429,6 +429,7 @@ class MusterBackend : public c10d::Backend {
 
   c10::intrusive_ptr<MusterWork> make(
       Operation op, OpType type, const char* title, const Tensors& inputs, std::chrono::milliseconds timeout) {
+    MusterWork::sweep();
     const auto* site = call_site();
     for (auto& call : op.calls) call.site = site;
     const auto seq = ++seq_;

@@ -30,9 +30,33 @@ class MusterWork : public c10d::Work {
              std::chrono::milliseconds timeout, uint64_t seq)
       : Work(rank, type, title.c_str(), inputs), operation_(std::move(operation)), timeout_(timeout), seq_(seq) {}
 
+  // Called on a thread of muster. It hands the work on and frees nothing: to free a tensor that Python knows takes the GIL,
+  // and a thread that waits for the GIL while the interpreter ends is ended by that, which aborts the process.
   static void done(void* data, Error* error) {
     auto work = c10::intrusive_ptr<MusterWork>::reclaim(static_cast<MusterWork*>(data));
     work->end(error);
+    std::lock_guard<std::mutex> lock(over_mutex());
+    over().push_back(std::move(work));
+  }
+
+  // Frees works that are over. Called by threads that make or await calls.
+  static void sweep() {
+    std::vector<c10::intrusive_ptr<MusterWork>> works;
+    {
+      std::lock_guard<std::mutex> lock(over_mutex());
+      works.swap(over());
+    }
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool is_over = Work::wait(timeout);
+    Operation done_with;
+    if (is_over) {
+      std::lock_guard<std::mutex> lock(future_mutex_);
+      std::swap(done_with, operation_);
+    }
+    sweep();
+    return is_over;
   }
 
   void end(Error* error) {
@@ -46,9 +70,8 @@ class MusterWork : public c10d::Work {
         failure = std::current_exception();
       }
     }
-    outputs_ = std::move(operation_.outputs);
+    outputs_ = operation_.outputs;
     if (operation_.source) source_ = int(*operation_.source);
-    operation_ = Operation{};
     finish(failure);
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
@@ -81,6 +104,16 @@ class MusterWork : public c10d::Work {
   int source_ = -1;
 
  private:
+  // Both live as long as the process: threads of muster may come here while it ends.
+  static std::vector<c10::intrusive_ptr<MusterWork>>& over() {
+    static auto* works = new std::vector<c10::intrusive_ptr<MusterWork>>();
+    return *works;
+  }
+  static std::mutex& over_mutex() {
+    static auto* mutex = new std::mutex();
+    return *mutex;
+  }
+
   void complete(c10::ivalue::Future& future) {
     if (auto failure = exception()) {
       future.setError(failure);
