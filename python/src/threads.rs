@@ -64,6 +64,8 @@ pub(crate) fn threads(
     if let Some(given) = deadline {
         options.deadline = seconds("deadline", given)?;
     }
+    // The thread that imports it first is the one that Python waits for at its exit: this one, and no rank.
+    py.import("threading")?;
     let ranks = Arc::new(Ranks::default());
     let (done, results) = channel();
     let results = Mutex::new(results);
