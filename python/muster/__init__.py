@@ -200,7 +200,16 @@ def threads(count: int, body: Callable[[World], _T], *, deadline: Optional[float
     the exception is raised here.
     """
     _hook()
-    return _muster.threads(count, lambda world: body(World(world)), deadline)
+
+    def _call_rank(world: _muster.World, done: Callable[[Optional[_T], Optional[BaseException]], None]) -> None:
+        try:
+            result = body(World(world))
+        except BaseException as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+    return _muster.threads(count, _call_rank, deadline)
 
 
 def layout(

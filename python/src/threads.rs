@@ -2,19 +2,23 @@
 //!
 //! THREADS-1: the thread that asked for the ranks looks for signals while they work. A rank that sleeps or computes in
 //! Python cannot be ended from outside: it goes on alone, and the call ends without it.
+//!
+//! The function of a rank runs on a daemon thread of Python. Python may end such a thread while the interpreter ends, and
+//! it does so by unwinding the stack; no frame of Rust may be in it.
 
 #![expect(unsafe_code, reason = "an exception for another thread of Python")]
 
 use std::ffi::c_long;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use muster_comm::world::{self, ThreadOptions};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use crate::error;
 use crate::world::{World, check_process, seconds};
@@ -47,7 +51,8 @@ struct AtWork {
     world: Py<World>,
 }
 
-/// Calls `body(world)` on `count` threads, each of which is one rank; what they returned, in the order of ranks.
+/// Calls `body(world, done)` on `count` threads, each of which is one rank; what they told `done(result, error)`, in the
+/// order of ranks.
 #[pyfunction]
 #[pyo3(signature = (count, body, deadline))]
 pub(crate) fn threads(
@@ -109,22 +114,27 @@ fn next(results: &Mutex<Receiver<Results>>, limit: Duration) -> Result<Results, 
 }
 
 impl Ranks {
-    /// What the thread of a rank does.
+    /// Runs the function of a rank, and waits for what it gives.
     fn work(&self, world: world::World, body: &Py<PyAny>) -> Py<PyAny> {
         let rank = world.rank().0;
         let result = Python::attach(|py| {
             let world = Py::new(py, World::new(world))?;
-            let ident = py.import("threading")?.call_method0("get_ident")?;
+            let (tell, told) = channel();
+            let thread = start(py, rank, body, &world, tell)?;
             let entry = AtWork {
                 rank,
-                ident: ident.extract()?,
+                ident: thread.getattr("ident")?.extract()?,
                 world: world.clone_ref(py),
             };
             self.at_work().push(entry);
-            let result = body.call1(py, (world.clone_ref(py),));
+            let told = Mutex::new(told);
+            let result = py.detach(|| {
+                let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.recv()
+            });
             self.at_work().retain(|one| one.rank != rank);
             world.get().leave_thread(py);
-            result
+            result.unwrap_or_else(|_| Err(PyRuntimeError::new_err("the rank's thread has ended")))
         });
         result.unwrap_or_else(|error| {
             let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,6 +188,33 @@ impl Ranks {
     }
 }
 
+/// Starts the thread of Python that calls `body(world, done)`.
+fn start<'py>(
+    py: Python<'py>,
+    rank: u32,
+    body: &Py<PyAny>,
+    world: &Py<World>,
+    tell: Sender<PyResult<Py<PyAny>>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let done = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        let (result, error): (Py<PyAny>, Option<Bound<'_, PyAny>>) = arguments.extract()?;
+        // Nobody waits any more after Ctrl-C.
+        let _ = tell.send(error.map_or(Ok(result), |error| Err(PyErr::from_value(error))));
+        PyResult::Ok(())
+    };
+    let done = PyCFunction::new_closure(py, None, None, done)?;
+    let options = PyDict::new(py);
+    options.set_item("target", body)?;
+    options.set_item("args", (world, done))?;
+    options.set_item("name", format!("rank {rank}"))?;
+    options.set_item("daemon", true)?;
+    let thread = py
+        .import("threading")?
+        .call_method("Thread", (), Some(&options))?;
+    thread.call_method0("start")?;
+    Ok(thread)
+}
+
 /// Where a thread is in the program, innermost function first.
 fn place(py: Python<'_>, ident: c_long) -> String {
     let frames = || -> PyResult<Vec<String>> {
@@ -189,11 +226,11 @@ fn place(py: Python<'_>, ident: c_long) -> String {
             let file: String = code.getattr("co_filename")?.extract()?;
             let name: String = code.getattr("co_name")?.extract()?;
             let line: u32 = frame.getattr("f_lineno")?.extract()?;
-            // The last one is ours.
-            if !file.ends_with("muster/__init__.py") {
-                let file = file.rsplit('/').next().unwrap_or_default();
-                told.push(format!("{name} ({file}:{line})"));
+            if name == "_call_rank" && file.ends_with("muster/__init__.py") {
+                break;
             }
+            let file = file.rsplit('/').next().unwrap_or_default();
+            told.push(format!("{name} ({file}:{line})"));
             frame = frame.getattr("f_back")?;
         }
         Ok(told)

@@ -113,6 +113,8 @@ impl Work {
                 break;
             }
             py.check_signals()?;
+            // An exception for this thread, as Ctrl-C is for a rank of `muster.threads`, is raised where Python code runs.
+            py.eval(c"None", None, None)?;
             if let Some(limit) = limit.filter(|limit| limit.left().is_zero()) {
                 let text = format!("the call is still under way after {:.1?}", limit.budget());
                 return Err(PyTimeoutError::new_err(text));
