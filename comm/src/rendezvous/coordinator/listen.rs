@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
@@ -72,8 +72,16 @@ pub(super) fn listen(bind: SocketAddr) -> Result<(TcpListener, SocketAddr), Rend
 }
 
 /// Makes a connection prompt, and dead hosts noticeable while it is idle. Both ends do this.
+///
+/// Within a host nothing but the end of a process ends a connection. Time limits would do harm there: where hundreds of threads
+/// want the processors, the kernel acknowledges seconds late, and a rank that does not get to read would lose its connection.
 pub(in crate::rendezvous) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    if let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr())
+        && is_within_host(own.ip(), peer.ip())
+    {
+        return Ok(());
+    }
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -82,6 +90,11 @@ pub(in crate::rendezvous) fn tune(stream: &TcpStream) -> io::Result<()> {
             .with_retries(PROBES),
     )?;
     socket.set_tcp_user_timeout(Some(ACKNOWLEDGED_WITHIN))
+}
+
+fn is_within_host(own: IpAddr, peer: IpAddr) -> bool {
+    let (own, peer) = (own.to_canonical(), peer.to_canonical());
+    own == peer || peer.is_loopback()
 }
 
 /// Whether an error says that no more descriptors are to be had.
@@ -94,6 +107,24 @@ pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_connections_between_hosts_have_time_limits() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let within = |own, peer| is_within_host(address(own), address(peer));
+        assert!(within("127.0.0.1", "127.0.0.2"));
+        assert!(within("::1", "::1"));
+        assert!(within("10.1.2.3", "::ffff:10.1.2.3"));
+        assert!(!within("10.1.2.3", "10.1.2.4"));
+        assert!(!within("fe80::1", "fe80::2"));
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        tune(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(!socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+    }
 
     #[test]
     fn strangers_get_what_the_world_leaves_and_a_world_without_room_for_any_is_refused() {
