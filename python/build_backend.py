@@ -4,9 +4,12 @@ maturin puts a module or a binary into a wheel, not both. So cargo builds the bi
 data file, which pip installs with the scripts.
 """
 
+import io
 import os
+import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import maturin
@@ -23,7 +26,8 @@ def _environment():
 
 def _build_binary():
     environment = _environment()
-    manifest = next(path for path in (HERE / "Cargo.toml", HERE / "python" / "Cargo.toml") if path.exists())
+    # In a source distribution this file lies beside the workspace, and the crate in a folder.
+    manifest = next(path for path in (HERE / "python" / "Cargo.toml", HERE / "Cargo.toml") if path.exists())
     command = ["cargo", "build", "--release", "--locked", "--features", "tool", "--bin", "muster"]
     subprocess.run([*command, "--manifest-path", str(manifest)], check=True)
     target = Path(environment.get("CARGO_TARGET_DIR", manifest.parent / "target"))
@@ -49,7 +53,27 @@ def _data_folder():
 
 def build_sdist(sdist_directory, config_settings=None):
     _data_folder()
-    return maturin.build_sdist(sdist_directory, config_settings)
+    name = maturin.build_sdist(sdist_directory, config_settings)
+    _name_members(Path(sdist_directory) / name)
+    return name
+
+
+def _name_members(archive):
+    """maturin takes the crates that this one needs, and the workspace names all of them: cargo would miss the others."""
+    with tarfile.open(archive) as old:
+        files = [(one, old.extractfile(one).read() if one.isfile() else b"") for one in old]
+    names = {one.name for one, _ in files}
+    with tarfile.open(archive, "w:gz") as new:
+        for one, data in files:
+            root, _, inner = one.name.partition("/")
+            if inner == "Cargo.toml":
+                text = data.decode()
+                listed = re.search(r"^members = \[(.*)\]$", text, re.M).group(1)
+                there = [member for member in re.findall(r'"([^"]+)"', listed) if f"{root}/{member}/Cargo.toml" in names]
+                text = text.replace(f"members = [{listed}]", "members = [" + ", ".join(f'"{one}"' for one in there) + "]", 1)
+                data = text.encode()
+                one.size = len(data)
+            new.addfile(one, io.BytesIO(data))
 
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
