@@ -164,6 +164,15 @@ table! {
     EMU_EXEC_TIMEOUT_MS: u32 = "MUSTER_EMU_EXEC_TIMEOUT_MS", parse::positive,
         default "HCCL_EXEC_TIMEOUT", allowed "milliseconds, a whole number from 1",
         "How long an emulated operator waits for other ranks; for tests, below what HCCL_EXEC_TIMEOUT allows.";
+    TAP: String = "MUSTER_TAP", parse::text,
+        default "records calls", allowed "0 switches the tap off",
+        "Whether the tap in front of HCCL records calls; with 0 it only forwards them.";
+    TAP_EVENTS: String = "MUSTER_TAP_EVENTS", parse::text,
+        default "at most one pending event on each stream", allowed "0 switches events off",
+        "Whether the tap puts events behind calls, and so sees which are complete.";
+    TAP_JOB: String = "MUSTER_TAP_JOB", parse::text,
+        default "SLURM_JOB_ID, else MASTER_ADDR and MASTER_PORT", allowed "any text, the same for all processes of a job",
+        "Tells jobs of one user apart that run with the tap; `muster tap run` sets it.";
     NO_COLOR: bool = "NO_COLOR", parse::present,
         default "colours on a terminal", allowed "any text",
         "Switches colours off.";

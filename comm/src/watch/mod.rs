@@ -27,6 +27,7 @@ mod site;
 mod stack;
 mod stderr;
 mod suspect;
+pub mod tap;
 pub(crate) mod wire;
 
 use std::cell::Cell;

@@ -4,7 +4,6 @@
 
 mod headers;
 mod install;
-mod library;
 mod tree;
 
 use std::fmt::Write as _;
@@ -15,6 +14,7 @@ use hccl_sys::version::Version;
 use muster_comm::config::{Environment, rows};
 use muster_emu::options::{CANN_DEFAULT, Options, cann_version};
 
+use crate::cmd::library;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -76,7 +76,7 @@ pub fn run(args: &EmuArgs) -> Result<Exit, Failure> {
 }
 
 fn run_install(args: &InstallArgs) -> Result<Exit, Failure> {
-    let library = library::find(args.library.as_deref())?;
+    let library = library::find(&library::EMULATOR, args.library.as_deref())?;
     let root = install::install(&args.dir, &args.cann, &library)?;
     let root = root.display();
     out::result(&format!(

@@ -12,6 +12,7 @@ pub mod dump;
 pub mod emu;
 pub mod env;
 pub mod groups;
+mod library;
 mod measure;
 pub mod moe;
 pub mod plan;
@@ -21,6 +22,7 @@ pub mod report;
 pub mod rules;
 pub mod run;
 pub mod saving;
+pub mod tap;
 pub mod tune;
 mod values;
 pub mod verify;
@@ -65,6 +67,8 @@ pub enum Command {
     Ranktable(ranktable::RankTableArgs),
     /// Install and explain the emulator of HCCL
     Emu(emu::EmuArgs),
+    /// Watch programs that call HCCL by themselves, and say why they hang
+    Tap(tap::TapArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// One rank of a run; started by the launcher, not by people
@@ -102,6 +106,7 @@ impl Command {
                 .map_err(Failure::from),
             Self::Plan(args) => plan::run(args),
             Self::Emu(args) => emu::run(args),
+            Self::Tap(args) => tap::run(args),
             Self::Completions(args) => completions::run(args, cli),
             Self::Rank(args) => rank::run(args),
             Self::Run(args) => run::run(args),

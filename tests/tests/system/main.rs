@@ -16,6 +16,7 @@ mod recount;
 mod reports;
 mod spread;
 mod standing;
+mod tap;
 mod toolkit;
 mod tuned;
 mod usage;

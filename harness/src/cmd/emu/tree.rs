@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use hccl_sys::search::Library;
 use hccl_sys::version::{Version, splits_libraries};
 
-use super::{headers, library};
+use super::headers;
+use crate::cmd::library;
 
 /// Packages that state a version of their own.
 const PACKAGES: [&str; 5] = ["compiler", "hccl", "opp", "runtime", "toolkit"];
@@ -65,7 +66,10 @@ pub(super) fn version_folder(cann: &Version) -> Vec<Entry> {
     let splits = splits_libraries(cann).unwrap_or(true);
     let arch = std::env::consts::ARCH;
     let mut entries = vec![
-        Entry::Library(PathBuf::from(format!("{platform}/lib64/{}", library::FILE))),
+        Entry::Library(PathBuf::from(format!(
+            "{platform}/lib64/{}",
+            library::EMULATOR.file
+        ))),
         Entry::Link(PathBuf::from("lib64"), format!("{platform}/lib64")),
         Entry::Text(
             PathBuf::from(format!("{platform}/ascend_toolkit_install.info")),
@@ -90,7 +94,7 @@ pub(super) fn version_folder(cann: &Version) -> Vec<Entry> {
         .chain(&LIBRARIES_OF_TORCH)
     {
         let path = PathBuf::from(format!("{platform}/lib64/{name}"));
-        entries.push(Entry::Link(path, library::FILE.to_owned()));
+        entries.push(Entry::Link(path, library::EMULATOR.file.to_owned()));
     }
     for (path, text) in headers::headers(cann) {
         let path = PathBuf::from(format!("{platform}/include/{path}"));

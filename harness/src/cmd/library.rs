@@ -1,6 +1,6 @@
-//! Where the emulator's library is that was built together with this program.
+//! Where the libraries are that were built together with this program: the emulator and the tap.
 //!
-//! It is a file of its own: a program cannot be loaded as a library, and the library inside the program would make that
+//! They are files of their own: a program cannot be loaded as a library, and the emulator inside the program would make that
 //! larger by 3 MB packed, 7 MB unpacked.
 
 use std::os::unix::fs::MetadataExt;
@@ -8,41 +8,70 @@ use std::path::{Path, PathBuf};
 
 use crate::fail::Failure;
 
-/// Name that cargo gives it.
-pub(super) const FILE: &str = "libmuster_emu.so";
-/// A symbol that only the emulator has.
-const MARK: &[u8] = b"muster_emu_version";
+/// A library.
+#[derive(Debug)]
+pub(super) struct Library {
+    /// Name that cargo gives it.
+    pub(super) file: &'static str,
+    /// A symbol that no other library has.
+    mark: &'static str,
+    /// What it is, in words.
+    what: &'static str,
+    /// The package that it is built from.
+    package: &'static str,
+}
 
-/// Finds the library: `named`, else beside this program.
+/// The emulator.
+pub(super) const EMULATOR: Library = Library {
+    file: "libmuster_emu.so",
+    mark: "muster_emu_version",
+    what: "the emulator's library",
+    package: "muster-emu",
+};
+/// The tap.
+pub(super) const TAP: Library = Library {
+    file: "libmuster_tap.so",
+    mark: "muster_tap_version",
+    what: "the tap's library",
+    package: "muster-tap",
+};
+
+/// Finds a library: `named`, else beside this program.
 ///
 /// # Errors
 /// A failure of class RESOURCE that lists the places, or says what is wrong with the file.
-pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn find(library: &Library, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
-        return checked(path.to_owned());
+        return checked(library, path.to_owned());
     }
+    let Library {
+        file,
+        what,
+        package,
+        ..
+    } = library;
     let program = std::env::current_exe()
         .and_then(|path| path.canonicalize())
         .map_err(|error| Failure::resource(format!("this program's own path: {error}")))?;
     let folder = program.parent().unwrap_or_else(|| Path::new("/"));
-    let places = places(folder);
+    let places = places(library, folder);
     let found = places
         .iter()
         .find(|path| path.is_file() && may_be_taken(path, &program));
     match found {
-        Some(path) => checked(path.clone()),
+        Some(path) => checked(library, path.clone()),
         None => {
             let list: Vec<String> = places
                 .iter()
                 .map(|path| format!("\n  {}", path.display()))
                 .collect();
             let message = format!(
-                "the emulator's library, {FILE}, is in none of these places:{}",
+                "{what}, {file}, is in none of these places:{}",
                 list.concat()
             );
             Err(Failure::resource(message).with_help(format!(
-                "copy {FILE} from target/release/deps of the clone in which this program was built to {}, \
-                 or name it with --library; `cargo build --release -p muster-emu` builds it",
+                "copy {file} from target/release/deps of the clone in which this program was built to {}, \
+                 or name it with --library; `cargo build --release -p {package}` builds it",
                 folder.display()
             )))
         }
@@ -50,7 +79,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// Beside the program, where cargo puts libraries that it depends on, where packages do, and where the program was built.
-fn places(folder: &Path) -> Vec<PathBuf> {
+fn places(library: &Library, folder: &Path) -> Vec<PathBuf> {
     let above = folder.parent().unwrap_or(folder);
     let mut folders = vec![
         folder.to_owned(),
@@ -60,7 +89,10 @@ fn places(folder: &Path) -> Vec<PathBuf> {
     ];
     let built = option_env!("MUSTER_BUILD_DEPS").map(PathBuf::from);
     folders.extend(built.filter(|built| !folders.contains(built)));
-    folders.iter().map(|folder| folder.join(FILE)).collect()
+    folders
+        .iter()
+        .map(|folder| folder.join(library.file))
+        .collect()
 }
 
 /// Whether a library may belong to a program. The folder in which that was built may be anybody's on another host: only a file
@@ -71,16 +103,17 @@ fn may_be_taken(library: &Path, program: &Path) -> bool {
     !is_where_built || owner(library) == owner(program)
 }
 
-/// The file, if it is the emulator.
-fn checked(path: PathBuf) -> Result<PathBuf, Failure> {
+/// The file, if it is the library.
+fn checked(library: &Library, path: PathBuf) -> Result<PathBuf, Failure> {
     let bytes = std::fs::read(&path)
         .map_err(|error| Failure::resource(format!("{}: {error}", path.display())))?;
     let is_library = bytes.starts_with(b"\x7fELF");
-    let is_ours = bytes.windows(MARK.len()).any(|window| window == MARK);
+    let mark = library.mark.as_bytes();
+    let is_ours = bytes.windows(mark.len()).any(|window| window == mark);
     if is_library && is_ours {
         return Ok(path);
     }
-    let message = format!("{} is not the emulator's library", path.display());
+    let message = format!("{} is not {}", path.display(), library.what);
     Err(Failure::resource(message))
 }
 
@@ -92,25 +125,25 @@ mod tests {
     #[test]
     fn a_file_that_is_no_emulator_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join(FILE);
+        let path = folder.path().join(EMULATOR.file);
         std::fs::write(&path, "\x7fELF and nothing else").expect("written");
-        let failure = find(Some(&path)).expect_err("not ours");
+        let failure = find(&EMULATOR, Some(&path)).expect_err("not ours");
         assert_eq!(failure.exit, Exit::Resource);
-        let missing = find(Some(&folder.path().join("no"))).expect_err("not there");
+        let missing = find(&EMULATOR, Some(&folder.path().join("no"))).expect_err("not there");
         assert_eq!(missing.exit, Exit::Resource);
     }
 
     #[test]
     fn from_the_folder_of_the_build_only_a_file_of_the_programs_owner_is_taken() {
         let program = std::env::current_exe().expect("a program");
-        let built = program.with_file_name(FILE);
+        let built = program.with_file_name(EMULATOR.file);
         assert!(may_be_taken(&program, &program));
         // A file of root's.
         let theirs = Path::new("/proc/version");
         let is_ours = std::fs::metadata(&program).expect("metadata").uid() == 0;
         assert_eq!(may_be_taken(&program, theirs), is_ours);
         assert!(may_be_taken(
-            Path::new("/opt/lib").join(FILE).as_path(),
+            Path::new("/opt/lib").join(EMULATOR.file).as_path(),
             theirs
         ));
         assert!(!may_be_taken(&built.with_file_name("missing"), theirs));
@@ -118,9 +151,9 @@ mod tests {
 
     #[test]
     fn the_library_is_looked_for_beside_the_program_first_and_where_it_was_built_last() {
-        let places = places(Path::new("/opt/bin"));
-        assert_eq!(places[0], Path::new("/opt/bin").join(FILE));
-        assert!(places.contains(&Path::new("/opt/lib/muster").join(FILE)));
+        let places = places(&EMULATOR, Path::new("/opt/bin"));
+        assert_eq!(places[0], Path::new("/opt/bin").join(EMULATOR.file));
+        assert!(places.contains(&Path::new("/opt/lib/muster").join(EMULATOR.file)));
         let built = places.last().and_then(|path| path.parent());
         let program = std::env::current_exe().expect("a program");
         assert_eq!(built, program.parent(), "tests are built in deps");

@@ -1,0 +1,15 @@
+//! Programs that call HCCL without muster: what the tap in front of the vendor's library has recorded of them, and what that
+//! means.
+//!
+//! A call on a device waits where its members' devices have not come to it: they did not enqueue it, or an earlier call on
+//! the same stream waits. So a stream is to the judge what a thread is among calls on the host, and the same judge names who
+//! holds up the others.
+
+pub mod board;
+mod files;
+mod scene;
+mod snapshot;
+
+pub use self::files::{BoardFile, board_files};
+pub use self::scene::{Jobs, Watched};
+pub use self::snapshot::{Call, Group, Process, read};

@@ -1,0 +1,762 @@
+//! From the boards of a job to one verdict.
+//!
+//! - TAP-1: a call is certainly open where the vendor's library has not returned from it, where an event behind it or before
+//!   it on its stream has not come, or where a member has not made it. Of all others nothing is said.
+//! - TAP-2: what a rank's stream has not come to yet, the rank has not entered: what it waits for is the first open call there.
+//! - TAP-3: a rank that has not made a call and has another one open may wait for that one on its host. A circle that needs
+//!   this is likely, not certain.
+//! - TAP-4: where not all is known that a verdict needs, there is none.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::snapshot::{Call, Group, Process};
+use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
+use crate::types::Rank;
+use crate::watch::judge::device::{Ask, Case, Deed, Stage, Words, mismatch};
+use crate::watch::judge::{EndCause, Fate, Finding, Member, Question, Scene, judge};
+use crate::watch::process::Sight;
+use crate::watch::report::{
+    CallCode, CallOutcome, CallRecord, Destroyed, GroupState, InFlight, Report, Wait,
+};
+
+/// Ranks of a job that are judged.
+const WORLD_MAX: usize = 65_536;
+/// The thread that stands for a program that creates a communicator; streams are numbered from 1.
+const CREATING: u32 = u32::MAX;
+/// How long a process that was stopped counts as that.
+const STOPPED_MS: u64 = 1000;
+
+/// A process, its board, and what the kernel says of it.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// What its board says.
+    pub process: Process,
+    /// What a look at it showed.
+    pub sight: Sight,
+    /// Whether it removed its board, as a process does that exits by itself.
+    pub has_exited: bool,
+}
+
+/// What is remembered of the processes of a job between two looks.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    host: String,
+    /// When each call was first seen to hold up its stream, by rank.
+    heads: HashMap<(u32, CallId), Head>,
+    /// When the process of each rank was first found stopped.
+    stopped: BTreeMap<u32, u64>,
+    /// The order in which ranks ended.
+    ended: Vec<u32>,
+    before: BTreeMap<u32, Report>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    since_ns: u64,
+    looks: u64,
+}
+
+/// Which world rank each member of a communicator has.
+type Members = HashMap<u64, Vec<Option<u32>>>;
+
+/// A call that holds up its stream, or its program.
+struct Open {
+    rank: u32,
+    call: CallId,
+    age_ms: u64,
+}
+
+impl Jobs {
+    /// For processes of this host.
+    #[must_use]
+    pub fn on(host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Judges the processes of a job at this moment: `now_ns` by the monotonic clock, `wall_ms` since 1970. A call that does not
+    /// end within `limit_ms` gets a verdict; calls that contradict each other get one at once.
+    pub fn judge(
+        &mut self,
+        seen: &[Watched],
+        now_ns: u64,
+        wall_ms: u64,
+        limit_ms: u64,
+    ) -> Option<Verdict> {
+        let numbers = numbers(seen);
+        let world = numbers.iter().map(|rank| *rank as usize + 1).max()?;
+        if world > WORLD_MAX {
+            return None;
+        }
+        let members = members(seen, &numbers);
+        let mut scene = Scene {
+            members: vec![Member::default(); world],
+        };
+        let mut open = Vec::new();
+        let mut assumed = false;
+        for (one, rank) in seen.iter().zip(&numbers) {
+            let view = View::of(one, *rank, &members, seen, &numbers);
+            assumed |= view.is_assumed;
+            let report = self.report(&view, now_ns, wall_ms, &mut open);
+            self.look(&mut scene, one, *rank, now_ns, report);
+        }
+        self.heads.retain(|_, head| head.looks > 0);
+        let verdict = differing(&scene, seen, &numbers, &members, now_ns, wall_ms)
+            .or_else(|| stuck(&scene, &open, limit_ms));
+        let verdict = verdict.map(|verdict| worded(&scene, verdict, assumed));
+        for (rank, member) in (0..).zip(scene.members) {
+            if let Some(report) = member.report {
+                self.before.insert(rank, report);
+            }
+        }
+        verdict
+    }
+
+    fn look(&mut self, scene: &mut Scene, one: &Watched, rank: u32, now_ns: u64, report: Report) {
+        let Some(member) = scene.members.get_mut(rank as usize) else {
+            return;
+        };
+        member.host.clone_from(&self.host);
+        member.pid = one.process.pid;
+        member.before = self.before.get(&rank).cloned();
+        member.process = Some(one.sight.clone());
+        let is_stopped = one
+            .sight
+            .facts()
+            .is_some_and(|facts| facts.stopped().is_some());
+        if is_stopped {
+            let since = *self.stopped.entry(rank).or_insert(now_ns);
+            let stopped_ms = now_ns.saturating_sub(since) / 1_000_000;
+            member.stopped_ms = (stopped_ms >= STOPPED_MS).then_some(stopped_ms);
+            member.silent_ms = stopped_ms;
+        } else {
+            self.stopped.remove(&rank);
+        }
+        if one.sight == Sight::Ended {
+            if !self.ended.contains(&rank) {
+                self.ended.push(rank);
+            }
+            let order = self.ended.iter().position(|ended| *ended == rank);
+            member.fate = Some(fate(one, order.unwrap_or(0) as u64));
+        }
+        member.report = Some(report);
+    }
+
+    /// What the rank's board says, in the words of muster's own.
+    fn report(
+        &mut self,
+        view: &View<'_>,
+        now_ns: u64,
+        wall_ms: u64,
+        open: &mut Vec<Open>,
+    ) -> Report {
+        let mut report = Report {
+            rank: view.rank,
+            pid: view.process.pid,
+            wall_ms,
+            threads: u32::try_from(view.streams.len()).unwrap_or(0).max(1),
+            ..Report::default()
+        };
+        for group in &view.groups {
+            let key = group.key();
+            if group.is_gone() {
+                report.destroyed.push(Destroyed {
+                    key,
+                    name: group.name.clone(),
+                    entered: group.group.entered,
+                    age_ms: 0,
+                });
+                continue;
+            }
+            let mut state = GroupState {
+                key,
+                name: group.name.clone(),
+                members: group.members.clone(),
+                size: group.group.size.max(1),
+                entered: group.entered,
+                thread: group.thread,
+                version: group.group.calls.last().map_or(0, |call| call.order),
+                ..GroupState::default()
+            };
+            if let Some((seq, code)) = group.head {
+                let call = CallId { key, seq };
+                let head = self.heads.entry((view.rank, call)).or_insert(Head {
+                    since_ns: now_ns,
+                    looks: 0,
+                });
+                head.looks += 1;
+                let age_ms = now_ns.saturating_sub(head.since_ns) / 1_000_000;
+                state.call = Some(InFlight {
+                    seq,
+                    call: code,
+                    age_ms,
+                    wait: Some(Wait {
+                        missing: group.missing.clone(),
+                        missing_more: group.missing_more,
+                        checks: head.looks,
+                        age_ms,
+                    }),
+                    ..InFlight::default()
+                });
+                open.push(Open {
+                    rank: view.rank,
+                    call,
+                    age_ms,
+                });
+            }
+            report.groups.push(state);
+        }
+        report.calls = view.records();
+        report
+    }
+}
+
+fn fate(one: &Watched, order: u64) -> Fate {
+    let is_done = one.process.groups.iter().all(|group| group.is_gone);
+    let how = match (is_done, one.has_exited) {
+        (true, _) => "has destroyed its communicators and ended",
+        (false, true) => "has exited",
+        (false, false) => "has ended without an exit of its own",
+    };
+    Fate {
+        how: how.to_owned(),
+        orderly: is_done,
+        class: Class::PeerDead,
+        confidence: Confidence::Certain,
+        evidence: "its process has ended".to_owned(),
+        cause: EndCause::Unknown,
+        order,
+        hint: "read the output of that rank".to_owned(),
+    }
+}
+
+// ---- What one rank does ----
+
+/// A rank's communicators, as the judge wants them.
+struct View<'a> {
+    rank: u32,
+    process: &'a Process,
+    groups: Vec<GroupView<'a>>,
+    streams: Vec<u64>,
+    /// Whether a wait of the program on its host was assumed.
+    is_assumed: bool,
+}
+
+struct GroupView<'a> {
+    group: &'a Group,
+    name: String,
+    members: Vec<u32>,
+    entered: u64,
+    thread: u32,
+    head: Option<(u64, CallCode)>,
+    missing: Vec<u32>,
+    missing_more: u32,
+}
+
+impl GroupView<'_> {
+    /// The creation of a communicator is a call on one of its own.
+    fn key(&self) -> u64 {
+        if self.group.is_creating {
+            self.group.key ^ u64::MAX
+        } else {
+            self.group.key
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.group.is_gone
+    }
+}
+
+/// Whether a call is certainly open on this rank, whatever the other members do.
+fn is_open(call: &Call, floor: &HashMap<u64, Floor>) -> bool {
+    if is_over(call, floor) {
+        return false;
+    }
+    let floor = floor.get(&call.stream).copied().unwrap_or_default();
+    call.returned_ns.is_none() || floor.pending.is_some_and(|pending| pending <= call.order)
+}
+
+/// Whether a call is known to be over, or was never carried out.
+fn is_over(call: &Call, floor: &HashMap<u64, Floor>) -> bool {
+    let floor = floor.get(&call.stream).copied().unwrap_or_default();
+    let has_failed = call.returned_ns.is_some() && call.result != 0;
+    call.is_complete || call.is_captured || has_failed || call.order <= floor.complete
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Floor {
+    /// The last call that is known to be complete.
+    complete: u64,
+    /// The first call behind which an event has not come.
+    pending: Option<u64>,
+}
+
+fn floors(process: &Process) -> HashMap<u64, Floor> {
+    let mut floors: HashMap<u64, Floor> = HashMap::new();
+    for call in process.groups.iter().flat_map(|group| &group.calls) {
+        let floor = floors.entry(call.stream).or_default();
+        if call.is_complete {
+            floor.complete = floor.complete.max(call.order);
+        } else if call.is_observed {
+            let first = floor
+                .pending
+                .map_or(call.order, |pending| pending.min(call.order));
+            floor.pending = Some(first);
+        }
+    }
+    floors
+}
+
+/// How many collectives of a communicator a process has made.
+fn entered(seen: &Watched, key: u64) -> Option<u64> {
+    let group = seen
+        .process
+        .groups
+        .iter()
+        .find(|group| group.key == key && !group.is_creating)?;
+    Some(group.entered)
+}
+
+impl<'a> View<'a> {
+    fn of(
+        one: &'a Watched,
+        rank: u32,
+        members: &Members,
+        seen: &[Watched],
+        numbers: &[u32],
+    ) -> Self {
+        let process = &one.process;
+        let floors = floors(process);
+        let mut view = Self {
+            rank,
+            process,
+            groups: Vec::new(),
+            streams: Vec::new(),
+            is_assumed: false,
+        };
+        for group in &process.groups {
+            let known = members.get(&group.key).cloned().unwrap_or_default();
+            let all_known: Vec<u32> = known.iter().copied().flatten().collect();
+            view.groups.push(GroupView {
+                group,
+                name: name(group),
+                members: if all_known.len() == known.len() {
+                    all_known
+                } else {
+                    Vec::new()
+                },
+                entered: group.entered,
+                thread: 0,
+                head: None,
+                missing: Vec::new(),
+                missing_more: 0,
+            });
+        }
+        // Who has made each call is what the others' boards say.
+        let behind = |group: &Group, call: &Call| -> bool {
+            !call.is_message()
+                && seen.iter().any(|other| {
+                    entered(other, group.key).is_some_and(|entered| entered < call.seq)
+                })
+        };
+        let mut heads: Vec<(u64, usize, Call)> = Vec::new();
+        for (at, view) in view.groups.iter().enumerate() {
+            for call in &view.group.calls {
+                let is_candidate =
+                    !is_over(call, &floors) && (is_open(call, &floors) || behind(view.group, call));
+                if is_candidate {
+                    heads.push((call.order, at, *call));
+                }
+            }
+        }
+        heads.sort_by_key(|(order, _, _)| *order);
+        view.set_heads(&heads);
+        view.set_missing(members, seen, numbers);
+        view
+    }
+
+    /// The first open call of each stream is in its call; of those behind it nothing has begun.
+    fn set_heads(&mut self, heads: &[(u64, usize, Call)]) {
+        let mut held: Vec<u64> = Vec::new();
+        for (_, at, call) in heads {
+            let group = &mut self.groups[*at];
+            if held.contains(&call.stream) {
+                if !call.is_message() && group.head.is_none_or(|(seq, _)| seq != call.seq) {
+                    group.entered = group.entered.min(call.seq - 1);
+                }
+                if group.thread == 0 {
+                    group.thread = thread_of(&mut self.streams, call.stream);
+                }
+                continue;
+            }
+            held.push(call.stream);
+            group.head.get_or_insert((call.seq, call.code));
+            group.thread = thread_of(&mut self.streams, call.stream);
+        }
+        let creating = self
+            .groups
+            .iter_mut()
+            .filter(|group| group.group.is_creating);
+        let mut is_creating = false;
+        for group in creating {
+            // It is a call that nobody leaves before all have come.
+            let word = crate::types::Collective::Barrier as u64;
+            group.head = Some((1, CallCode { word, count: 0 }));
+            group.entered = 1;
+            group.thread = CREATING;
+            is_creating = true;
+        }
+        let oldest = heads.first().map(|(_, at, _)| self.groups[*at].thread);
+        for group in &mut self.groups {
+            if group.head.is_some() || group.thread != 0 {
+                continue;
+            }
+            if is_creating {
+                group.thread = CREATING;
+            } else if let Some(thread) = oldest {
+                group.thread = thread;
+                self.is_assumed = true;
+            }
+        }
+    }
+
+    fn set_missing(&mut self, members: &Members, seen: &[Watched], numbers: &[u32]) {
+        let rank = self.rank;
+        for group in &mut self.groups {
+            let Some((seq, code)) = group.head else {
+                continue;
+            };
+            let all = members.get(&group.group.key).map_or(&[][..], Vec::as_slice);
+            if code.is_point_to_point() {
+                let call = group
+                    .group
+                    .calls
+                    .iter()
+                    .find(|call| call.seq == seq && call.code == code);
+                let peer = call.and_then(|call| call.root);
+                let peer = peer.and_then(|peer| all.get(peer as usize).copied().flatten());
+                group.missing = peer.into_iter().collect();
+                group.missing_more = u32::from(peer.is_none());
+                continue;
+            }
+            let has_come = |member: u32| {
+                let one = numbers.iter().position(|number| *number == member);
+                let group_of = |one: &&Group| one.key == group.group.key;
+                let one = one.and_then(|at| seen[at].process.groups.iter().find(group_of));
+                one.is_some_and(|one| {
+                    if group.group.is_creating {
+                        true
+                    } else {
+                        let floors = &HashMap::new();
+                        let is_over = |call: &Call| {
+                            call.seq == seq && !call.is_message() && is_over(call, floors)
+                        };
+                        one.calls.iter().any(is_over)
+                    }
+                })
+            };
+            for member in all {
+                match member {
+                    Some(member) if *member == rank || has_come(*member) => {}
+                    Some(member) => group.missing.push(*member),
+                    None => group.missing_more += 1,
+                }
+            }
+            if all.is_empty() {
+                group.missing_more = group.group.size.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The last calls, for what verdicts say of a rank: those that are certainly open, and those that may be over.
+    fn records(&self) -> Vec<CallRecord> {
+        let floors = floors(self.process);
+        let mut records = Vec::new();
+        for group in &self.groups {
+            for call in &group.group.calls {
+                let is_over = !is_open(call, &floors);
+                let outcome = match (is_over, call.result) {
+                    (true, 0) => CallOutcome::Completed,
+                    (true, _) => CallOutcome::Failed,
+                    (false, _) => CallOutcome::Open,
+                };
+                records.push(CallRecord {
+                    id: call.order,
+                    key: group.group.key,
+                    group: group.name.clone(),
+                    seq: call.seq,
+                    call: call.code,
+                    site: site(call),
+                    thread: 1,
+                    enqueued_ns: call.entered_ns,
+                    started_ns: call.entered_ns,
+                    completed_ns: is_over.then_some(call.returned_ns.unwrap_or(call.entered_ns)),
+                    outcome,
+                    // The device makes it.
+                    is_async: true,
+                });
+            }
+        }
+        records.sort_by_key(|record| record.id);
+        records
+    }
+}
+
+fn thread_of(streams: &mut Vec<u64>, stream: u64) -> u32 {
+    let at = streams
+        .iter()
+        .position(|one| *one == stream)
+        .unwrap_or_else(|| {
+            streams.push(stream);
+            streams.len() - 1
+        });
+    u32::try_from(at + 1).unwrap_or(0)
+}
+
+fn site(call: &Call) -> String {
+    format!("stream {:#x}", call.stream)
+}
+
+/// What a communicator is called in verdicts.
+fn name(group: &Group) -> String {
+    if group.is_creating {
+        return format!("the creation of a communicator of {} ranks", group.size);
+    }
+    if group.name.is_empty() {
+        format!("communicator {:08x}", group.key & 0xffff_ffff)
+    } else {
+        group.name.clone()
+    }
+}
+
+// ---- The job ----
+
+/// The world rank of each process: what its launcher says, or else its rank in the largest communicator.
+fn numbers(seen: &[Watched]) -> Vec<u32> {
+    let told: Vec<u32> = seen
+        .iter()
+        .filter_map(|one| one.process.world_rank)
+        .collect();
+    let mut distinct = told.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if distinct.len() == seen.len() {
+        return told;
+    }
+    let rank = |at: &usize| {
+        let groups = &seen[*at].process.groups;
+        let largest = groups.iter().max_by_key(|group| group.size);
+        (
+            largest.map_or(u32::MAX, |group| group.rank),
+            seen[*at].process.pid,
+        )
+    };
+    let mut order: Vec<usize> = (0..seen.len()).collect();
+    order.sort_by_key(rank);
+    let mut numbers = vec![0; seen.len()];
+    for (number, at) in (0..).zip(order) {
+        numbers[at] = number;
+    }
+    numbers
+}
+
+fn members(seen: &[Watched], numbers: &[u32]) -> Members {
+    let mut members: Members = HashMap::new();
+    let groups = || {
+        let of = |(one, rank): (&'_ Watched, &u32)| -> Vec<(Group, u32)> {
+            one.process
+                .groups
+                .iter()
+                .map(|group| (group.clone(), *rank))
+                .collect()
+        };
+        seen.iter().zip(numbers).flat_map(of).collect::<Vec<_>>()
+    };
+    let world_size = seen.iter().filter_map(|one| one.process.world_size).max();
+    for (group, rank) in groups() {
+        let size = group.size as usize;
+        let all = members.entry(group.key).or_insert_with(|| {
+            // The largest communicator has the ranks of the job, in their order.
+            let is_world = world_size == Some(group.size) && group.parent.is_none();
+            (0..group.size)
+                .map(|rank| is_world.then_some(rank))
+                .take(size)
+                .collect()
+        });
+        if let Some(place) = all.get_mut(group.rank as usize) {
+            *place = Some(rank);
+        }
+    }
+    for (group, _) in groups() {
+        let Some(parent) = group
+            .parent
+            .and_then(|parent| members.get(&parent).cloned())
+        else {
+            continue;
+        };
+        let Some(all) = members.get_mut(&group.key) else {
+            continue;
+        };
+        for (place, member) in all.iter_mut().zip(&group.members) {
+            *place = place.or_else(|| parent.get(*member as usize).copied().flatten());
+        }
+    }
+    members
+}
+
+/// The verdict on the call that has held up its stream for the longest time, where that is too long.
+fn stuck(scene: &Scene, open: &[Open], limit_ms: u64) -> Option<Verdict> {
+    // A rank that has ended or is stopped needs no limit: it is seen.
+    let is_seen = |one: &&Open| {
+        let member = scene.member(one.rank)?;
+        let group = member.report.as_ref()?.group(one.call.key)?;
+        let missing = &group.call.as_ref()?.wait.as_ref()?.missing;
+        let is_gone = |rank: &u32| {
+            scene.member(*rank).is_some_and(|member| {
+                member.fate.as_ref().is_some_and(|fate| !fate.orderly)
+                    || member.stopped_ms.is_some()
+            })
+        };
+        Some(missing.iter().any(is_gone))
+    };
+    let is_due = |one: &&Open| {
+        one.age_ms >= limit_ms || is_seen(one) == Some(true) && one.age_ms >= STOPPED_MS
+    };
+    let oldest = open.iter().filter(is_due).max_by_key(|one| one.age_ms)?;
+    let question = Question::Overdue {
+        rank: oldest.rank,
+        call: oldest.call,
+    };
+    match judge(scene, question) {
+        Finding::Verdict(verdict) if verdict.class != Class::Internal => Some(*verdict),
+        Finding::Verdict(_) | Finding::Again(_) | Finding::Nothing => None,
+    }
+}
+
+/// The verdict on calls of one number that contradict each other.
+fn differing(
+    scene: &Scene,
+    seen: &[Watched],
+    numbers: &[u32],
+    members: &Members,
+    now_ns: u64,
+    wall_ms: u64,
+) -> Option<Verdict> {
+    for (key, all) in members {
+        let group_of = |member: &Option<u32>| {
+            let at = numbers.iter().position(|number| Some(*number) == *member)?;
+            seen[at]
+                .process
+                .groups
+                .iter()
+                .find(|group| group.key == *key && !group.is_gone)
+        };
+        let groups: Vec<Option<&Group>> = all.iter().map(group_of).collect();
+        let mut of_seq: BTreeMap<u64, Vec<(usize, &Call)>> = BTreeMap::new();
+        for (at, group) in groups.iter().enumerate() {
+            let calls = group.iter().flat_map(|group| &group.calls);
+            for call in calls.filter(|call| !call.is_message() && call.result == 0) {
+                of_seq.entry(call.seq).or_default().push((at, call));
+            }
+        }
+        for (seq, calls) in of_seq {
+            if calls.iter().any(|(_, call)| call.is_complete) {
+                continue;
+            }
+            let asks: Vec<(Rank, Ask)> = calls
+                .iter()
+                .filter_map(|(at, call)| Some((Rank(all[*at]?), ask(call)?)))
+                .collect();
+            let asks: Vec<(Rank, &Ask)> = asks.iter().map(|(rank, ask)| (*rank, ask)).collect();
+            if mismatch(&asks).is_none() {
+                continue;
+            }
+            let ranks: Option<Vec<Rank>> = all.iter().map(|member| member.map(Rank)).collect();
+            let name = groups
+                .iter()
+                .flatten()
+                .next()
+                .map_or_else(String::new, |group| name(group));
+            let said: Vec<Option<Words>> = (0..all.len())
+                .map(|at| {
+                    let call = calls
+                        .iter()
+                        .find(|(of, _)| *of == at)
+                        .map(|(_, call)| *call);
+                    Some(words(call?, seq, now_ns, wall_ms))
+                })
+                .collect();
+            let case = Case {
+                scene,
+                group: &name,
+                on_device: &name,
+                key: *key,
+                members: &ranks?,
+                said: &said,
+            };
+            return Some(case.judge());
+        }
+    }
+    None
+}
+
+fn ask(call: &Call) -> Option<Ask> {
+    Some(Ask {
+        collective: call.code.collective()?,
+        dtype: call.code.dtype(),
+        count: call.code.count,
+        op: call.code.op(),
+        root: call.root,
+    })
+}
+
+fn words(call: &Call, seq: u64, now_ns: u64, wall_ms: u64) -> Words {
+    let age_ms = now_ns.saturating_sub(call.entered_ns) / 1_000_000;
+    let deed = ask(call).map(|ask| Deed {
+        seq,
+        ask,
+        site: site(call),
+        age_ms,
+        stage: Stage::Enqueued,
+    });
+    Words {
+        wall_ms,
+        made: seq,
+        deeds: deed.into_iter().collect(),
+        ..Words::default()
+    }
+}
+
+/// The verdict in words of calls on devices.
+fn worded(scene: &Scene, mut verdict: Verdict, is_assumed: bool) -> Verdict {
+    for text in [&mut verdict.what, &mut verdict.others, &mut verdict.place] {
+        *text = text.replace("barrier #1 on the creation of", "the creation of");
+        // Which calls of a stream are complete is seen now and then only.
+        *text = text.replace(", last finished ", ", last made ");
+    }
+    let is_unwatched = |rank: &u32| {
+        scene
+            .member(*rank)
+            .is_none_or(|member| member.report.is_none())
+    };
+    if !verdict.blamed.is_empty() && verdict.blamed.iter().all(is_unwatched) {
+        "has created no communicator so far, or runs without the tap"
+            .clone_into(&mut verdict.place);
+        verdict.who = ranks(&verdict.blamed);
+        verdict.evidence = vec!["there is no board of it on this host".to_owned()];
+        "see what that rank is doing, and whether it finds HCCL in the tap's folder"
+            .clone_into(&mut verdict.next);
+        verdict.confidence = Confidence::Likely;
+    }
+    if is_assumed && verdict.class == Class::Deadlock {
+        verdict.confidence = Confidence::Likely;
+        verdict
+            .evidence
+            .push("whether these programs wait for their devices was not seen".to_owned());
+    }
+    verdict
+}

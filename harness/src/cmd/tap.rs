@@ -1,0 +1,139 @@
+//! `muster tap`: watches programs that call HCCL without muster.
+//!
+//! A library in front of the vendor's records the calls of every process in shared memory. This command reads that, and says
+//! why a job hangs. `docs/tap.md` says what it sees.
+
+mod install;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use self::watch::Watch;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+
+/// Watch programs that call HCCL by themselves, and say why they hang
+#[derive(Debug, Args)]
+pub struct TapArgs {
+    #[command(subcommand)]
+    command: TapCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TapCommand {
+    /// Make a folder that programs find HCCL in: with it in front of LD_LIBRARY_PATH their calls are recorded
+    Install(InstallArgs),
+    /// Run a command whose processes are watched, and print a verdict if they hang
+    Run(RunArgs),
+    /// Watch the processes of this user that run with an installed tap
+    Watch(WatchArgs),
+}
+
+/// Options of `muster tap install`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example, in a job script:\n  \
+        muster tap install /opt/muster-tap\n  \
+        export LD_LIBRARY_PATH=/opt/muster-tap:$LD_LIBRARY_PATH")]
+struct InstallArgs {
+    /// Folder to install into; made if it is missing
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    #[command(flatten)]
+    libraries: Libraries,
+}
+
+/// Which libraries are used.
+#[derive(Debug, Args)]
+struct Libraries {
+    /// The vendor's libhccl.so [default: where HCCL_SO_PATH, ASCEND_HOME_PATH and the usual folders have it]
+    #[arg(long, value_name = "FILE")]
+    hccl: Option<PathBuf>,
+    /// The tap's library [default: the one that was built with this program]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+/// When there is a verdict.
+#[derive(Debug, Args)]
+struct Limits {
+    /// Seconds after which a call that does not end gets a verdict. Calls that contradict each other get one at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    after: u32,
+    /// What to do with the job then
+    #[arg(long, value_name = "ACTION", default_value = "report")]
+    on_verdict: OnVerdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnVerdict {
+    /// Print the verdict and leave the job alone
+    Report,
+    /// Also end the watched processes with SIGTERM
+    Abort,
+}
+
+/// Options of `muster tap run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: muster tap run -- torchrun --nproc-per-node 8 train.py")]
+struct RunArgs {
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    libraries: Libraries,
+    /// The command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Options of `muster tap watch`.
+#[derive(Debug, Args)]
+struct WatchArgs {
+    #[command(flatten)]
+    limits: Limits,
+}
+
+impl Limits {
+    fn watch(&self, job: Option<u64>) -> Watch {
+        Watch::new(
+            job,
+            Duration::from_secs(self.after.into()),
+            self.on_verdict == OnVerdict::Abort,
+        )
+    }
+}
+
+/// Does what the subcommand says.
+///
+/// # Errors
+/// A failure of class RESOURCE where a library is not found or a file cannot be written, of class USAGE for a folder that is
+/// not ours or a command that does not start.
+pub fn run(args: &TapArgs) -> Result<Exit, Failure> {
+    match &args.command {
+        TapCommand::Install(args) => {
+            let real = install::install(&args.dir, &args.libraries)?;
+            let dir = args.dir.display();
+            out::result(&format!(
+                "tap in front of {} installed in {dir}\n\
+                 use it: export LD_LIBRARY_PATH={dir}:$LD_LIBRARY_PATH\n",
+                real.display()
+            ))?;
+            Ok(Exit::Ok)
+        }
+        TapCommand::Run(args) => {
+            let folder = install::scratch()?;
+            install::install(folder.path(), &args.libraries)?;
+            watch::run(&args.limits, folder.path(), &args.command)
+        }
+        TapCommand::Watch(args) => watch::attach(&args.limits),
+    }
+}

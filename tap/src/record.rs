@@ -1,0 +1,597 @@
+//! What the tap keeps of a process: its board, and which communicator has which slot.
+//!
+//! - RECORD-1: a call costs no lock, no allocation and no system call but the clock's, unless an event is put behind it.
+//! - RECORD-2: after any failure of its own the tap only forwards.
+//! - RECORD-3: a forked child only forwards; the board belongs to its parent.
+
+#![expect(
+    unsafe_code,
+    reason = "the board's memory, and answers of the vendor's library"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the library has no configuration but variables, and does not take muster into the program"
+)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::fs::{self, OpenOptions};
+use std::mem;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::time::Duration;
+use std::{env, process, ptr, thread};
+
+use crate::real::Function;
+use crate::streams;
+use muster_comm::watch::tap::board::{
+    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, MAGIC, NAME_BYTES, PREFIX, RING, State,
+    UNKNOWN, VERSION, code, hash, job_of,
+};
+
+/// How often the tap's thread asks which calls are complete.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Messages to and from so many members have numbers of their own.
+const PEERS: usize = 1024;
+/// Variables that hold the rank of a process, by launcher.
+const RANKS: [&str; 6] = [
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "RANK_ID",
+];
+/// Variables that hold the number of ranks.
+const SIZES: [&str; 6] = [
+    "WORLD_SIZE",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "SLURM_NTASKS",
+    "RANK_SIZE",
+    "MS_WORKER_NUM",
+];
+/// Variables that tell jobs of one user apart.
+const JOBS: [&str; 4] = [
+    "MUSTER_TAP_JOB",
+    "SLURM_JOB_ID",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// The board; null where there is none, or no longer.
+static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
+/// The handle of the communicator in each slot.
+static HANDLES: [AtomicU64; COMMS] = [const { AtomicU64::new(0) }; COMMS];
+/// Numbers of messages: to and from each peer.
+static MESSAGES: [OnceLock<Box<[AtomicU64]>>; COMMS] = [const { OnceLock::new() }; COMMS];
+/// How often communicators of each key were made. Slots are given one after the other, under this lock.
+static SLOTS: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+static NAME: Function = Function::new(c"HcclGetCommName");
+static SIZE: Function = Function::new(c"HcclGetRankSize");
+static PATH: OnceLock<PathBuf> = OnceLock::new();
+/// The process that has the board.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static GROUPS: Cell<u32> = const { Cell::new(0) };
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A call of a program, while it is inside the vendor's library.
+#[derive(Debug)]
+pub(crate) struct Depth;
+
+impl Depth {
+    /// Enters; the call of the vendor's library to itself are none of the program.
+    pub(crate) fn enter() -> (Self, bool) {
+        let before = DEPTH.get();
+        DEPTH.set(before + 1);
+        (Self, before == 0)
+    }
+}
+
+impl Drop for Depth {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get().saturating_sub(1));
+    }
+}
+
+/// `HcclGroupStart` was called, or `HcclGroupEnd` has returned.
+pub(crate) fn group(starts: bool) {
+    let depth = GROUPS.get();
+    GROUPS.set(if starts {
+        depth + 1
+    } else {
+        depth.saturating_sub(1)
+    });
+}
+
+/// The board, where there is one and this process owns it.
+fn board() -> Option<&'static Board> {
+    // Acquire: pairs with the release in `make`.
+    let board = BOARD.load(Ordering::Acquire);
+    // SAFETY: the memory is never unmapped.
+    (!board.is_null()).then(|| unsafe { &*board })
+}
+
+/// Runs a part of the tap; a panic in it ends the recording, and nothing else.
+fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(part))
+        .map_err(|_| disable())
+        .ok()
+}
+
+/// Records nothing any more.
+fn disable() {
+    if let Some(board) = board() {
+        board.is_disabled.store(1, Ordering::Relaxed);
+    }
+    BOARD.store(ptr::null_mut(), Ordering::Release);
+}
+
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the answer has its place.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+// ---- Communicators ----
+
+/// A communicator that is being created.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth {
+    pub(crate) key: u64,
+    pub(crate) size: u32,
+    pub(crate) rank: u32,
+    pub(crate) parent: *mut c_void,
+}
+
+/// The creation of a communicator begins; the slot that it has.
+pub(crate) fn begin(birth: Birth, members: &[u32]) -> Option<usize> {
+    guarded(|| {
+        start();
+        let board = board()?;
+        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = take_slot(board) else {
+            board.unwatched.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let comm = &board.comms[at];
+        let key = key_in_its_life(&mut slots, birth.key);
+        comm.key.store(key, Ordering::Relaxed);
+        comm.size.store(birth.size, Ordering::Relaxed);
+        comm.rank.store(birth.rank, Ordering::Relaxed);
+        let parent = slot_of(birth.parent).and_then(|slot| u32::try_from(slot).ok());
+        comm.parent
+            .store(parent.unwrap_or(UNKNOWN), Ordering::Relaxed);
+        for (place, member) in comm.members.iter().zip(members) {
+            place.store(*member, Ordering::Relaxed);
+        }
+        let known = if members.len() > comm.members.len() {
+            0
+        } else {
+            members.len()
+        };
+        comm.members_known
+            .store(u32::try_from(known).unwrap_or(0), Ordering::Relaxed);
+        comm.set_name(c"");
+        comm.collectives.store(0, Ordering::Relaxed);
+        comm.calls.store(0, Ordering::Relaxed);
+        if comm.generation.load(Ordering::Relaxed) > 0 {
+            comm.ring
+                .iter()
+                .for_each(|call| call.ticket.store(0, Ordering::Relaxed));
+        }
+        for number in MESSAGES[at].get().into_iter().flatten() {
+            number.store(0, Ordering::Relaxed);
+        }
+        comm.destroyed.entered_ns.store(0, Ordering::Relaxed);
+        comm.destroyed.returned_ns.store(0, Ordering::Relaxed);
+        comm.created.returned_ns.store(0, Ordering::Relaxed);
+        comm.created.entered_ns.store(now_ns(), Ordering::Relaxed);
+        comm.state.store(State::Creating as u32, Ordering::Release);
+        Some(at)
+    })
+    .flatten()
+}
+
+/// All members make communicators of one key equally often: the key of the first, and others for later ones.
+fn key_in_its_life(lives: &mut BTreeMap<u64, u64>, key: u64) -> u64 {
+    let life = lives.entry(key).or_default();
+    *life += 1;
+    if *life == 1 {
+        key
+    } else {
+        hash(&life.to_le_bytes(), key)
+    }
+}
+
+/// A slot that nobody has used, or else one whose communicator is gone.
+fn take_slot(board: &Board) -> Option<usize> {
+    let is_in = |state: State| {
+        let is_so = |comm: &Comm| comm.state.load(Ordering::Relaxed) == state as u32;
+        board.comms.iter().position(is_so)
+    };
+    let fresh = is_in(State::Free);
+    let at = fresh.or_else(|| is_in(State::Gone))?;
+    if fresh.is_none() {
+        board.comms[at].generation.fetch_add(1, Ordering::Relaxed);
+    }
+    let used = u32::try_from(at + 1).unwrap_or(0);
+    board.comms_used.fetch_max(used, Ordering::Relaxed);
+    Some(at)
+}
+
+/// The creation has returned: with a communicator where `result` is 0.
+pub(crate) fn created(slot: Option<usize>, result: i32, handle: *mut c_void) {
+    let (Some(at), Some(board)) = (slot, board()) else {
+        return;
+    };
+    guarded(|| {
+        let comm = &board.comms[at];
+        comm.result.store(result, Ordering::Relaxed);
+        if result == 0 && !handle.is_null() {
+            ask_name(comm, handle);
+            let size = comm.size.load(Ordering::Relaxed);
+            if size == UNKNOWN {
+                ask_size(comm, handle);
+            }
+            MESSAGES[at].get_or_init(|| (0..2 * PEERS).map(|_| AtomicU64::new(0)).collect());
+            HANDLES[at].store(handle.addr() as u64, Ordering::Release);
+        }
+        comm.created.returned_ns.store(now_ns(), Ordering::Relaxed);
+        let state = if result == 0 {
+            State::Live
+        } else {
+            State::Gone
+        };
+        comm.state.store(state as u32, Ordering::Release);
+    });
+}
+
+fn ask_name(comm: &Comm, handle: *mut c_void) {
+    type Ask = unsafe extern "C" fn(*mut c_void, *mut c_char) -> i32;
+    let address = NAME.hccl(ptr::null());
+    if address.is_null() {
+        return;
+    }
+    // SAFETY: the vendor's function of this name has this signature.
+    let ask = unsafe { mem::transmute::<*mut c_void, Ask>(address) };
+    let mut name = [0; NAME_BYTES];
+    // SAFETY: the communicator was just made, and a name has at most this length.
+    if unsafe { ask(handle, name.as_mut_ptr()) } == 0 {
+        name[NAME_BYTES - 1] = 0;
+        // SAFETY: it ends with a zero.
+        comm.set_name(unsafe { CStr::from_ptr(name.as_ptr()) });
+    }
+}
+
+fn ask_size(comm: &Comm, handle: *mut c_void) {
+    type Ask = unsafe extern "C" fn(*mut c_void, *mut u32) -> i32;
+    let address = SIZE.hccl(ptr::null());
+    if address.is_null() {
+        return;
+    }
+    // SAFETY: the vendor's function of this name has this signature.
+    let ask = unsafe { mem::transmute::<*mut c_void, Ask>(address) };
+    let mut size = 0;
+    // SAFETY: the communicator was just made, and the answer has its place.
+    if unsafe { ask(handle, &raw mut size) } == 0 {
+        comm.size.store(size, Ordering::Relaxed);
+    }
+}
+
+/// The destruction of a communicator begins, or has returned.
+pub(crate) fn destroying(handle: *mut c_void) -> Option<usize> {
+    let at = slot_of(handle)?;
+    let comm = &board()?.comms[at];
+    comm.destroyed.entered_ns.store(now_ns(), Ordering::Relaxed);
+    comm.state
+        .store(State::Destroying as u32, Ordering::Release);
+    Some(at)
+}
+
+pub(crate) fn destroyed(slot: Option<usize>) {
+    let (Some(at), Some(board)) = (slot, board()) else {
+        return;
+    };
+    HANDLES[at].store(0, Ordering::Release);
+    board.comms[at]
+        .destroyed
+        .returned_ns
+        .store(now_ns(), Ordering::Relaxed);
+    board.comms[at]
+        .state
+        .store(State::Gone as u32, Ordering::Release);
+}
+
+/// The slot of a communicator.
+pub(crate) fn slot_of(handle: *mut c_void) -> Option<usize> {
+    let used = usize::try_from(board()?.comms_used.load(Ordering::Relaxed)).ok()?;
+    let handle = handle.addr() as u64;
+    if handle == 0 {
+        return None;
+    }
+    HANDLES[..used.min(COMMS)]
+        .iter()
+        .position(|one| one.load(Ordering::Relaxed) == handle)
+}
+
+/// Members of a communicator; 0 where it is not watched.
+pub(crate) fn size_of(handle: *mut c_void) -> u32 {
+    let slot = slot_of(handle).zip(board());
+    slot.map_or(0, |(at, board)| {
+        board.comms[at].size.load(Ordering::Relaxed)
+    })
+}
+
+/// The key of a communicator, for its children.
+pub(crate) fn key_of(handle: *mut c_void) -> u64 {
+    let slot = slot_of(handle).zip(board());
+    slot.map_or(0, |(at, board)| board.comms[at].key.load(Ordering::Relaxed))
+}
+
+// ---- Calls ----
+
+/// What a program asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) kind: Kind,
+    pub(crate) dtype: Option<i32>,
+    pub(crate) op: Option<i32>,
+    pub(crate) root: Option<u32>,
+    pub(crate) count: u64,
+    pub(crate) counts: u64,
+}
+
+/// A call that was written down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noted {
+    call: &'static Call,
+    ticket: u64,
+    order: u64,
+    is_plain: bool,
+}
+
+/// Writes a call down before it goes to the vendor's library.
+pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> Option<Noted> {
+    let board = board()?;
+    let at = slot_of(handle)?;
+    let comm = &board.comms[at];
+    let is_captured = board.has_events.load(Ordering::Relaxed) != 0 && streams::is_captured(stream);
+    let is_grouped = GROUPS.get() > 0;
+    let seq = match asked.root.filter(|_| asked.kind.is_message()) {
+        Some(peer) => {
+            let place = usize::try_from(peer).ok()? * 2 + usize::from(asked.kind == Kind::Recv);
+            MESSAGES[at]
+                .get()?
+                .get(place)?
+                .fetch_add(1, Ordering::Relaxed)
+                + 1
+        }
+        None => comm.collectives.fetch_add(1, Ordering::Relaxed) + 1,
+    };
+    let order = board.order.fetch_add(1, Ordering::Relaxed) + 1;
+    let ticket = comm.calls.fetch_add(1, Ordering::Relaxed) + 1;
+    let place = usize::try_from(ticket).ok()? % RING;
+    let call = &comm.ring[place];
+    call.ticket.store(0, Ordering::Release);
+    call.order.store(order, Ordering::Relaxed);
+    call.seq.store(seq, Ordering::Relaxed);
+    call.code.store(
+        code(asked.kind, asked.dtype, asked.op, asked.root),
+        Ordering::Relaxed,
+    );
+    call.count.store(asked.count, Ordering::Relaxed);
+    call.counts.store(asked.counts, Ordering::Relaxed);
+    call.stream.store(stream.addr() as u64, Ordering::Relaxed);
+    call.thread.store(thread_number(), Ordering::Relaxed);
+    let flags = if is_captured { CAPTURED } else { 0 } | if is_grouped { GROUPED } else { 0 };
+    call.flags.store(flags, Ordering::Relaxed);
+    call.span.entered_ns.store(now_ns(), Ordering::Relaxed);
+    call.span.returned_ns.store(0, Ordering::Relaxed);
+    call.finished_ns.store(0, Ordering::Relaxed);
+    call.is_observed.store(0, Ordering::Relaxed);
+    call.ticket.store(ticket, Ordering::Release);
+    Some(Noted {
+        call,
+        ticket,
+        order,
+        is_plain: !is_captured && !is_grouped,
+    })
+}
+
+/// The vendor's library has returned from the call.
+pub(crate) fn returned(noted: Option<Noted>, stream: *mut c_void, result: i32) {
+    let (Some(noted), Some(board)) = (noted, board()) else {
+        return;
+    };
+    let call = noted.call;
+    if call.ticket.load(Ordering::Relaxed) != noted.ticket {
+        return;
+    }
+    call.result.store(result, Ordering::Relaxed);
+    call.span.returned_ns.store(now_ns(), Ordering::Release);
+    if result == 0
+        && noted.is_plain
+        && board.has_events.load(Ordering::Relaxed) != 0
+        && streams::mark(stream, noted.order)
+    {
+        call.is_observed.store(1, Ordering::Release);
+    }
+}
+
+fn thread_number() -> u32 {
+    let known = THREAD.get();
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: it only asks.
+    let number = unsafe { libc::gettid() }.cast_unsigned();
+    THREAD.set(number);
+    number
+}
+
+// ---- The board ----
+
+/// Makes the board with the first communicator.
+fn start() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let is_off = env::var_os("MUSTER_TAP").is_some_and(|value| value == "0");
+        if !is_off && let Some(board) = make() {
+            OWNER.store(process::id(), Ordering::Relaxed);
+            BOARD.store(board, Ordering::Release);
+            // SAFETY: the functions may run after a fork and at the end of the process, and do not wait.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+            // SAFETY: as above.
+            unsafe { libc::atexit(remove) };
+            watch();
+        }
+    });
+}
+
+extern "C" fn forked() {
+    BOARD.store(ptr::null_mut(), Ordering::Release);
+}
+
+extern "C" fn remove() {
+    if OWNER.load(Ordering::Relaxed) == process::id()
+        && let Some(path) = PATH.get()
+    {
+        // Who reads boards removes it otherwise.
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn make() -> Option<*mut Board> {
+    let started = started_ticks()?;
+    // SAFETY: it only asks.
+    let user = unsafe { libc::getuid() };
+    let path = PathBuf::from(format!(
+        "/dev/shm/{PREFIX}{user}-{}-{started}",
+        process::id()
+    ));
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .ok()?;
+    let bytes = mem::size_of::<Board>();
+    file.set_len(bytes as u64).ok()?;
+    // SAFETY: a new mapping of a file that has this length.
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping was just made; a child does not need it.
+    unsafe { libc::madvise(memory, bytes, libc::MADV_DONTFORK) };
+    let board = memory.cast::<Board>();
+    // SAFETY: zeroes are a board, and the mapping stays.
+    let shared = unsafe { &*board };
+    let number = |names: &[&str]| {
+        let of = |name: &&str| env::var(name).ok()?.parse().ok();
+        names.iter().find_map(of).unwrap_or(UNKNOWN)
+    };
+    shared.version.store(VERSION, Ordering::Relaxed);
+    shared.pid.store(process::id(), Ordering::Relaxed);
+    shared.world_rank.store(number(&RANKS), Ordering::Relaxed);
+    shared.world_size.store(number(&SIZES), Ordering::Relaxed);
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
+    shared.namespace.store(namespace, Ordering::Relaxed);
+    shared.job.store(job(), Ordering::Relaxed);
+    shared.magic.store(MAGIC, Ordering::Release);
+    // The first caller wins; there is only one.
+    let _ = PATH.set(path);
+    Some(board)
+}
+
+/// A number for the job: the first variable that says one, or else the address of its master.
+fn job() -> u64 {
+    let of = |name: &&str| env::var(name).ok().filter(|value| !value.is_empty());
+    match JOBS[..2].iter().find_map(of) {
+        Some(name) => job_of(&name),
+        None => JOBS[2..]
+            .iter()
+            .filter_map(of)
+            .fold(0, |seed, value| hash(value.as_bytes(), seed)),
+    }
+}
+
+/// When the process started, as its host counts, which tells it from a later one of the same number.
+fn started_ticks() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The tap's thread, which looks what is complete.
+fn watch() {
+    let is_off = env::var_os("MUSTER_TAP_EVENTS").is_some_and(|value| value == "0");
+    if is_off || !streams::are_observable() {
+        return;
+    }
+    let looks = || {
+        while let Some(board) = board() {
+            if guarded(|| streams::look(|stream, order| finish(board, stream, order))).is_none() {
+                return;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    };
+    let thread = thread::Builder::new().name("muster-tap".to_owned());
+    if thread.spawn(looks).is_ok()
+        && let Some(board) = board()
+    {
+        board.has_events.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Marks the calls of a stream as complete, up to the one of this number.
+fn finish(board: &Board, stream: u64, order: u64) {
+    let now = now_ns();
+    let used = usize::try_from(board.comms_used.load(Ordering::Relaxed)).unwrap_or(0);
+    for comm in &board.comms[..used.min(COMMS)] {
+        let calls = comm.calls.load(Ordering::Acquire);
+        let oldest = calls.saturating_sub(RING as u64 - 1).max(1);
+        for ticket in (oldest..=calls).rev() {
+            let Ok(place) = usize::try_from(ticket % RING as u64) else {
+                return;
+            };
+            let call = &comm.ring[place];
+            let is_it = call.ticket.load(Ordering::Acquire) == ticket
+                && call.stream.load(Ordering::Relaxed) == stream
+                && call.order.load(Ordering::Relaxed) <= order;
+            if !is_it {
+                continue;
+            }
+            if call.finished_ns.load(Ordering::Relaxed) != 0 {
+                break;
+            }
+            call.finished_ns.store(now, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which calls are complete: an event behind a call of a stream, one at a time, which the tap's thread asks for.
+//!
+//! - STREAM-1: at most one event of the tap is pending on a stream. Between two of them calls go uncounted.
+//! - STREAM-2: nothing is recorded on a stream that is being captured: that would end the program's capture.
+//! - STREAM-3: streams are never asked, only events of the tap: the program may have destroyed a stream.
+
+#![expect(unsafe_code, reason = "functions of the vendor's runtime")]
+
+use std::ffi::c_void;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::real::Function;
+
+/// Streams that are looked at.
+const STREAMS: usize = 64;
+/// Kind of events that take no hardware event and no room of others: `ACL_EVENT_CAPTURE_STREAM_PROGRESS`.
+const STREAM_PROGRESS: u32 = 0x2;
+/// What `aclrtQueryEventStatus` answers of a complete one.
+const COMPLETE: i32 = 1;
+/// What `aclmdlRICaptureGetInfo` answers of a stream that is not captured.
+const NOT_CAPTURED: i32 = 0;
+
+const FREE: u32 = 0;
+const IDLE: u32 = 1;
+const RECORDING: u32 = 2;
+const PENDING: u32 = 3;
+const BROKEN: u32 = 4;
+
+static CREATE: Function = Function::new(c"aclrtCreateEventExWithFlag");
+static RECORD: Function = Function::new(c"aclrtRecordEvent");
+static QUERY: Function = Function::new(c"aclrtQueryEventStatus");
+static CAPTURE: Function = Function::new(c"aclmdlRICaptureGetInfo");
+static CONTEXT: Function = Function::new(c"aclrtGetCurrentContext");
+static SET_CONTEXT: Function = Function::new(c"aclrtSetCurrentContext");
+
+type Create = unsafe extern "C" fn(*mut *mut c_void, u32) -> i32;
+type Record = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i32;
+type Query = unsafe extern "C" fn(*mut c_void, *mut i32) -> i32;
+type Capture = unsafe extern "C" fn(*mut c_void, *mut i32, *mut *mut c_void) -> i32;
+type Context = unsafe extern "C" fn(*mut *mut c_void) -> i32;
+type SetContext = unsafe extern "C" fn(*mut c_void) -> i32;
+
+/// A stream, and the event that is behind one of its calls.
+struct Stream {
+    state: AtomicU32,
+    stream: AtomicPtr<c_void>,
+    event: AtomicPtr<c_void>,
+    context: AtomicPtr<c_void>,
+    /// The call that the event is behind.
+    order: AtomicU64,
+}
+
+static ALL: [Stream; STREAMS] = [const {
+    Stream {
+        state: AtomicU32::new(FREE),
+        stream: AtomicPtr::new(ptr::null_mut()),
+        event: AtomicPtr::new(ptr::null_mut()),
+        context: AtomicPtr::new(ptr::null_mut()),
+        order: AtomicU64::new(0),
+    }
+}; STREAMS];
+
+/// Whether the runtime has what is needed.
+pub(crate) fn are_observable() -> bool {
+    [&CREATE, &RECORD, &QUERY, &CONTEXT, &SET_CONTEXT]
+        .into_iter()
+        .all(|function| !function.runtime().is_null())
+}
+
+/// Whether calls on this stream are captured into a graph.
+pub(crate) fn is_captured(stream: *mut c_void) -> bool {
+    let address = CAPTURE.runtime();
+    if address.is_null() {
+        return false;
+    }
+    // SAFETY: the runtime's function of this name has this signature.
+    let capture = unsafe { mem::transmute::<*mut c_void, Capture>(address) };
+    let (mut status, mut model) = (NOT_CAPTURED, ptr::null_mut());
+    // SAFETY: the program has just used the stream, and the answers have their places.
+    let code = unsafe { capture(stream, &raw mut status, &raw mut model) };
+    code == 0 && status != NOT_CAPTURED
+}
+
+/// Puts an event behind the call of this number, unless one is pending on its stream. Says whether it did.
+pub(crate) fn mark(stream: *mut c_void, order: u64) -> bool {
+    let Some(slot) = slot_of(stream) else {
+        return false;
+    };
+    // Acquire, with the release below: who takes the slot sees its event.
+    if slot
+        .state
+        .compare_exchange(IDLE, RECORDING, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        return false;
+    }
+    let next = if record(slot, stream) {
+        PENDING
+    } else {
+        BROKEN
+    };
+    slot.order.store(order, Ordering::Relaxed);
+    slot.state.store(next, Ordering::Release);
+    next == PENDING
+}
+
+fn record(slot: &Stream, stream: *mut c_void) -> bool {
+    let mut event = slot.event.load(Ordering::Relaxed);
+    if event.is_null() {
+        event = create();
+        slot.event.store(event, Ordering::Relaxed);
+    }
+    if event.is_null() {
+        return false;
+    }
+    // SAFETY: the runtime's functions of these names have these signatures.
+    let context = unsafe { mem::transmute::<*mut c_void, Context>(CONTEXT.runtime()) };
+    let mut current = ptr::null_mut();
+    // SAFETY: the answer has its place.
+    if unsafe { context(&raw mut current) } != 0 {
+        return false;
+    }
+    slot.context.store(current, Ordering::Relaxed);
+    // SAFETY: as above.
+    let record = unsafe { mem::transmute::<*mut c_void, Record>(RECORD.runtime()) };
+    // SAFETY: the event is the tap's, and the program has just used the stream on this thread.
+    unsafe { record(event, stream) == 0 }
+}
+
+/// An event, of the context of this thread. Once for each stream.
+fn create() -> *mut c_void {
+    // SAFETY: the runtime's function of this name has this signature.
+    let create = unsafe { mem::transmute::<*mut c_void, Create>(CREATE.runtime()) };
+    let mut event = ptr::null_mut();
+    // SAFETY: the answer has its place.
+    let code = unsafe { create(&raw mut event, STREAM_PROGRESS) };
+    if code == 0 { event } else { ptr::null_mut() }
+}
+
+fn slot_of(stream: *mut c_void) -> Option<&'static Stream> {
+    for slot in &ALL {
+        let state = slot.state.load(Ordering::Acquire);
+        if state == FREE {
+            let taken =
+                slot.state
+                    .compare_exchange(FREE, RECORDING, Ordering::Acquire, Ordering::Acquire);
+            if taken.is_ok() {
+                slot.stream.store(stream, Ordering::Relaxed);
+                slot.state.store(IDLE, Ordering::Release);
+                return Some(slot);
+            }
+        }
+        if ptr::eq(slot.stream.load(Ordering::Relaxed), stream) {
+            return Some(slot);
+        }
+    }
+    None
+}
+
+/// Asks the events that are pending; tells of each that is complete its stream and the call that it was behind.
+pub(crate) fn look(mut complete: impl FnMut(u64, u64)) {
+    for slot in &ALL {
+        if slot.state.load(Ordering::Acquire) != PENDING {
+            continue;
+        }
+        match is_complete(slot) {
+            Some(true) => {
+                let stream = slot.stream.load(Ordering::Relaxed);
+                complete(stream.addr() as u64, slot.order.load(Ordering::Relaxed));
+                slot.state.store(IDLE, Ordering::Release);
+            }
+            Some(false) => {}
+            // The device has an error: what is pending stays so.
+            None => slot.state.store(BROKEN, Ordering::Release),
+        }
+    }
+}
+
+fn is_complete(slot: &Stream) -> Option<bool> {
+    // SAFETY: the runtime's function of this name has this signature.
+    let set = unsafe { mem::transmute::<*mut c_void, SetContext>(SET_CONTEXT.runtime()) };
+    // SAFETY: the program's thread had this context when it made the call.
+    if unsafe { set(slot.context.load(Ordering::Relaxed)) } != 0 {
+        return None;
+    }
+    // SAFETY: as above.
+    let query = unsafe { mem::transmute::<*mut c_void, Query>(QUERY.runtime()) };
+    let mut status = 0;
+    // SAFETY: the event is the tap's and is never destroyed, and the answer has its place.
+    let code = unsafe { query(slot.event.load(Ordering::Relaxed), &raw mut status) };
+    (code == 0).then_some(status == COMPLETE)
+}

@@ -1,0 +1,218 @@
+//! `muster tap` over the emulator: programs in C that know nothing of muster, one fault each, and the verdict on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::toolkit::Toolkit;
+
+const RANKS: &str = "4";
+
+/// A client, compiled against the headers of an emulated toolkit.
+struct Client {
+    toolkit: Toolkit,
+    folder: tempfile::TempDir,
+}
+
+/// How a client gets at HCCL.
+#[derive(Clone, Copy)]
+enum Way {
+    Linked,
+    Loaded,
+    /// As Loaded, and names that it has itself go before all others.
+    DeepBind,
+}
+
+impl Client {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let toolkit = Toolkit::install();
+        Self { toolkit, folder }
+    }
+
+    fn compile(&self, way: Way) -> PathBuf {
+        let home = self.toolkit.home();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tap.c");
+        let program = self.folder.path().join("client");
+        let mut command = Command::new("cc");
+        command
+            .args([
+                "-std=gnu11",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wl,-z,now",
+            ])
+            .arg(format!("-I{home}/include"))
+            .arg(source)
+            .arg("-o")
+            .arg(&program)
+            .arg(format!("-L{home}/lib64"));
+        match way {
+            Way::Linked => command.args(["-lhccl", "-lascendcl"]),
+            Way::Loaded => command.args(["-DLOADED=RTLD_LOCAL", "-lascendcl", "-ldl"]),
+            Way::DeepBind => command.args(["-DLOADED=RTLD_DEEPBIND", "-lascendcl", "-ldl"]),
+        };
+        let output = command.output().expect("the system has a C compiler");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        program
+    }
+
+    /// Runs it with a fault under the tap; the exit code, and what was printed.
+    fn run(
+        &self,
+        program: &Path,
+        fault: &str,
+        victim: u32,
+        variables: &[(&str, &str)],
+    ) -> (i32, String) {
+        let meeting = tempfile::tempdir_in(self.folder.path()).expect("a folder");
+        let victim = victim.to_string();
+        let path = |path: &Path| path.to_str().expect("text").to_owned();
+        let (program, meeting) = (path(program), path(meeting.path()));
+        let library_path = format!("{}/lib64", self.toolkit.home());
+        let mut all = vec![("LD_LIBRARY_PATH", library_path.as_str())];
+        all.extend_from_slice(variables);
+        let words = [
+            "tap",
+            "run",
+            "--after",
+            "3",
+            "--on-verdict",
+            "abort",
+            "--",
+            &program,
+            RANKS,
+            &meeting,
+            fault,
+            &victim,
+        ];
+        let ended = self.toolkit.run(&words, &all);
+        (
+            ended.code.expect("no signal"),
+            format!("{}{}", ended.stdout, ended.stderr),
+        )
+    }
+}
+
+/// The verdict of the tap: the first one, since the emulator may have one of its own when it is ended.
+fn verdict(said: &str) -> &str {
+    let found = said.lines().find(|line| line.starts_with("VERDICT "));
+    found.unwrap_or_else(|| panic!("no verdict in {said}"))
+}
+
+#[test]
+fn a_program_that_is_well_hears_nothing_however_it_gets_at_hccl() {
+    let client = Client::new();
+    for way in [Way::Linked, Way::Loaded, Way::DeepBind] {
+        let program = client.compile(way);
+        let (code, said) = client.run(&program, "none", 0, &[]);
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(said.matches(" well\n").count(), 4, "{said}");
+        assert!(
+            !said.contains("VERDICT") && !said.contains("the tap saw no process"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn calls_that_differ_are_told_with_the_rank_that_is_alone_however_it_gets_at_hccl() {
+    let client = Client::new();
+    for (way, fault, victim, what) in [
+        (
+            Way::Linked,
+            "count",
+            1,
+            "count differs: rank 0 has 1000, rank 1 has 999",
+        ),
+        (
+            Way::Loaded,
+            "dtype",
+            2,
+            "dtype differs: rank 0 has f32, rank 2 has i32",
+        ),
+        (
+            Way::DeepBind,
+            "root",
+            3,
+            "root differs: rank 0 has 0, rank 3 has 1",
+        ),
+    ] {
+        let program = client.compile(way);
+        let (code, said) = client.run(&program, fault, victim, &[]);
+        let line = verdict(&said);
+        assert!(
+            line.starts_with(&format!("VERDICT MISMATCH who=rank {victim} (")),
+            "{line}"
+        );
+        assert!(
+            line.contains(what) && line.contains("confidence=certain"),
+            "{line}"
+        );
+        assert_eq!(code, 30, "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_has_died_or_is_stopped_is_named() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    for (fault, victim, class, place) in [
+        (
+            "asleep",
+            2,
+            "NOT_JOINED",
+            "running user code, last made all_gather #20",
+        ),
+        (
+            "killed",
+            1,
+            "PEER_DEAD",
+            "has ended without an exit of its own",
+        ),
+        ("exits", 3, "PEER_DEAD", "has exited"),
+        ("stopped", 0, "PEER_FROZEN", "state T (stopped by a signal)"),
+        (
+            "creation",
+            2,
+            "NOT_JOINED",
+            "has created no communicator so far",
+        ),
+    ] {
+        let (_, said) = client.run(&program, fault, victim, &[]);
+        let line = verdict(&said);
+        assert!(
+            line.starts_with(&format!("VERDICT {class} who=rank {victim}")),
+            "{fault}: {line}"
+        );
+        assert!(line.contains(place), "{fault}: {line}");
+    }
+}
+
+#[test]
+fn communicators_in_another_order_are_a_deadlock_of_all_who_wait() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let (code, said) = client.run(&program, "order", 1, &[]);
+    let line = verdict(&said);
+    assert!(line.starts_with("VERDICT DEADLOCK who=rank 0 ("), "{line}");
+    let circle = "ranks 0,2,3 wait for rank 1 in all_reduce #21 on ";
+    assert!(
+        line.contains(circle)
+            && line.contains("rank 1 waits for ranks 0,2,3 in all_gather #21 on "),
+        "{line}"
+    );
+    assert_eq!(code, 24, "{said}");
+}
+
+#[test]
+fn a_tap_that_is_switched_off_only_forwards_calls() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let (code, said) = client.run(&program, "none", 0, &[("MUSTER_TAP", "0")]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said.matches(" well\n").count(), 4, "{said}");
+    assert!(said.contains("the tap saw no process"), "{said}");
+}
