@@ -7,9 +7,10 @@ any source cannot say who sent.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -97,6 +98,20 @@ class PythonBackend(Backend):
         """Ends the calls that are under way, with this reason."""
         if self._group is not None:
             self._table.cancel(self._group, why.encode())
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While this thread waits for calls that were started: verdicts then know that it does not run the program."""
+        group = self._group
+        if group is None:
+            yield
+            return
+        self._table.awaits(group, 1)
+        try:
+            yield
+        finally:
+            if self._group is not None:
+                self._table.awaits(group, 0)
 
     def _open_group(self) -> int:
         if self._group is None:

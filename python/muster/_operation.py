@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-VERSION = 2
+VERSION = 3
 #: In place of a number of elements, where there is no buffer.
 NONE = (1 << 64) - 1
 AVG, MAX, MIN, PROD, SUM, BIT_AND, BIT_OR, BIT_XOR = range(1, 9)
@@ -85,6 +85,7 @@ class _Table(Structure):
         ("start", CFUNCTYPE(None, c_void_p, POINTER(Call), c_uint64, c_int64, DONE, c_void_p)),
         ("part", _PART),
         ("site", CFUNCTYPE(c_void_p, c_void_p, c_char_p, c_uint32)),
+        ("awaits", CFUNCTYPE(None, c_void_p, c_uint32)),
         ("cancel", CFUNCTYPE(None, c_void_p, c_char_p)),
         ("leave", CFUNCTYPE(None, c_void_p)),
         ("release", CFUNCTYPE(None, c_void_p)),

@@ -86,7 +86,9 @@ class OneWork(Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         seconds = timeout.total_seconds()
-        if not self._ended.wait(seconds if seconds > 0 else None):
+        with self.backend.awaited():
+            has_ended = self._ended.wait(seconds if seconds > 0 else None)
+        if not has_ended:
             raise RuntimeError("Operation timed out!")
         if self._failure is not None:
             raise self._failure

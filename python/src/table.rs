@@ -28,7 +28,7 @@ use crate::site::Site;
 use crate::{comm, error, interrupt};
 
 /// Of the layouts below.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// A group as C holds it.
 pub(crate) struct Group {
@@ -79,6 +79,7 @@ pub(crate) struct Table {
     part:
         extern "C" fn(*const Group, *const c_char, *const u64, u64, *mut *mut CError) -> *mut Group,
     site: extern "C" fn(*const c_void, *const c_char, u32) -> *const c_void,
+    awaits: extern "C" fn(*const Group, u32),
     cancel: extern "C" fn(*const Group, *const c_char),
     leave: extern "C" fn(*const Group),
     release: extern "C" fn(*mut Group),
@@ -93,6 +94,7 @@ static TABLE: Table = Table {
     start,
     part,
     site,
+    awaits,
     cancel,
     leave,
     release,
@@ -391,6 +393,11 @@ extern "C" fn site(code: *const c_void, file: *const c_char, line: u32) -> *cons
         Some(file.to_string_lossy().into_owned())
     })
     .address() as *const c_void
+}
+
+/// The calling thread waits for calls that were started, or no longer does.
+extern "C" fn awaits(group: *const Group, is_awaited: u32) {
+    group_at(group).comm.set_awaited(is_awaited != 0);
 }
 
 extern "C" fn leave(group: *const Group) {

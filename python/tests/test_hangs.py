@@ -33,3 +33,16 @@ def test_the_hang_is_named_on_every_rank(number, torch_ranks):
         assert "DistBackendError" in ended[rank].err and ended[rank].code == 1, ended[rank]
         lines.update(found)
     assert len(lines) == 1, lines
+
+
+def test_ranks_that_await_asynchronous_calls_in_another_order_are_a_circle(torch_ranks):
+    program = """
+a, b = dist.new_group([0, 1]), dist.new_group([0, 1])
+for group in (a, b) if r == 0 else (b, a):
+    if r < 2:
+        dist.all_reduce(torch.ones(4), group=group, async_op=True).wait()
+dist.barrier()
+"""
+    for one in torch_ranks(3, "import muster.torch\n" + HEAD + program, {"BACKEND": "muster"}):
+        found = re.findall(r"^VERDICT .*", one.err, re.M)
+        assert found and re.match("VERDICT DEADLOCK who=rank 0 .*rank 1 .*confidence=certain", found[0]), one

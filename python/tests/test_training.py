@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 HEAD = """
 import json, os, sys
@@ -175,6 +175,7 @@ def test_data_parallel_training_gives_what_gloo_gives(count, compare):
     compare(count, DATA_PARALLEL)
 
 
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="fully_shard of torch 2.6 does not run on CPUs")
 @pytest.mark.parametrize("count", [2, 4])
 def test_sharded_training_and_its_checkpoint_are_those_of_gloo(count, compare):
     files = compare(count, SHARDED)

@@ -240,7 +240,7 @@ pub(crate) fn created(slot: Option<usize>, result: i32, handle: *mut c_void) {
     };
     guarded(|| {
         let comm = &board.comms[at];
-        comm.result.store(result, Ordering::Relaxed);
+        comm.result.store(result.cast_unsigned(), Ordering::Relaxed);
         if result == 0 && !handle.is_null() {
             ask_name(comm, handle);
             let size = comm.size.load(Ordering::Relaxed);
@@ -421,7 +421,7 @@ pub(crate) fn returned(noted: Option<Noted>, stream: *mut c_void, result: i32) {
     if call.ticket.load(Ordering::Relaxed) != noted.ticket {
         return;
     }
-    call.result.store(result, Ordering::Relaxed);
+    call.result.store(result.cast_unsigned(), Ordering::Relaxed);
     call.span.returned_ns.store(now_ns(), Ordering::Release);
     if result == 0
         && noted.is_plain

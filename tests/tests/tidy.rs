@@ -23,6 +23,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/transport/tcp",
     "comm/src/watch/board/memory.rs",
     "comm/src/watch/stack.rs",
+    "comm/src/watch/tap/files.rs",
     "models/src/arena.rs",
     "python/src/buffer.rs",
     "python/src/dlpack.rs",
@@ -30,6 +31,7 @@ const UNSAFE: &[&str] = &[
     "python/src/stack.rs",
     "python/src/table.rs",
     "python/src/threads.rs",
+    "tap/src/",
 ];
 
 /// A crate of the workspace: its folder, its name in paths, and its floors from the bottom up. A floor is
@@ -195,6 +197,17 @@ const HOUSES: &[House] = &[
                 &["fault", "hccl_sys", "muster_comm", "options", "runtime"],
             ),
             ("unsupported", &["runtime"]),
+            ("lib", &[]),
+        ],
+    ),
+    (
+        "tap",
+        "muster_tap",
+        &[
+            ("real", &[]),
+            ("streams", &["real"]),
+            ("record", &["muster_comm", "real", "streams"]),
+            ("exports", &["muster_comm", "real", "record"]),
             ("lib", &[]),
         ],
     ),

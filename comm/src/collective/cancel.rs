@@ -26,4 +26,15 @@ impl Communicator {
             },
         });
     }
+
+    /// Says that this thread waits, from now on or no longer, for asynchronous calls of this communicator by other means than
+    /// [`Work::wait`](super::Work::wait): verdicts then know what holds it up. One thread at a time.
+    pub fn set_awaited(&self, is_awaited: bool) {
+        if is_awaited {
+            // It lasts until it is taken back below.
+            std::mem::ManuallyDrop::new(self.inner.place.awaits());
+        } else {
+            drop(self.inner.place.awaits());
+        }
+    }
 }

@@ -9,6 +9,8 @@ pub mod board;
 mod files;
 mod scene;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use self::files::{BoardFile, board_files};
 pub use self::scene::{Jobs, Watched};

@@ -421,6 +421,7 @@ class MusterBackend : public c10d::Backend {
       Operation op, OpType type, const char* title, const Tensors& inputs, std::chrono::milliseconds timeout) {
     auto work = make(std::move(op), type, title, inputs, timeout);
     if (coalescing_) coalesced_.push_back(work);
+    work->belongs_to(c10::intrusive_ptr<c10d::Backend>::unsafe_reclaim_from_nonowning(this), group_);
     auto& calls = work->operation_.calls;
     auto held = work;
     table->start(group_, calls.data(), calls.size(), timeout.count(), MusterWork::done, held.release());

@@ -47,6 +47,7 @@ struct Table {
   void (*start)(const Group*, const Call*, uint64_t, int64_t, void (*)(void*, Error*), void*);
   Group* (*part)(const Group*, const char*, const uint64_t*, uint64_t, Error**);
   const void* (*site)(const void*, const char*, uint32_t);
+  void (*awaits)(const Group*, uint32_t);
   void (*cancel)(const Group*, const char*);
   void (*leave)(const Group*);
   void (*release)(Group*);
@@ -55,7 +56,7 @@ struct Table {
   void (*error_free)(Error*);
 };
 
-constexpr uint64_t kVersion = 2;
+constexpr uint64_t kVersion = 3;
 constexpr uint64_t kNone = ~uint64_t{0};
 const Table* table = nullptr;
 

@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <torch/extension.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "operation.hpp"
@@ -48,8 +50,18 @@ class MusterWork : public c10d::Work {
     }
   }
 
+  // Whose call it is. The work does not keep the backend alive.
+  void belongs_to(const c10::intrusive_ptr<c10d::Backend>& backend, const Group* group) {
+    backend_.emplace(backend);
+    group_ = group;
+  }
+
   bool wait(std::chrono::milliseconds timeout) override {
-    const bool is_over = Work::wait(timeout);
+    bool is_over = false;
+    {
+      const Awaited awaited(isCompleted() || !backend_ ? nullptr : backend_->lock(), group_);
+      is_over = Work::wait(timeout);
+    }
     Operation done_with;
     if (is_over) {
       std::lock_guard<std::mutex> lock(future_mutex_);
@@ -114,6 +126,21 @@ class MusterWork : public c10d::Work {
     return *mutex;
   }
 
+  // Verdicts know by it that this thread waits for the group's calls, and does not run the program.
+  struct Awaited {
+    Awaited(c10::intrusive_ptr<c10d::Backend> backend, const Group* group) : backend(std::move(backend)), group(group) {
+      if (this->backend) table->awaits(group, 1);
+    }
+    ~Awaited() {
+      if (backend) table->awaits(group, 0);
+    }
+    Awaited(const Awaited&) = delete;
+    Awaited& operator=(const Awaited&) = delete;
+
+    c10::intrusive_ptr<c10d::Backend> backend;
+    const Group* group;
+  };
+
   void complete(c10::ivalue::Future& future) {
     if (auto failure = exception()) {
       future.setError(failure);
@@ -124,6 +151,8 @@ class MusterWork : public c10d::Work {
 
   std::chrono::milliseconds timeout_;
   uint64_t seq_;
+  std::optional<c10::weak_intrusive_ptr<c10d::Backend>> backend_;
+  const Group* group_ = nullptr;
   Tensors outputs_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -3,8 +3,8 @@
 //! BOARD-1: every field is atomic. A call is valid where its ticket is the same before and after the other fields were read.
 //! BOARD-2: a communicator's slot keeps its place until it is destroyed and all slots are taken; its generation then moves.
 
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// First word of a board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mustrtap");
@@ -109,8 +109,8 @@ pub struct Comm {
     pub created: Span,
     /// When its destruction was called and when that returned.
     pub destroyed: Span,
-    /// What the creation returned.
-    pub result: AtomicI32,
+    /// What the creation returned, as the bits of a signed number.
+    pub result: AtomicU32,
     /// Calls inside `HcclGroupStart` and `HcclGroupEnd` that were not enqueued yet.
     pub grouped: AtomicU32,
     /// The name, ended by a zero.
@@ -162,8 +162,8 @@ pub struct Call {
     pub span: Span,
     /// When it was seen to be complete; 0 where it was not.
     pub finished_ns: AtomicU64,
-    /// What it returned.
-    pub result: AtomicI32,
+    /// What it returned, as the bits of a signed number.
+    pub result: AtomicU32,
     /// When nothing else was pending on its stream, so that it could start at once: 1.
     pub is_observed: AtomicU32,
 }

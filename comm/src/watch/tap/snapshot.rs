@@ -1,6 +1,6 @@
 //! A board at one moment, as plain data.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::Ordering::{Acquire, Relaxed};
 
 use super::board::{
     Board, CAPTURED, COMMS, Comm, Kind, MAGIC, RING, State, UNKNOWN, VERSION, dtype_of, op_of,
@@ -169,7 +169,7 @@ fn calls(comm: &Comm) -> Vec<Call> {
             is_complete: call.finished_ns.load(Relaxed) != 0,
             is_observed: call.is_observed.load(Acquire) != 0,
             is_captured: call.flags.load(Relaxed) & CAPTURED != 0,
-            result: call.result.load(Relaxed),
+            result: call.result.load(Relaxed).cast_signed(),
         };
         (call.ticket.load(Acquire) == ticket).then_some(read)
     };

@@ -250,13 +250,22 @@ impl Grader<'_> {
             reasons.push("nobody said anything".to_owned());
         }
         // An mpirun ends all ranks when one of them fails, and says nothing of ours.
-        let may_be_cut =
-            self.scenario.launcher == Launcher::Mpirun && !self.truth.claims.is_empty();
+        let is_foreign = self.scenario.launcher == Launcher::Mpirun;
+        let may_be_cut = is_foreign && (!self.truth.claims.is_empty() || self.has_ended_all());
         if is_silent && !self.truth.must_be_told && !self.truth.launcher_must && !may_be_cut {
             reasons.extend(self.not_done());
         }
         reasons.extend(self.not_ended());
         reasons
+    }
+
+    /// Whether the launcher says that the job failed, of which a victim is the reason: that may have died after its last call.
+    fn has_ended_all(&self) -> bool {
+        let has_failed = |end: &End| {
+            let how = end.how.as_ref().map(|(how, _)| how);
+            end.rank.is_none() && how.is_some_and(|how| !how.is_success())
+        };
+        !self.truth.victims.is_empty() && self.seen.ends.iter().any(has_failed)
     }
 
     /// Where nothing is said all ranks come to their end.

@@ -1,0 +1,273 @@
+//! Boards of a job of three ranks, made up, and what is said of them.
+
+use super::snapshot::{Call, Group, Process};
+use super::{Jobs, Watched};
+use crate::error::verdict::{Class, Confidence, Verdict};
+use crate::types::{Collective, DType, ReduceOp};
+use crate::watch::process::{ProcessFacts, Sight};
+use crate::watch::report::CallCode;
+
+const WORLD: u64 = 0x11;
+const OTHER: u64 = 0x22;
+const STREAM: u64 = 0x77;
+const LIMIT_MS: u64 = 3000;
+
+fn all_reduce(count: u64) -> CallCode {
+    let word =
+        Collective::AllReduce as u64 | (DType::F32 as u64) << 8 | (ReduceOp::Sum as u64) << 16;
+    CallCode { word, count }
+}
+
+/// A job whose ranks have two communicators of all.
+struct Job {
+    ranks: Vec<Watched>,
+    jobs: Jobs,
+    now_ns: u64,
+}
+
+fn group(key: u64, name: &str, rank: u32) -> Group {
+    Group {
+        key,
+        name: name.to_owned(),
+        size: 3,
+        rank,
+        ..Group::default()
+    }
+}
+
+fn runs() -> Sight {
+    Sight::Seen(ProcessFacts {
+        state: 'S',
+        ..ProcessFacts::default()
+    })
+}
+
+impl Job {
+    fn new() -> Self {
+        let rank = |rank: u32| Watched {
+            process: Process {
+                pid: 100 + rank,
+                world_rank: Some(rank),
+                world_size: Some(3),
+                groups: vec![group(WORLD, "world", rank), group(OTHER, "other", rank)],
+                ..Process::default()
+            },
+            sight: runs(),
+            has_exited: false,
+        };
+        Self {
+            ranks: (0..3).map(rank).collect(),
+            jobs: Jobs::on("n1"),
+            now_ns: 1_000_000_000,
+        }
+    }
+
+    /// A rank makes a call of which nothing more is known than that the vendor's library took it.
+    fn call(&mut self, rank: usize, key: u64, code: CallCode) -> &mut Call {
+        let groups = &mut self.ranks[rank].process.groups;
+        let order = groups
+            .iter()
+            .map(|group| group.calls.len() as u64)
+            .sum::<u64>()
+            + 1;
+        let group = groups
+            .iter_mut()
+            .find(|group| group.key == key)
+            .expect("a group");
+        group.entered += 1;
+        group.calls.push(Call {
+            order,
+            seq: group.entered,
+            code,
+            stream: STREAM,
+            entered_ns: self.now_ns,
+            returned_ns: Some(self.now_ns + 1000),
+            ..Call::default()
+        });
+        group.calls.last_mut().expect("the call")
+    }
+
+    fn all_call(&mut self, key: u64) {
+        for rank in 0..3 {
+            self.call(rank, key, all_reduce(8));
+        }
+    }
+
+    fn look(&mut self) -> Option<Verdict> {
+        self.now_ns += 200_000_000;
+        self.jobs
+            .judge(&self.ranks, self.now_ns, 1_000_000, LIMIT_MS)
+    }
+
+    /// What is said within twice the limit, and after how many milliseconds.
+    fn verdict(&mut self) -> Option<(Verdict, u64)> {
+        let start = self.now_ns;
+        (0..30).find_map(|_| Some((self.look()?, (self.now_ns - start) / 1_000_000)))
+    }
+
+    fn expect(&mut self, class: Class, blamed: &[u32]) -> (Verdict, u64) {
+        let (verdict, after_ms) = self.verdict().expect("a verdict");
+        assert_eq!(
+            (verdict.class, verdict.blamed.as_slice()),
+            (class, blamed),
+            "{}",
+            verdict.line()
+        );
+        (verdict, after_ms)
+    }
+}
+
+#[test]
+fn nothing_is_said_where_all_have_made_the_same_calls_whether_their_end_is_known_or_not() {
+    let mut job = Job::new();
+    assert_eq!(job.verdict(), None);
+    job.all_call(WORLD);
+    job.all_call(OTHER);
+    assert_eq!(job.verdict(), None, "no end is known");
+    job.ranks[1].process.groups[0].calls[0].is_complete = true;
+    assert_eq!(job.verdict(), None, "one end is known");
+}
+
+#[test]
+fn calls_that_differ_are_told_at_once() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    for (rank, count) in [(0, 8), (1, 8), (2, 9)] {
+        job.call(rank, WORLD, all_reduce(count));
+    }
+    let (verdict, after_ms) = job.expect(Class::Mismatch, &[2]);
+    assert!(after_ms <= 200 && verdict.confidence == Confidence::Certain);
+    assert!(
+        verdict.place.contains("count differs"),
+        "{}",
+        verdict.line()
+    );
+}
+
+#[test]
+fn a_rank_that_has_not_made_a_call_is_named_at_the_limit() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    job.call(0, WORLD, all_reduce(8));
+    job.call(2, WORLD, all_reduce(8));
+    let (verdict, after_ms) = job.expect(Class::NotJoined, &[1]);
+    assert!(after_ms >= LIMIT_MS);
+    assert!(
+        verdict.place.contains("last made all_reduce #1 on world"),
+        "{}",
+        verdict.line()
+    );
+}
+
+#[test]
+fn a_captured_call_keeps_nobody_waiting() {
+    let mut job = Job::new();
+    job.call(0, WORLD, all_reduce(8)).is_captured = true;
+    assert_eq!(job.verdict(), None);
+}
+
+#[test]
+fn ranks_that_use_two_communicators_in_other_orders_on_a_stream_are_a_circle() {
+    let mut job = Job::new();
+    for (rank, keys) in [
+        (0, [WORLD, OTHER]),
+        (1, [OTHER, WORLD]),
+        (2, [WORLD, OTHER]),
+    ] {
+        for key in keys {
+            job.call(rank, key, all_reduce(8));
+        }
+        // The event behind the first call has not come.
+        let groups = &mut job.ranks[rank].process.groups;
+        let first = groups
+            .iter_mut()
+            .flat_map(|group| &mut group.calls)
+            .min_by_key(|call| call.order);
+        first.expect("a call").is_observed = true;
+    }
+    let (verdict, _) = job.expect(Class::Deadlock, &[0, 1, 2]);
+    assert_eq!(
+        verdict.confidence,
+        Confidence::Certain,
+        "{}",
+        verdict.line()
+    );
+}
+
+#[test]
+fn a_circle_that_rests_on_what_programs_do_on_their_hosts_is_likely_only() {
+    let mut job = Job::new();
+    job.call(0, WORLD, all_reduce(8));
+    job.call(2, WORLD, all_reduce(8));
+    job.call(1, OTHER, all_reduce(8)).stream = STREAM + 1;
+    let (verdict, _) = job.expect(Class::Deadlock, &[0, 1, 2]);
+    assert_eq!(verdict.confidence, Confidence::Likely, "{}", verdict.line());
+}
+
+#[test]
+fn a_process_that_has_ended_or_is_stopped_is_told_without_the_limit() {
+    let mut job = Job::new();
+    job.call(0, WORLD, all_reduce(8));
+    job.call(1, WORLD, all_reduce(8));
+    job.ranks[2].sight = Sight::Ended;
+    let (verdict, after_ms) = job.expect(Class::PeerDead, &[2]);
+    assert!(after_ms < LIMIT_MS, "{}", verdict.line());
+    let mut job = Job::new();
+    job.call(0, WORLD, all_reduce(8));
+    job.call(1, WORLD, all_reduce(8));
+    job.ranks[2].sight = Sight::Seen(ProcessFacts {
+        state: 'T',
+        ..ProcessFacts::default()
+    });
+    let (verdict, after_ms) = job.expect(Class::PeerFrozen, &[2]);
+    assert!(after_ms < LIMIT_MS, "{}", verdict.line());
+}
+
+#[test]
+fn a_process_that_ended_after_it_had_destroyed_its_communicators_is_no_culprit() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    job.ranks[2]
+        .process
+        .groups
+        .iter_mut()
+        .for_each(|group| group.is_gone = true);
+    job.ranks[2].sight = Sight::Ended;
+    assert_eq!(job.verdict(), None);
+}
+
+#[test]
+fn a_call_that_all_made_and_no_device_completes_is_the_fault_of_no_rank() {
+    let mut job = Job::new();
+    for rank in 0..3 {
+        job.call(rank, WORLD, all_reduce(8)).is_observed = true;
+    }
+    let (verdict, after_ms) = job.verdict().expect("a verdict");
+    assert_eq!(verdict.class, Class::Link, "{}", verdict.line());
+    assert!(after_ms >= LIMIT_MS);
+}
+
+#[test]
+fn who_does_not_come_to_the_creation_of_a_communicator_is_named() {
+    let mut job = Job::new();
+    for rank in 0..2 {
+        job.ranks[rank as usize].process.groups = vec![Group {
+            is_creating: true,
+            ..group(WORLD, "", rank)
+        }];
+    }
+    job.ranks.truncate(2);
+    let (verdict, _) = job.expect(Class::NotJoined, &[2]);
+    assert!(
+        verdict
+            .what
+            .contains("the creation of a communicator of 3 ranks"),
+        "{}",
+        verdict.line()
+    );
+    assert!(
+        verdict.place.contains("has created no communicator"),
+        "{}",
+        verdict.line()
+    );
+}
