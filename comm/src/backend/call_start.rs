@@ -27,6 +27,7 @@ pub(crate) struct CallStart<'a> {
 
 impl<'a> CallStart<'a> {
     /// A call that has not begun. `waited` is when its time began, where it has waited for its turn.
+    #[inline]
     pub(crate) fn new(
         place: &'a Place,
         code: CallCode,
@@ -69,6 +70,7 @@ impl<'a> CallStart<'a> {
     }
 
     /// The call has ended. `entered` is the number of the last collective that was entered.
+    #[inline]
     pub(crate) fn end(&self, entered: u64, is_ok: bool) {
         if !is_ok {
             self.begin();

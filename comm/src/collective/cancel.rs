@@ -32,7 +32,7 @@ impl Communicator {
     pub fn set_awaited(&self, is_awaited: bool) {
         if is_awaited {
             // It lasts until it is taken back below.
-            std::mem::ManuallyDrop::new(self.inner.place.awaits());
+            let _kept = std::mem::ManuallyDrop::new(self.inner.place.awaits());
         } else {
             drop(self.inner.place.awaits());
         }

@@ -277,6 +277,7 @@ impl Board {
     }
 
     /// A call has begun and ended and hardly waited for anybody: it took no time that counts.
+    #[inline]
     pub(super) fn pass(&self, berth: Berth, title: &Title, entered: u64) {
         let site = self.site_word(title);
         self.write(berth, |words| {
@@ -289,8 +290,9 @@ impl Board {
     }
 
     /// Call site, kind and thread of a call, as one word.
+    #[inline]
     fn site_word(&self, title: &Title) -> u64 {
-        let number = self.sites.number(Spot::of(title.site), |number, site| {
+        let number = self.sites.number(title.site, |number, site| {
             self.write_site(number, site);
         });
         let by_worker = if title.is_async { IS_ASYNC } else { 0 };

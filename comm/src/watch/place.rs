@@ -63,6 +63,7 @@ impl Place {
 
     /// Notes a call that has ended well and has not been announced, since it did not have to wait.
     /// `entered` as in [`Place::end`].
+    #[inline]
     pub(crate) fn pass(
         &self,
         code: CallCode,

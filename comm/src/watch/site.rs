@@ -46,8 +46,14 @@ pub(super) struct Spot<'a> {
     pub(super) file: &'a str,
     pub(super) line: u32,
     pub(super) column: u32,
-    /// Different for each site.
-    address: u64,
+}
+
+/// Different for each call site.
+fn address_of(site: &Location<'_>) -> u64 {
+    PROGRAM.get().map_or_else(
+        || std::ptr::from_ref(site) as u64,
+        |program| std::ptr::from_ref(program) as u64,
+    )
 }
 
 impl<'a> Spot<'a> {
@@ -57,13 +63,11 @@ impl<'a> Spot<'a> {
                 file: &program.file,
                 line: program.line,
                 column: 0,
-                address: std::ptr::from_ref(program) as u64,
             },
             None => Self {
                 file: site.file(),
                 line: site.line(),
                 column: site.column(),
-                address: std::ptr::from_ref(site) as u64,
             },
         }
     }
@@ -131,8 +135,13 @@ impl Default for Sites {
 impl Sites {
     /// The number of a site, from 1; 0 where there is no more room. `write` is called once a site,
     /// before its number is given out.
-    pub(super) fn number(&self, site: Spot<'_>, write: impl FnOnce(usize, Spot<'_>)) -> usize {
-        let address = site.address;
+    pub(super) fn number<'a>(
+        &self,
+        site: &'a Location<'a>,
+        write: impl FnOnce(usize, Spot<'a>),
+    ) -> usize {
+        // Every call comes here; what stands at the address is read for a new one only.
+        let address = address_of(site);
         let place = &self.places[place_of(address)];
         // SYNC: pairs with the Release below: whoever puts this number on the board does so after its text.
         let word = place.load(Ordering::Acquire);
@@ -144,7 +153,7 @@ impl Sites {
             Some(at) => at + 1,
             None if known.len() + 1 < SITES_MAX => {
                 known.push(address);
-                write(known.len(), site);
+                write(known.len(), Spot::of(site));
                 known.len()
             }
             None => 0,
@@ -175,8 +184,7 @@ mod tests {
         let (first, second) = (here(), here());
         let mut written = Vec::new();
         for site in [first, second, first, second] {
-            let spot = Spot::of(site);
-            let number = sites.number(spot, |number, site| written.push((number, site.column)));
+            let number = sites.number(site, |number, site| written.push((number, site.column)));
             assert_eq!(number, if std::ptr::eq(site, first) { 1 } else { 2 });
         }
         assert_eq!(written.len(), 2);

@@ -39,6 +39,7 @@ impl Board {
     }
 
     /// Writes a record; its number.
+    #[inline]
     pub(super) fn remember(
         &self,
         berth: Berth,
