@@ -443,6 +443,15 @@ impl<'a> View<'a> {
                 group.missing_more = u32::from(peer.is_none());
                 continue;
             }
+            // What a rank gave its device before it exited is done, as far as it waited for that.
+            let has_gone = |member: u32| {
+                let one = numbers.iter().position(|number| *number == member);
+                one.map(|at| &seen[at]).is_some_and(|one| {
+                    one.has_exited
+                        && one.sight == Sight::Ended
+                        && entered(one, group.group.key).is_some_and(|entered| entered >= seq)
+                })
+            };
             let has_come = |member: u32| {
                 let one = numbers.iter().position(|number| *number == member);
                 let group_of = |one: &&Group| one.key == group.group.key;
@@ -461,7 +470,7 @@ impl<'a> View<'a> {
             };
             for member in all {
                 match member {
-                    Some(member) if *member == rank || has_come(*member) => {}
+                    Some(member) if *member == rank || has_come(*member) || has_gone(*member) => {}
                     Some(member) => group.missing.push(*member),
                     None => group.missing_more += 1,
                 }
@@ -615,10 +624,17 @@ fn stuck(scene: &Scene, open: &[Open], limit_ms: u64) -> Option<Verdict> {
         let member = scene.member(one.rank)?;
         let group = member.report.as_ref()?.group(one.call.key)?;
         let missing = &group.call.as_ref()?.wait.as_ref()?.missing;
+        let has_entered = |member: &Member| {
+            let group = member
+                .report
+                .as_ref()
+                .and_then(|report| report.group(one.call.key));
+            group.is_some_and(|group| group.entered >= one.call.seq)
+        };
         let is_gone = |rank: &u32| {
             scene.member(*rank).is_some_and(|member| {
-                member.fate.as_ref().is_some_and(|fate| !fate.orderly)
-                    || member.stopped_ms.is_some()
+                let has_ended = member.fate.as_ref().is_some_and(|fate| !fate.orderly);
+                (has_ended || member.stopped_ms.is_some()) && !has_entered(member)
             })
         };
         Some(missing.iter().any(is_gone))

@@ -237,6 +237,19 @@ fn a_process_that_ended_after_it_had_destroyed_its_communicators_is_no_culprit()
 }
 
 #[test]
+fn a_rank_that_exits_after_its_last_call_is_no_culprit_while_the_device_of_another_is_busy() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    job.ranks[0].process.groups[0].calls[0].is_observed = true;
+    for rank in [1, 2] {
+        job.ranks[rank].sight = Sight::Ended;
+        job.ranks[rank].has_exited = true;
+    }
+    let found = job.verdict().map(|(verdict, _)| verdict);
+    assert!(found.is_none_or(|verdict| verdict.blamed.is_empty()));
+}
+
+#[test]
 fn a_call_that_all_made_and_no_device_completes_is_the_fault_of_no_rank() {
     let mut job = Job::new();
     for rank in 0..3 {
