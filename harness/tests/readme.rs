@@ -109,6 +109,7 @@ fn every_label_of_the_architecture_stands_in_a_source() {
         "hccl-emu/src",
         "hccl-sys/src",
         "python/src",
+        "tap/src",
     ];
     let sources: String = rooms
         .iter()
