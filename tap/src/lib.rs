@@ -6,9 +6,8 @@
 mod exports;
 mod real;
 mod record;
+mod shared;
 mod streams;
-
-pub use real::REAL_HCCL;
 
 /// Version of the tap, as text. No other library has a function of this name.
 #[expect(unsafe_code, reason = "a name that the tool looks for")]

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The name under which the vendor's HCCL lies beside the tap.
-pub const REAL_HCCL: &CStr = c"libhccl.muster-real.so";
+const REAL_HCCL: &CStr = c"libhccl.muster-real.so";
 /// The vendor's runtime, where the program has loaded it.
 const RUNTIME: &CStr = c"libascendcl.so";
 

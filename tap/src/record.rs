@@ -2,70 +2,29 @@
 //!
 //! - RECORD-1: a call costs no lock, no allocation and no system call but the clock's, unless an event is put behind it.
 //! - RECORD-2: after any failure of its own the tap only forwards.
-//! - RECORD-3: a forked child only forwards; the board belongs to its parent.
 
 #![expect(
     unsafe_code,
     reason = "the board's memory, and answers of the vendor's library"
 )]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the library has no configuration but variables, and does not take muster into the program"
-)]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
-use std::fs::{self, OpenOptions};
-use std::mem;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
-use std::time::Duration;
-use std::{env, process, ptr, thread};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{mem, ptr};
 
-use crate::real::Function;
-use crate::streams;
 use muster_comm::watch::tap::board::{
-    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, MAGIC, NAME_BYTES, PREFIX, RING, State,
-    UNKNOWN, VERSION, code, hash, job_of,
+    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, NAME_BYTES, RING, State, UNKNOWN, code, hash,
 };
 
-/// How often the tap's thread asks which calls are complete.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::real::Function;
+use crate::shared::{board, guarded, now_ns, start};
+use crate::streams;
+
 /// Messages to and from so many members have numbers of their own.
 const PEERS: usize = 1024;
-/// Variables that hold the rank of a process, by launcher.
-const RANKS: [&str; 6] = [
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "SLURM_PROCID",
-    "RANK_ID",
-];
-/// Variables that hold the number of ranks.
-const SIZES: [&str; 6] = [
-    "WORLD_SIZE",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "SLURM_NTASKS",
-    "RANK_SIZE",
-    "MS_WORKER_NUM",
-];
-/// Variables that tell jobs of one user apart.
-const JOBS: [&str; 4] = [
-    "MUSTER_TAP_JOB",
-    "SLURM_JOB_ID",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-];
-
-/// The board; null where there is none, or no longer.
-static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 /// The handle of the communicator in each slot.
 static HANDLES: [AtomicU64; COMMS] = [const { AtomicU64::new(0) }; COMMS];
 /// Numbers of messages: to and from each peer.
@@ -74,9 +33,6 @@ static MESSAGES: [OnceLock<Box<[AtomicU64]>>; COMMS] = [const { OnceLock::new() 
 static SLOTS: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 static NAME: Function = Function::new(c"HcclGetCommName");
 static SIZE: Function = Function::new(c"HcclGetRankSize");
-static PATH: OnceLock<PathBuf> = OnceLock::new();
-/// The process that has the board.
-static OWNER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -111,39 +67,6 @@ pub(crate) fn group(starts: bool) {
     } else {
         depth.saturating_sub(1)
     });
-}
-
-/// The board, where there is one and this process owns it.
-fn board() -> Option<&'static Board> {
-    // Acquire: pairs with the release in `make`.
-    let board = BOARD.load(Ordering::Acquire);
-    // SAFETY: the memory is never unmapped.
-    (!board.is_null()).then(|| unsafe { &*board })
-}
-
-/// Runs a part of the tap; a panic in it ends the recording, and nothing else.
-fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(part))
-        .map_err(|_| disable())
-        .ok()
-}
-
-/// Records nothing any more.
-fn disable() {
-    if let Some(board) = board() {
-        board.is_disabled.store(1, Ordering::Relaxed);
-    }
-    BOARD.store(ptr::null_mut(), Ordering::Release);
-}
-
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the answer has its place.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 // ---- Communicators ----
@@ -422,11 +345,12 @@ pub(crate) fn returned(noted: Option<Noted>, stream: *mut c_void, result: i32) {
         return;
     }
     call.result.store(result.cast_unsigned(), Ordering::Relaxed);
-    call.span.returned_ns.store(now_ns(), Ordering::Release);
+    let now = now_ns();
+    call.span.returned_ns.store(now, Ordering::Release);
     if result == 0
         && noted.is_plain
         && board.has_events.load(Ordering::Relaxed) != 0
-        && streams::mark(stream, noted.order)
+        && streams::mark(stream, noted.order, now)
     {
         call.is_observed.store(1, Ordering::Release);
     }
@@ -441,157 +365,4 @@ fn thread_number() -> u32 {
     let number = unsafe { libc::gettid() }.cast_unsigned();
     THREAD.set(number);
     number
-}
-
-// ---- The board ----
-
-/// Makes the board with the first communicator.
-fn start() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let is_off = env::var_os("MUSTER_TAP").is_some_and(|value| value == "0");
-        if !is_off && let Some(board) = make() {
-            OWNER.store(process::id(), Ordering::Relaxed);
-            BOARD.store(board, Ordering::Release);
-            // SAFETY: the functions may run after a fork and at the end of the process, and do not wait.
-            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-            // SAFETY: as above.
-            unsafe { libc::atexit(remove) };
-            watch();
-        }
-    });
-}
-
-extern "C" fn forked() {
-    BOARD.store(ptr::null_mut(), Ordering::Release);
-}
-
-extern "C" fn remove() {
-    if OWNER.load(Ordering::Relaxed) == process::id()
-        && let Some(path) = PATH.get()
-    {
-        // Who reads boards removes it otherwise.
-        let _ = fs::remove_file(path);
-    }
-}
-
-fn make() -> Option<*mut Board> {
-    let started = started_ticks()?;
-    // SAFETY: it only asks.
-    let user = unsafe { libc::getuid() };
-    let path = PathBuf::from(format!(
-        "/dev/shm/{PREFIX}{user}-{}-{started}",
-        process::id()
-    ));
-    let mut options = OpenOptions::new();
-    let file = options
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)
-        .ok()?;
-    let bytes = mem::size_of::<Board>();
-    file.set_len(bytes as u64).ok()?;
-    // SAFETY: a new mapping of a file that has this length.
-    let memory = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: the mapping was just made; a child does not need it.
-    unsafe { libc::madvise(memory, bytes, libc::MADV_DONTFORK) };
-    let board = memory.cast::<Board>();
-    // SAFETY: zeroes are a board, and the mapping stays.
-    let shared = unsafe { &*board };
-    let number = |names: &[&str]| {
-        let of = |name: &&str| env::var(name).ok()?.parse().ok();
-        names.iter().find_map(of).unwrap_or(UNKNOWN)
-    };
-    shared.version.store(VERSION, Ordering::Relaxed);
-    shared.pid.store(process::id(), Ordering::Relaxed);
-    shared.world_rank.store(number(&RANKS), Ordering::Relaxed);
-    shared.world_size.store(number(&SIZES), Ordering::Relaxed);
-    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
-    shared.namespace.store(namespace, Ordering::Relaxed);
-    shared.job.store(job(), Ordering::Relaxed);
-    shared.magic.store(MAGIC, Ordering::Release);
-    // The first caller wins; there is only one.
-    let _ = PATH.set(path);
-    Some(board)
-}
-
-/// A number for the job: the first variable that says one, or else the address of its master.
-fn job() -> u64 {
-    let of = |name: &&str| env::var(name).ok().filter(|value| !value.is_empty());
-    match JOBS[..2].iter().find_map(of) {
-        Some(name) => job_of(&name),
-        None => JOBS[2..]
-            .iter()
-            .filter_map(of)
-            .fold(0, |seed, value| hash(value.as_bytes(), seed)),
-    }
-}
-
-/// When the process started, as its host counts, which tells it from a later one of the same number.
-fn started_ticks() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// The tap's thread, which looks what is complete.
-fn watch() {
-    let is_off = env::var_os("MUSTER_TAP_EVENTS").is_some_and(|value| value == "0");
-    if is_off || !streams::are_observable() {
-        return;
-    }
-    let looks = || {
-        while let Some(board) = board() {
-            if guarded(|| streams::look(|stream, order| finish(board, stream, order))).is_none() {
-                return;
-            }
-            thread::sleep(LOOK_EVERY);
-        }
-    };
-    let thread = thread::Builder::new().name("muster-tap".to_owned());
-    if thread.spawn(looks).is_ok()
-        && let Some(board) = board()
-    {
-        board.has_events.store(1, Ordering::Relaxed);
-    }
-}
-
-/// Marks the calls of a stream as complete, up to the one of this number.
-fn finish(board: &Board, stream: u64, order: u64) {
-    let now = now_ns();
-    let used = usize::try_from(board.comms_used.load(Ordering::Relaxed)).unwrap_or(0);
-    for comm in &board.comms[..used.min(COMMS)] {
-        let calls = comm.calls.load(Ordering::Acquire);
-        let oldest = calls.saturating_sub(RING as u64 - 1).max(1);
-        for ticket in (oldest..=calls).rev() {
-            let Ok(place) = usize::try_from(ticket % RING as u64) else {
-                return;
-            };
-            let call = &comm.ring[place];
-            let is_it = call.ticket.load(Ordering::Acquire) == ticket
-                && call.stream.load(Ordering::Relaxed) == stream
-                && call.order.load(Ordering::Relaxed) <= order;
-            if !is_it {
-                continue;
-            }
-            if call.finished_ns.load(Ordering::Relaxed) != 0 {
-                break;
-            }
-            call.finished_ns.store(now, Ordering::Relaxed);
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Which calls are complete: an event behind a call of a stream, one at a time, which the tap's thread asks for.
 //!
-//! - STREAM-1: at most one event of the tap is pending on a stream. Between two of them calls go uncounted.
+//! - STREAM-1: at most one event of the tap is pending on a stream, and at most one a millisecond is put there. Of calls behind
+//!   it nothing is known.
 //! - STREAM-2: nothing is recorded on a stream that is being captured: that would end the program's capture.
 //! - STREAM-3: streams are never asked, only events of the tap: the program may have destroyed a stream.
 
@@ -21,6 +22,9 @@ const STREAM_PROGRESS: u32 = 0x2;
 const COMPLETE: i32 = 1;
 /// What `aclmdlRICaptureGetInfo` answers of a stream that is not captured.
 const NOT_CAPTURED: i32 = 0;
+
+/// Least time between two events on a stream.
+const MARK_EVERY_NS: u64 = 1_000_000;
 
 const FREE: u32 = 0;
 const IDLE: u32 = 1;
@@ -48,8 +52,13 @@ struct Stream {
     stream: AtomicPtr<c_void>,
     event: AtomicPtr<c_void>,
     context: AtomicPtr<c_void>,
-    /// The call that the event is behind.
+    /// The call that the event is behind, and when it was put there.
     order: AtomicU64,
+    marked_ns: AtomicU64,
+    /// The last call whose event has come.
+    complete: AtomicU64,
+    /// The call that the tap's thread has told of last.
+    told: AtomicU64,
 }
 
 static ALL: [Stream; STREAMS] = [const {
@@ -59,6 +68,9 @@ static ALL: [Stream; STREAMS] = [const {
         event: AtomicPtr::new(ptr::null_mut()),
         context: AtomicPtr::new(ptr::null_mut()),
         order: AtomicU64::new(0),
+        marked_ns: AtomicU64::new(0),
+        complete: AtomicU64::new(0),
+        told: AtomicU64::new(0),
     }
 }; STREAMS];
 
@@ -84,17 +96,31 @@ pub(crate) fn is_captured(stream: *mut c_void) -> bool {
 }
 
 /// Puts an event behind the call of this number, unless one is pending on its stream. Says whether it did.
-pub(crate) fn mark(stream: *mut c_void, order: u64) -> bool {
+pub(crate) fn mark(stream: *mut c_void, order: u64, now_ns: u64) -> bool {
     let Some(slot) = slot_of(stream) else {
         return false;
     };
-    // Acquire, with the release below: who takes the slot sees its event.
-    if slot
-        .state
-        .compare_exchange(IDLE, RECORDING, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
+    let last_ns = slot.marked_ns.load(Ordering::Relaxed);
+    if now_ns.saturating_sub(last_ns) < MARK_EVERY_NS {
         return false;
+    }
+    let take = |state| {
+        // Acquire, with the release below: who takes the slot sees its event.
+        slot.state
+            .compare_exchange(state, RECORDING, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    };
+    if !take(IDLE) {
+        if !take(PENDING) {
+            return false;
+        }
+        // The thread of the program has a context in which the event can be asked.
+        if query(slot) != Some(true) {
+            slot.state.store(PENDING, Ordering::Release);
+            return false;
+        }
+        let before = slot.order.load(Ordering::Relaxed);
+        slot.complete.store(before, Ordering::Relaxed);
     }
     let next = if record(slot, stream) {
         PENDING
@@ -102,6 +128,7 @@ pub(crate) fn mark(stream: *mut c_void, order: u64) -> bool {
         BROKEN
     };
     slot.order.store(order, Ordering::Relaxed);
+    slot.marked_ns.store(now_ns, Ordering::Relaxed);
     slot.state.store(next, Ordering::Release);
     next == PENDING
 }
@@ -159,21 +186,28 @@ fn slot_of(stream: *mut c_void) -> Option<&'static Stream> {
     None
 }
 
-/// Asks the events that are pending; tells of each that is complete its stream and the call that it was behind.
+/// Asks the events that are pending; tells of each stream the last call that is complete, where that is news.
 pub(crate) fn look(mut complete: impl FnMut(u64, u64)) {
     for slot in &ALL {
-        if slot.state.load(Ordering::Acquire) != PENDING {
-            continue;
+        let taken =
+            slot.state
+                .compare_exchange(PENDING, RECORDING, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            let next = match is_complete(slot) {
+                Some(true) => {
+                    let order = slot.order.load(Ordering::Relaxed);
+                    slot.complete.store(order, Ordering::Relaxed);
+                    IDLE
+                }
+                Some(false) => PENDING,
+                // The device has an error: what is pending stays so.
+                None => BROKEN,
+            };
+            slot.state.store(next, Ordering::Release);
         }
-        match is_complete(slot) {
-            Some(true) => {
-                let stream = slot.stream.load(Ordering::Relaxed);
-                complete(stream.addr() as u64, slot.order.load(Ordering::Relaxed));
-                slot.state.store(IDLE, Ordering::Release);
-            }
-            Some(false) => {}
-            // The device has an error: what is pending stays so.
-            None => slot.state.store(BROKEN, Ordering::Release),
+        let known = slot.complete.load(Ordering::Relaxed);
+        if slot.told.swap(known, Ordering::Relaxed) != known {
+            complete(slot.stream.load(Ordering::Relaxed).addr() as u64, known);
         }
     }
 }
@@ -185,7 +219,12 @@ fn is_complete(slot: &Stream) -> Option<bool> {
     if unsafe { set(slot.context.load(Ordering::Relaxed)) } != 0 {
         return None;
     }
-    // SAFETY: as above.
+    query(slot)
+}
+
+/// Asks the event of a stream, in the context of this thread.
+fn query(slot: &Stream) -> Option<bool> {
+    // SAFETY: the runtime's function of this name has this signature.
     let query = unsafe { mem::transmute::<*mut c_void, Query>(QUERY.runtime()) };
     let mut status = 0;
     // SAFETY: the event is the tap's and is never destroyed, and the answer has its place.

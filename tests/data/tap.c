@@ -21,6 +21,7 @@ static void *hccl;
 #define CALL(name) name
 #endif
 
+/* Long enough to be seen by who looks five times a second. */
 enum { ROUNDS = 20, BYTES = 1 << 16 };
 
 static int me, victim;
@@ -32,6 +33,7 @@ static const char *fault;
         if (got_ != 0) {                                          \
             printf("rank %d: %s gave %d\n", me, #call, got_);     \
             fflush(stdout);                                       \
+            sleep(3); /* As a framework does that has much to end. */ \
             _exit(3);                                             \
         }                                                         \
     } while (0)
@@ -83,7 +85,7 @@ static int rank(uint32_t ranks, const char *folder) {
         all_reduce(first, stream, from, to, 1000, HCCL_DATA_TYPE_FP32);
         all_gather(second, stream, from, to);
         OK(aclrtSynchronizeStream(stream));
-        usleep(5000);
+        usleep(30000);
     }
     if (has("asleep")) pause();
     if (has("killed")) raise(SIGKILL);

@@ -206,7 +206,8 @@ const HOUSES: &[House] = &[
         &[
             ("real", &[]),
             ("streams", &["real"]),
-            ("record", &["muster_comm", "real", "streams"]),
+            ("shared", &["muster_comm", "streams"]),
+            ("record", &["muster_comm", "real", "shared", "streams"]),
             ("exports", &["muster_comm", "real", "record"]),
             ("lib", &[]),
         ],

@@ -11,6 +11,7 @@ mod scene;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use self::files::{BoardFile, board_files};
 pub use self::scene::{Jobs, Watched};
