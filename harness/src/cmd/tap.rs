@@ -73,7 +73,7 @@ struct Limits {
 enum OnVerdict {
     /// Print the verdict and leave the job alone
     Report,
-    /// Also end the watched processes with SIGTERM
+    /// Also end the watched processes, and the command of `tap run`, with SIGTERM
     Abort,
 }
 

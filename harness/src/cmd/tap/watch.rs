@@ -141,10 +141,13 @@ fn host() -> String {
 
 /// Asks a process to end, if it is the one of the board.
 fn end(board: &BoardFile) {
-    let pid = i32::try_from(board.pid()).ok().and_then(Pid::from_raw);
-    if board.sight() != Sight::Ended
-        && let Some(pid) = pid
-    {
+    if board.sight() != Sight::Ended {
+        ask_to_end(board.pid());
+    }
+}
+
+fn ask_to_end(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may end at this moment; a stopped one ends when it goes on.
         let _ = kill_process(pid, Signal::TERM);
         let _ = kill_process(pid, Signal::CONT);
@@ -176,9 +179,17 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
     let mut child = child
         .map_err(|error| Failure::usage(format!("{} cannot be run: {error}", program.display())))?;
     let mut watch = limits.watch(Some(job_of(&name)));
+    let mut is_asked = false;
     let status = loop {
         match child.try_wait() {
-            Ok(None) => watch.look(),
+            Ok(None) => {
+                watch.look();
+                // Some of what it started may be unknown to the tap.
+                if watch.aborts && !watch.told.is_empty() && !is_asked {
+                    is_asked = true;
+                    ask_to_end(child.id());
+                }
+            }
             Ok(Some(status)) => break status,
             Err(error) => {
                 return Err(Failure::resource(format!(
