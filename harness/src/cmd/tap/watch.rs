@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{iter, process, thread};
+use std::{iter, process};
 
 use muster_comm::error::verdict::Verdict;
 use muster_comm::sync::Clock;
@@ -197,7 +197,7 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
                 )));
             }
         }
-        thread::sleep(LOOK_EVERY);
+        Clock::pause(LOOK_EVERY);
     };
     watch.look();
     if watch.count == 0 {
@@ -226,7 +226,7 @@ pub(super) fn attach(limits: &Limits) -> Result<Exit, Failure> {
             known = watch.boards.len();
             out::note(&format!("watching {known} processes"));
         }
-        thread::sleep(LOOK_EVERY);
+        Clock::pause(LOOK_EVERY);
     }
     Ok(Exit::Interrupted)
 }
