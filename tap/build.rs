@@ -15,9 +15,10 @@ const REAL: &str = "libhccl.muster-real.so";
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=CC");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libhccl.so");
+    // `rustc-cdylib-link-arg` would reach every cdylib that depends on this package, as the Python module does.
+    println!("cargo:rustc-link-arg=-Wl,-soname,libhccl.so");
     // Its thread runs until the process ends, whatever a program unloads.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo:rustc-link-arg=-Wl,-z,nodelete");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let stand_in = folder.join(REAL);
     // The linker notes the name of this empty library. At run time the vendor's has it.
@@ -33,9 +34,9 @@ fn main() {
         made.is_ok_and(|status| status.success()),
         "the C compiler that links Rust programs makes no shared library; set CC to one that does"
     );
-    println!("cargo:rustc-cdylib-link-arg=-Wl,--no-as-needed");
-    println!("cargo:rustc-cdylib-link-arg={}", stand_in.display());
-    println!("cargo:rustc-cdylib-link-arg=-Wl,--as-needed");
+    println!("cargo:rustc-link-arg=-Wl,--no-as-needed");
+    println!("cargo:rustc-link-arg={}", stand_in.display());
+    println!("cargo:rustc-link-arg=-Wl,--as-needed");
 }
 
 /// What links programs for the target.
