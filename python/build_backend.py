@@ -15,12 +15,17 @@ from pathlib import Path
 import maturin
 
 HERE = Path(__file__).resolve().parent
+SCRIPTS = HERE / "muster.data" / "scripts"
+LIBRARIES = HERE / "muster.data" / "data" / "lib" / "muster"
 
 
 def _environment():
-    """In a clone the target folder of the workspace serves this crate too."""
+    """In a clone what is built lies below the target folder of the workspace, in a folder of its own.
+
+    In one folder with it `libmuster_emu.rlib`, whose name has no hash, would be the one that was built last.
+    """
     if (HERE.parent / "Cargo.toml").exists() and (HERE.parent / "harness").exists():
-        os.environ.setdefault("CARGO_TARGET_DIR", str(HERE.parent / "target"))
+        os.environ.setdefault("CARGO_TARGET_DIR", str(HERE.parent / "target" / "python"))
     return os.environ
 
 
@@ -31,9 +36,11 @@ def _build_binary():
     command = ["cargo", "build", "--release", "--locked", "--features", "tool", "--bin", "muster"]
     subprocess.run([*command, "--manifest-path", str(manifest)], check=True)
     target = Path(environment.get("CARGO_TARGET_DIR", manifest.parent / "target"))
-    scripts = HERE / "muster.data" / "scripts"
-    scripts.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(target / "release" / "muster", scripts / "muster")
+    _data_folders()
+    shutil.copy2(target / "release" / "muster", SCRIPTS / "muster")
+    # `muster emu install` and `muster tap install` find them there.
+    for library in ("libmuster_emu.so", "libmuster_tap.so"):
+        shutil.copy2(target / "release" / "deps" / library, LIBRARIES / library)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -46,13 +53,14 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
 
 
-def _data_folder():
-    """maturin wants the folder of data files to be there."""
-    (HERE / "muster.data" / "scripts").mkdir(parents=True, exist_ok=True)
+def _data_folders():
+    """maturin wants the folders of data files to be there."""
+    for folder in (SCRIPTS, LIBRARIES):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    _data_folder()
+    _data_folders()
     name = maturin.build_sdist(sdist_directory, config_settings)
     _name_members(Path(sdist_directory) / name)
     return name
@@ -82,7 +90,7 @@ get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    _data_folder()
+    _data_folders()
     _environment()
     return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 

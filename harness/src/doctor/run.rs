@@ -1,9 +1,9 @@
 //! Runs checks side by side, each bounded in time.
 
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
+use crossbeam::channel;
 use muster_comm::sync::{Clock, Deadline};
 
 use super::{Check, Finding, System};
@@ -28,7 +28,7 @@ pub struct Judged {
 #[must_use]
 pub fn run(system: &Arc<System>, checks: &[&'static Check], bound: Duration) -> Vec<Judged> {
     let deadline = Deadline::after(bound);
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = channel::unbounded();
     for (position, check) in checks.iter().enumerate() {
         let check: &'static Check = check;
         let job = {

@@ -9,9 +9,9 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use crossbeam::channel::{Receiver, Sender, unbounded};
 use muster_comm::sync::{Clock, Deadline};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tempfile::TempDir;
@@ -154,7 +154,7 @@ impl<'a> Stage<'a> {
             .prefix("drill-")
             .tempdir()
             .map_err(|error| Failure::resource(format!("no folder for the drill: {error}")))?;
-        let (sender, events) = channel();
+        let (sender, events) = unbounded();
         Ok(Self {
             folder,
             mark: format!("{}-{number}", std::process::id()),

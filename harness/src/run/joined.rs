@@ -5,9 +5,9 @@
 //! same code, after the report is out: launchers end the whole job when one rank fails.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use crossbeam::channel::{Sender, unbounded};
 use muster_comm::algo::Table;
 use muster_comm::config::Environment;
 use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
@@ -170,7 +170,7 @@ fn lead(
     started: Instant,
     events: Sender<Event>,
 ) -> Result<Sender<Exit>, Failure> {
-    let (verdict, wait_for_verdict) = channel::<Exit>();
+    let (verdict, wait_for_verdict) = unbounded::<Exit>();
     let work = move || {
         let world = match World::join(options) {
             Ok(world) => world,

@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use crossbeam::channel::Sender;
 use muster_comm::rendezvous::{Coordinator, CoordinatorEvent, CoordinatorOptions, Secret};
 use muster_comm::sync::Deadline;
 use muster_comm::watch::arbiter::arbiter;

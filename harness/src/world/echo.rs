@@ -7,9 +7,9 @@
 //! counted, and a rank that floods is cut off.
 
 use std::io::{IsTerminal, Write};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use muster_comm::error::verdict::lay_out;
 
 use crate::fail::Failure;
@@ -33,7 +33,7 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 pub(super) struct Echo {
     rank: u32,
-    queue: SyncSender<Chunk>,
+    queue: Sender<Chunk>,
     passed: u64,
     dropped: u64,
 }
@@ -75,7 +75,7 @@ impl Echo {
 /// Prints what ranks print. Ends when every `Echo` is gone.
 #[derive(Debug)]
 pub struct Printer {
-    queue: Option<SyncSender<Chunk>>,
+    queue: Option<Sender<Chunk>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,7 +85,7 @@ impl Printer {
     /// # Errors
     /// A failure of class RESOURCE where no thread can be started.
     pub fn start() -> Result<Self, Failure> {
-        let (sender, queue) = sync_channel(QUEUE);
+        let (sender, queue) = bounded(QUEUE);
         let thread = std::thread::Builder::new()
             .name("muster-print".to_owned())
             .spawn(move || {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn lines_of_ranks_stay_whole_and_carry_their_rank() {
-        let (sender, queue) = sync_channel(QUEUE);
+        let (sender, queue) = bounded(QUEUE);
         let mut echoes: Vec<Echo> = (0..2)
             .map(|rank| Echo {
                 rank,
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_off_and_a_full_queue_drops_instead_of_waiting() {
-        let (sender, queue) = sync_channel(2);
+        let (sender, queue) = bounded(2);
         let mut echo = Echo {
             rank: 0,
             queue: sender,

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crossbeam::channel::{Receiver, Sender, unbounded};
 use muster_comm::rendezvous::DownReason;
 use muster_comm::sync::Deadline;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -188,7 +188,7 @@ impl<E: From<Event> + Send + 'static> Ranks<E> {
     }
 
     fn empty() -> Self {
-        let (sender, events) = channel();
+        let (sender, events) = unbounded();
         Self {
             processes: Vec::new(),
             events,

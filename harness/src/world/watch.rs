@@ -5,9 +5,9 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crossbeam::channel::Sender;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};

@@ -6,7 +6,6 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::rendezvous::card::{Hello, millis};
@@ -19,6 +18,7 @@ use crate::rendezvous::wire::{
     Admission, Inbox, Opening, WireError, decode_challenge, plain_frame,
 };
 use crate::sync::{Clock, Deadline};
+use crossbeam::channel;
 
 /// First pause between two tries; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -168,7 +168,7 @@ fn addresses(endpoint: &Endpoint, deadline: Deadline) -> Result<Vec<SocketAddr>,
     if let Some(address) = endpoint.literal() {
         return Ok(vec![address]);
     }
-    let (sender, answer) = mpsc::channel();
+    let (sender, answer) = channel::unbounded();
     let (host, port) = (endpoint.host().to_owned(), endpoint.port());
     std::thread::Builder::new()
         .name("muster-resolve".to_owned())

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
 
+use crossbeam::channel::Sender;
 use muster_comm::config::Environment;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

@@ -1,13 +1,13 @@
 //! Many random runs, one after the other or a few at once.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::run::{Record, run};
 use super::scenario::Scenario;
 use crate::fail::Failure;
 use crate::world::signals::Interrupts;
+use crossbeam::channel::unbounded;
 
 /// Carries all scenarios out, `jobs` of them at once; says whether somebody stopped it. `take` gets each run when
 /// it is over.
@@ -37,7 +37,7 @@ pub fn carry_out(
         queue.as_mut().and_then(|queue| queue.next())
     };
     let close = || *queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let (sender, records) = channel();
+    let (sender, records) = unbounded();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             let sender = sender.clone();

@@ -326,6 +326,27 @@ fn under_mpirun_a_rank_that_blames_nobody_for_the_rendezvous_need_not_say_what_o
 }
 
 #[test]
+fn ranks_that_a_failed_mpirun_cuts_off_need_not_come_to_their_end() {
+    // Rank 2 died after its last call: nobody has to say anything of it.
+    let cut = |launcher: Launcher, code: i32| {
+        broken(|scenario, truth, seen| {
+            scenario.launcher = launcher;
+            *truth = Truth {
+                victims: vec![2],
+                shared: true,
+                ..Truth::default()
+            };
+            seen.verdicts.clear();
+            seen.told.clear();
+            seen.ends[0].how = Some((Ended::Exited(code), 0));
+        })
+    };
+    assert_eq!(cut(Launcher::Mpirun, 137), [""; 0]);
+    assert_eq!(cut(Launcher::Mpirun, 0), ["detected"]);
+    assert_eq!(cut(Launcher::Env, 137), ["detected"]);
+}
+
+#[test]
 fn a_call_that_others_never_come_to_is_left_behind_by_those_who_destroyed_the_group() {
     let left_behind = |fault: Fault| {
         let options = Options {
