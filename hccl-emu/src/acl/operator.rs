@@ -1,5 +1,5 @@
 //! Descriptions of tensors, the one call that runs an operator by its name, and the options of its
-//! compiler. Attributes are taken and mean nothing: no operator that is emulated has one.
+//! compiler. Attributes are taken and not kept: of the operators that are emulated, shapes and types say all.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,11 +1,20 @@
-//! The few operators that only move or repeat bytes. Every other operator needs a kernel, and is
-//! refused by name.
+//! The few operators that move or repeat bytes, convert numbers or divide them: what `torch.distributed` asks for around its
+//! collectives. Every other operator needs a kernel, and is refused by name.
 //!
 //! OP-1: nothing is read or written outside of the buffers that the call names: every element's
 //! place is proved before the first one is touched.
 
+mod compute;
+mod number;
+mod strided;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::compute::Compute;
+pub use self::compute::{Computation, Sum};
+use self::number::Number;
+pub use self::strided::Strided;
+use self::strided::transposed;
 use super::errors::{AclError, RuntimeError};
 use super::memory::{self, Access};
 
@@ -130,14 +139,12 @@ pub enum Action {
         /// Bytes of one.
         element: usize,
     },
-}
-
-/// Elements in a buffer: their distances are in elements.
-#[derive(Debug)]
-pub struct Strided {
-    block: Block,
-    offset: i64,
-    strides: Vec<i64>,
+    /// Makes every element of the output from those at its place in the inputs.
+    Compute(Computation),
+    /// Adds up elements of one tensor.
+    Sum(Sum),
+    /// One after the other.
+    All(Vec<Self>),
 }
 
 impl Action {
@@ -162,15 +169,10 @@ impl Action {
         match (name, inputs) {
             ("ZerosLike", [_]) => fill(name, output, vec![0; element]),
             ("OnesLike", [_]) => {
-                let one = one(data_type).ok_or_else(|| refused(name))?;
-                fill(name, output, one)
+                let one = number::write(data_type, Number::Whole(1));
+                fill(name, output, one.ok_or_else(|| refused(name))?)
             }
-            ("Fill", [_, value]) => match &value.place {
-                Place::Host(bytes) if bytes.len() == element => fill(name, output, bytes.clone()),
-                Place::Device(_) | Place::Host(_) => {
-                    Err(wrong(name, "the value is not one element on the host"))
-                }
-            },
+            ("Fill", [_, value]) => Self::repeat(name, value, output, element),
             ("AsStrided", [source, sizes, strides, offset]) => {
                 let sizes = sizes_of(name, &numbers(name, sizes)?)?;
                 let source = Strided::of(name, source, strides, offset)?;
@@ -204,11 +206,90 @@ impl Action {
                 let source = Strided::of(name, from, strides, offset)?;
                 Self::copy(name, source, target, sizes, element)
             }
-            _ => Err(refused(name)),
+            ("ConcatD", [_, ..]) => Self::join(name, inputs, output, element),
+            ("PadV3", [source, padding, value @ ..]) => {
+                Self::pad(name, source, padding, value, output, element)
+            }
+            ("ReduceSum" | "ReduceSumD", [source, axes]) => {
+                Sum::of(name, source, axes, output, size_of).map(Self::Sum)
+            }
+            _ => {
+                let compute = match (name, inputs) {
+                    ("Cast", [_]) => Compute::Cast,
+                    ("Add", [_, _]) => Compute::Add,
+                    ("RealDiv", [_, _]) => Compute::Divide,
+                    ("Greater", [_, _]) => Compute::Greater,
+                    ("Less", [_, _]) => Compute::Less,
+                    _ => return Err(refused(name)),
+                };
+                let computation = Computation::of(name, compute, inputs, output, size_of);
+                computation.map(Self::Compute)
+            }
         }
     }
 
-    /// Proves `OP-1` for what the numbers say.
+    /// Fills the output with a tensor of one element.
+    fn repeat(
+        name: &str,
+        value: &Argument,
+        output: &Argument,
+        element: usize,
+    ) -> Result<Self, RuntimeError> {
+        match &value.place {
+            Place::Host(bytes) if bytes.len() == element => fill(name, output, bytes.clone()),
+            Place::Host(bytes) => Err(wrong(
+                name,
+                &format!("the value has {} bytes, an element {element}", bytes.len()),
+            )),
+            Place::Device(_) => {
+                let sizes = sizes_of(name, &output.description.dimensions)?;
+                let source = strided::repeated(name, value, &sizes)?;
+                let target = Strided::packed(on_device(name, output)?, &sizes);
+                Self::copy(name, source, target, sizes, element)
+            }
+        }
+    }
+
+    /// Copies a tensor into a larger one, whose other elements are `value`, else zero.
+    fn pad(
+        name: &str,
+        source: &Argument,
+        padding: &Argument,
+        value: &[Argument],
+        output: &Argument,
+        element: usize,
+    ) -> Result<Self, RuntimeError> {
+        let ground = match value {
+            [] => fill(name, output, vec![0; element])?,
+            [value] => Self::repeat(name, value, output, element)?,
+            _ => return Err(refused(name)),
+        };
+        let padding = numbers(name, padding)?;
+        let (target, sizes) = strided::padded(name, source, &padding, output)?;
+        let source = Strided::packed(on_device(name, source)?, &sizes);
+        let copy = Self::copy(name, source, target, sizes, element)?;
+        Ok(Self::All(vec![ground, copy]))
+    }
+
+    /// Copies the parts of a joined tensor.
+    fn join(
+        name: &str,
+        parts: &[Argument],
+        output: &Argument,
+        element: usize,
+    ) -> Result<Self, RuntimeError> {
+        let places = strided::joined(name, parts, output)?;
+        let copies: Result<Vec<Self>, RuntimeError> = parts
+            .iter()
+            .zip(places)
+            .map(|(part, (target, sizes))| {
+                let source = Strided::packed(on_device(name, part)?, &sizes);
+                Self::copy(name, source, target, sizes, element)
+            })
+            .collect();
+        copies.map(Self::All)
+    }
+
     fn copy(
         name: &str,
         source: Strided,
@@ -216,14 +297,8 @@ impl Action {
         sizes: Vec<usize>,
         element: usize,
     ) -> Result<Self, RuntimeError> {
-        for side in [&source, &target] {
-            if !side.is_inside(&sizes, element) {
-                return Err(RuntimeError::argument(format!(
-                    "operator {name}: elements {:?} at distances {:?} from {} lie outside of a buffer of {} bytes",
-                    sizes, side.strides, side.offset, side.block.bytes
-                )));
-            }
-        }
+        prove(name, &source, &sizes, element)?;
+        prove(name, &target, &sizes, element)?;
         Ok(Self::Copy {
             source,
             target,
@@ -269,8 +344,22 @@ impl Action {
                 }
                 Ok(())
             }
+            Self::Compute(computation) => computation.run(device),
+            Self::Sum(sum) => sum.run(device),
+            Self::All(actions) => actions.iter().try_for_each(|action| action.run(device)),
         }
     }
+}
+
+/// Proves `OP-1` for what the numbers say.
+fn prove(name: &str, side: &Strided, sizes: &[usize], element: usize) -> Result<(), RuntimeError> {
+    if side.is_inside(sizes, element) {
+        return Ok(());
+    }
+    Err(RuntimeError::argument(format!(
+        "operator {name}: elements {sizes:?} at distances {:?} from {} lie outside of a buffer of {} bytes",
+        side.strides, side.offset, side.block.bytes
+    )))
 }
 
 impl Block {
@@ -291,64 +380,6 @@ impl Block {
             ..misuse.of(what)
         })?;
         Ok(Some((real, self.bytes)))
-    }
-}
-
-impl Strided {
-    /// A tensor with its distances and the place of its first element, which are on the host.
-    fn of(
-        name: &str,
-        tensor: &Argument,
-        strides: &Argument,
-        offset: &Argument,
-    ) -> Result<Self, RuntimeError> {
-        Ok(Self {
-            block: on_device(name, tensor)?,
-            offset: one_number(name, offset)?,
-            strides: numbers(name, strides)?,
-        })
-    }
-
-    fn packed(block: Block, sizes: &[usize]) -> Self {
-        let mut strides = vec![1; sizes.len()];
-        for at in (1..sizes.len()).rev() {
-            // Too large a product lies outside of every buffer.
-            strides[at - 1] = i64::try_from(sizes[at])
-                .unwrap_or(i64::MAX)
-                .saturating_mul(strides[at]);
-        }
-        Self {
-            block,
-            offset: 0,
-            strides,
-        }
-    }
-
-    fn is_inside(&self, sizes: &[usize], element: usize) -> bool {
-        if self.strides.len() != sizes.len() {
-            return false;
-        }
-        if sizes.contains(&0) {
-            return true;
-        }
-        let (mut least, mut most) = (i128::from(self.offset), i128::from(self.offset));
-        for (size, stride) in sizes.iter().zip(&self.strides) {
-            let reach = (*size as i128 - 1) * i128::from(*stride);
-            least += reach.min(0);
-            most += reach.max(0);
-        }
-        least >= 0 && (most + 1) * element as i128 <= self.block.bytes as i128
-    }
-
-    /// The place of an element in the buffer, in elements.
-    fn place(&self, index: usize, sizes: &[usize]) -> usize {
-        let mut left = index;
-        let mut place = self.offset;
-        for (size, stride) in sizes.iter().zip(&self.strides).rev() {
-            place += i64::try_from(left % size).unwrap_or(0) * stride;
-            left /= size;
-        }
-        usize::try_from(place).unwrap_or(0)
     }
 }
 
@@ -374,21 +405,6 @@ fn refused(name: &str) -> RuntimeError {
         AclError::API_NOT_SUPPORT,
         format!("operator {name} is not emulated: the emulator has no kernels"),
     )
-}
-
-/// The number 1 of an `aclDataType`.
-fn one(data_type: i32) -> Option<Vec<u8>> {
-    Some(match data_type {
-        0 => 1_f32.to_le_bytes().to_vec(),
-        1 => 0x3C00_u16.to_le_bytes().to_vec(),
-        2 | 4 | 12 => vec![1],
-        3 | 8 => 1_u32.to_le_bytes().to_vec(),
-        6 | 7 => 1_u16.to_le_bytes().to_vec(),
-        9 | 10 => 1_u64.to_le_bytes().to_vec(),
-        11 => 1_f64.to_le_bytes().to_vec(),
-        27 => 0x3F80_u16.to_le_bytes().to_vec(),
-        _ => return None,
-    })
 }
 
 /// The whole numbers of a tensor on the host.
@@ -438,24 +454,6 @@ fn sizes_of(name: &str, numbers: &[i64]) -> Result<Vec<usize>, RuntimeError> {
         .ok_or_else(|| wrong(name, "sizes that no tensor has"))
 }
 
-/// A tensor with its axes in another order: its elements, and the sizes in that order.
-fn transposed(
-    name: &str,
-    source: &Argument,
-    order: &Argument,
-) -> Result<(Strided, Vec<usize>), RuntimeError> {
-    let sizes = sizes_of(name, &source.description.dimensions)?;
-    let packed = Strided::packed(on_device(name, source)?, &sizes);
-    let axis = |at: &i64| {
-        let at = usize::try_from(*at).ok()?;
-        Some((*sizes.get(at)?, *packed.strides.get(at)?))
-    };
-    let axes: Option<Vec<(usize, i64)>> = numbers(name, order)?.iter().map(axis).collect();
-    let axes = axes.ok_or_else(|| wrong(name, "an axis that the tensor does not have"))?;
-    let (sizes, strides) = axes.into_iter().unzip();
-    Ok((Strided { strides, ..packed }, sizes))
-}
-
 fn on_device(name: &str, argument: &Argument) -> Result<Block, RuntimeError> {
     match &argument.place {
         Place::Device(block) => Ok(*block),
@@ -466,6 +464,3 @@ fn on_device(name: &str, argument: &Argument) -> Result<Block, RuntimeError> {
 fn wrong(name: &str, what: &str) -> RuntimeError {
     RuntimeError::argument(format!("operator {name}: {what}"))
 }
-
-#[cfg(test)]
-mod tests;
