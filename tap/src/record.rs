@@ -16,12 +16,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{mem, ptr};
 
 use muster_comm::watch::tap::board::{
-    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, NAME_BYTES, RING, State, UNKNOWN, code, hash,
+    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, Mark, NAME_BYTES, RING, State, UNKNOWN,
+    code, hash,
 };
 
 use crate::real::Function;
 use crate::shared::{board, guarded, now_ns, start};
-use crate::streams;
+use crate::streams::{self, Stream};
 
 /// Messages to and from so many members have numbers of their own.
 const PEERS: usize = 1024;
@@ -284,7 +285,8 @@ pub(crate) struct Noted {
     call: &'static Call,
     ticket: u64,
     order: u64,
-    is_plain: bool,
+    /// Its stream, where an event was put before it.
+    marked: Option<&'static Stream>,
 }
 
 /// Writes a call down before it goes to the vendor's library.
@@ -322,37 +324,41 @@ pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> O
     call.thread.store(thread_number(), Ordering::Relaxed);
     let flags = if is_captured { CAPTURED } else { 0 } | if is_grouped { GROUPED } else { 0 };
     call.flags.store(flags, Ordering::Relaxed);
-    call.span.entered_ns.store(now_ns(), Ordering::Relaxed);
+    let now = now_ns();
+    call.span.entered_ns.store(now, Ordering::Relaxed);
     call.span.returned_ns.store(0, Ordering::Relaxed);
     call.finished_ns.store(0, Ordering::Relaxed);
-    call.is_observed.store(0, Ordering::Relaxed);
+    call.mark.store(Mark::None as u32, Ordering::Relaxed);
     call.ticket.store(ticket, Ordering::Release);
+    let has_events = board.has_events.load(Ordering::Relaxed) != 0;
+    let is_plain = has_events && !is_captured && !is_grouped;
     Some(Noted {
         call,
         ticket,
         order,
-        is_plain: !is_captured && !is_grouped,
+        marked: is_plain.then(|| streams::begin(stream, now)).flatten(),
     })
 }
 
 /// The vendor's library has returned from the call.
 pub(crate) fn returned(noted: Option<Noted>, stream: *mut c_void, result: i32) {
-    let (Some(noted), Some(board)) = (noted, board()) else {
-        return;
-    };
+    let Some(noted) = noted else { return };
+    let now = now_ns();
+    let is_marked = noted.marked.is_some_and(|marked| {
+        let is_made = result == 0;
+        if !is_made {
+            marked.release();
+        }
+        is_made && marked.end(stream, noted.order, now)
+    });
     let call = noted.call;
-    if call.ticket.load(Ordering::Relaxed) != noted.ticket {
+    if board().is_none() || call.ticket.load(Ordering::Relaxed) != noted.ticket {
         return;
     }
     call.result.store(result.cast_unsigned(), Ordering::Relaxed);
-    let now = now_ns();
     call.span.returned_ns.store(now, Ordering::Release);
-    if result == 0
-        && noted.is_plain
-        && board.has_events.load(Ordering::Relaxed) != 0
-        && streams::mark(stream, noted.order, now)
-    {
-        call.is_observed.store(1, Ordering::Release);
+    if is_marked {
+        call.mark.store(Mark::Set as u32, Ordering::Release);
     }
 }
 

@@ -19,10 +19,10 @@ use std::time::Duration;
 use std::{env, process, ptr, thread};
 
 use muster_comm::watch::tap::board::{
-    Board, COMMS, MAGIC, PREFIX, RING, UNKNOWN, VERSION, hash, job_of,
+    Board, COMMS, MAGIC, Mark, PREFIX, RING, UNKNOWN, VERSION, hash, job_of,
 };
 
-use crate::streams;
+use crate::streams::{self, Progress};
 
 /// How often the tap's thread asks which calls are complete.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -202,7 +202,11 @@ fn watch() {
     }
     let looks = || {
         while let Some(board) = board() {
-            if guarded(|| streams::look(|stream, order| finish(board, stream, order))).is_none() {
+            if guarded(|| {
+                streams::look(|stream, order, progress| tell(board, stream, order, progress));
+            })
+            .is_none()
+            {
                 return;
             }
             thread::sleep(LOOK_EVERY);
@@ -216,9 +220,14 @@ fn watch() {
     }
 }
 
-/// Marks the calls of a stream as complete, up to the one of this number.
-fn finish(board: &Board, stream: u64, order: u64) {
+/// Writes down how far a stream has come: with the call of this number.
+fn tell(board: &Board, stream: u64, order: u64, progress: Progress) {
     let now = now_ns();
+    let mark = match progress {
+        Progress::Complete => None,
+        Progress::Behind => Some(Mark::Behind),
+        Progress::Begun => Some(Mark::Begun),
+    };
     let used = usize::try_from(board.comms_used.load(Ordering::Relaxed)).unwrap_or(0);
     for comm in &board.comms[..used.min(COMMS)] {
         let calls = comm.calls.load(Ordering::Acquire);
@@ -233,6 +242,12 @@ fn finish(board: &Board, stream: u64, order: u64) {
                 && call.order.load(Ordering::Relaxed) <= order;
             if !is_it {
                 continue;
+            }
+            if let Some(mark) = mark {
+                if call.order.load(Ordering::Relaxed) == order {
+                    call.mark.store(mark as u32, Ordering::Release);
+                }
+                break;
             }
             if call.finished_ns.load(Ordering::Relaxed) != 0 {
                 break;

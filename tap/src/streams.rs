@@ -1,7 +1,8 @@
-//! Which calls are complete: an event behind a call of a stream, one at a time, which the tap's thread asks for.
+//! Which calls have begun and which are complete: an event before a call of a stream and one behind it, for one call at a time,
+//! which the tap's thread asks for.
 //!
-//! - STREAM-1: at most one event of the tap is pending on a stream, and at most one a millisecond is put there. Of calls behind
-//!   it nothing is known.
+//! - STREAM-1: the events of one call at most are pending on a stream, and at most those of one a millisecond are put there. Of
+//!   calls behind it nothing is known.
 //! - STREAM-2: nothing is recorded on a stream that is being captured: that would end the program's capture.
 //! - STREAM-3: streams are never asked, only events of the tap: the program may have destroyed a stream.
 
@@ -46,26 +47,40 @@ type Capture = unsafe extern "C" fn(*mut c_void, *mut i32, *mut *mut c_void) -> 
 type Context = unsafe extern "C" fn(*mut *mut c_void) -> i32;
 type SetContext = unsafe extern "C" fn(*mut c_void) -> i32;
 
-/// A stream, and the event that is behind one of its calls.
-struct Stream {
+/// A stream, and the events around one of its calls.
+#[derive(Debug)]
+pub(crate) struct Stream {
     state: AtomicU32,
     stream: AtomicPtr<c_void>,
-    event: AtomicPtr<c_void>,
+    before: AtomicPtr<c_void>,
+    behind: AtomicPtr<c_void>,
     context: AtomicPtr<c_void>,
-    /// The call that the event is behind, and when it was put there.
+    /// The call that has the events, and when they were put there.
     order: AtomicU64,
     marked_ns: AtomicU64,
-    /// The last call whose event has come.
+    /// The last call that is complete.
     complete: AtomicU64,
     /// The call that the tap's thread has told of last.
     told: AtomicU64,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// What is ahead of it on its stream is not complete.
+    Behind,
+    /// The device has begun it.
+    Begun,
+    /// It is complete, and all before it on its stream.
+    Complete,
 }
 
 static ALL: [Stream; STREAMS] = [const {
     Stream {
         state: AtomicU32::new(FREE),
         stream: AtomicPtr::new(ptr::null_mut()),
-        event: AtomicPtr::new(ptr::null_mut()),
+        before: AtomicPtr::new(ptr::null_mut()),
+        behind: AtomicPtr::new(ptr::null_mut()),
         context: AtomicPtr::new(ptr::null_mut()),
         order: AtomicU64::new(0),
         marked_ns: AtomicU64::new(0),
@@ -95,68 +110,83 @@ pub(crate) fn is_captured(stream: *mut c_void) -> bool {
     code == 0 && status != NOT_CAPTURED
 }
 
-/// Puts an event behind the call of this number, unless one is pending on its stream. Says whether it did.
-pub(crate) fn mark(stream: *mut c_void, order: u64, now_ns: u64) -> bool {
-    let Some(slot) = slot_of(stream) else {
-        return false;
-    };
+/// Puts an event before the next call of a stream, unless one of an earlier call is pending there. The caller goes on with
+/// [`Stream::end`] or [`Stream::release`].
+pub(crate) fn begin(stream: *mut c_void, now_ns: u64) -> Option<&'static Stream> {
+    let slot = slot_of(stream)?;
     let last_ns = slot.marked_ns.load(Ordering::Relaxed);
     if now_ns.saturating_sub(last_ns) < MARK_EVERY_NS {
-        return false;
+        return None;
     }
     let take = |state| {
-        // Acquire, with the release below: who takes the slot sees its event.
+        // Acquire, with the release below: who takes the slot sees its events.
         slot.state
             .compare_exchange(state, RECORDING, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     };
     if !take(IDLE) {
         if !take(PENDING) {
-            return false;
+            return None;
         }
         // The thread of the program has a context in which the event can be asked.
-        if query(slot) != Some(true) {
+        if query(&slot.behind) != Some(true) {
             slot.state.store(PENDING, Ordering::Release);
-            return false;
+            return None;
         }
         let before = slot.order.load(Ordering::Relaxed);
         slot.complete.store(before, Ordering::Relaxed);
     }
-    let next = if record(slot, stream) {
-        PENDING
-    } else {
-        BROKEN
-    };
-    slot.order.store(order, Ordering::Relaxed);
-    slot.marked_ns.store(now_ns, Ordering::Relaxed);
+    let is_recorded = slot.keep_context() && record(&slot.before, stream);
+    let next = if is_recorded { RECORDING } else { BROKEN };
     slot.state.store(next, Ordering::Release);
-    next == PENDING
+    is_recorded.then_some(slot)
 }
 
-fn record(slot: &Stream, stream: *mut c_void) -> bool {
-    let mut event = slot.event.load(Ordering::Relaxed);
-    if event.is_null() {
-        event = create();
-        slot.event.store(event, Ordering::Relaxed);
+impl Stream {
+    /// Puts an event behind the call of this number. Says whether it did.
+    pub(crate) fn end(&self, stream: *mut c_void, order: u64, now_ns: u64) -> bool {
+        let is_recorded = record(&self.behind, stream);
+        self.order.store(order, Ordering::Relaxed);
+        self.marked_ns.store(now_ns, Ordering::Relaxed);
+        let next = if is_recorded { PENDING } else { BROKEN };
+        self.state.store(next, Ordering::Release);
+        is_recorded
     }
-    if event.is_null() {
+
+    /// The call was not carried out.
+    pub(crate) fn release(&self) {
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// Keeps the context of this thread, in which the tap's thread asks later.
+    fn keep_context(&self) -> bool {
+        // SAFETY: the runtime's function of this name has this signature.
+        let context = unsafe { mem::transmute::<*mut c_void, Context>(CONTEXT.runtime()) };
+        let mut current = ptr::null_mut();
+        // SAFETY: the answer has its place.
+        let is_known = unsafe { context(&raw mut current) } == 0;
+        self.context.store(current, Ordering::Relaxed);
+        is_known
+    }
+}
+
+/// Records an event on a stream, made the first time.
+fn record(event: &AtomicPtr<c_void>, stream: *mut c_void) -> bool {
+    let mut known = event.load(Ordering::Relaxed);
+    if known.is_null() {
+        known = create();
+        event.store(known, Ordering::Relaxed);
+    }
+    if known.is_null() {
         return false;
     }
-    // SAFETY: the runtime's functions of these names have these signatures.
-    let context = unsafe { mem::transmute::<*mut c_void, Context>(CONTEXT.runtime()) };
-    let mut current = ptr::null_mut();
-    // SAFETY: the answer has its place.
-    if unsafe { context(&raw mut current) } != 0 {
-        return false;
-    }
-    slot.context.store(current, Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the runtime's function of this name has this signature.
     let record = unsafe { mem::transmute::<*mut c_void, Record>(RECORD.runtime()) };
     // SAFETY: the event is the tap's, and the program has just used the stream on this thread.
-    unsafe { record(event, stream) == 0 }
+    unsafe { record(known, stream) == 0 }
 }
 
-/// An event, of the context of this thread. Once for each stream.
+/// An event, of the context of this thread.
 fn create() -> *mut c_void {
     // SAFETY: the runtime's function of this name has this signature.
     let create = unsafe { mem::transmute::<*mut c_void, Create>(CREATE.runtime()) };
@@ -186,48 +216,59 @@ fn slot_of(stream: *mut c_void) -> Option<&'static Stream> {
     None
 }
 
-/// Asks the events that are pending; tells of each stream the last call that is complete, where that is news.
-pub(crate) fn look(mut complete: impl FnMut(u64, u64)) {
+/// Asks the events that are pending; tells of each stream how far it has come, where that is news: of the call of which number.
+pub(crate) fn look(mut tell: impl FnMut(u64, u64, Progress)) {
     for slot in &ALL {
+        let stream = || slot.stream.load(Ordering::Relaxed).addr() as u64;
         let taken =
             slot.state
                 .compare_exchange(PENDING, RECORDING, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() {
-            let next = match is_complete(slot) {
-                Some(true) => {
-                    let order = slot.order.load(Ordering::Relaxed);
+            let order = slot.order.load(Ordering::Relaxed);
+            let progress = slot.progress();
+            let next = match progress {
+                Some(Progress::Complete) => {
                     slot.complete.store(order, Ordering::Relaxed);
                     IDLE
                 }
-                Some(false) => PENDING,
+                Some(Progress::Behind | Progress::Begun) => PENDING,
                 // The device has an error: what is pending stays so.
                 None => BROKEN,
             };
             slot.state.store(next, Ordering::Release);
+            if let Some(progress @ (Progress::Behind | Progress::Begun)) = progress {
+                tell(stream(), order, progress);
+            }
         }
         let known = slot.complete.load(Ordering::Relaxed);
         if slot.told.swap(known, Ordering::Relaxed) != known {
-            complete(slot.stream.load(Ordering::Relaxed).addr() as u64, known);
+            tell(stream(), known, Progress::Complete);
         }
     }
 }
 
-fn is_complete(slot: &Stream) -> Option<bool> {
-    // SAFETY: the runtime's function of this name has this signature.
-    let set = unsafe { mem::transmute::<*mut c_void, SetContext>(SET_CONTEXT.runtime()) };
-    // SAFETY: the program's thread had this context when it made the call.
-    if unsafe { set(slot.context.load(Ordering::Relaxed)) } != 0 {
-        return None;
+impl Stream {
+    fn progress(&self) -> Option<Progress> {
+        // SAFETY: the runtime's function of this name has this signature.
+        let set = unsafe { mem::transmute::<*mut c_void, SetContext>(SET_CONTEXT.runtime()) };
+        // SAFETY: the program's thread had this context when it made the call.
+        if unsafe { set(self.context.load(Ordering::Relaxed)) } != 0 {
+            return None;
+        }
+        Some(match query(&self.behind)? {
+            true => Progress::Complete,
+            false if query(&self.before)? => Progress::Begun,
+            false => Progress::Behind,
+        })
     }
-    query(slot)
 }
 
-/// Asks the event of a stream, in the context of this thread.
-fn query(slot: &Stream) -> Option<bool> {
+/// Asks an event, in the context of this thread.
+fn query(event: &AtomicPtr<c_void>) -> Option<bool> {
     // SAFETY: the runtime's function of this name has this signature.
     let query = unsafe { mem::transmute::<*mut c_void, Query>(QUERY.runtime()) };
     let mut status = 0;
     // SAFETY: the event is the tap's and is never destroyed, and the answer has its place.
-    let code = unsafe { query(slot.event.load(Ordering::Relaxed), &raw mut status) };
+    let code = unsafe { query(event.load(Ordering::Relaxed), &raw mut status) };
     (code == 0).then_some(status == COMPLETE)
 }

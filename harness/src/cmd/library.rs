@@ -78,12 +78,13 @@ pub(super) fn find(library: &Library, named: Option<&Path>) -> Result<PathBuf, F
     }
 }
 
-/// Beside the program, where cargo puts libraries that it depends on, where packages do, and where the program was built.
+/// Where cargo puts libraries that the program depends on, beside it, where packages do, and where the program was built.
 fn places(library: &Library, folder: &Path) -> Vec<PathBuf> {
     let above = folder.parent().unwrap_or(folder);
     let mut folders = vec![
-        folder.to_owned(),
+        // Before its own folder: cargo renews this one with the program, and the other only when it is asked to.
         folder.join("deps"),
+        folder.to_owned(),
         above.join("lib"),
         above.join("lib/muster"),
     ];

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// First word of a board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mustrtap");
 /// Version of this layout; a reader takes no other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How the names of boards in `/dev/shm` begin; the user, the process and when it started follow.
 pub const PREFIX: &str = "muster-tap-";
 /// Communicators of a process that are watched at one time.
@@ -164,8 +164,36 @@ pub struct Call {
     pub finished_ns: AtomicU64,
     /// What it returned, as the bits of a signed number.
     pub result: AtomicU32,
-    /// When nothing else was pending on its stream, so that it could start at once: 1.
-    pub is_observed: AtomicU32,
+    /// A [`Mark`].
+    pub mark: AtomicU32,
+}
+
+/// What is known of a call from events of the tap on its stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mark {
+    /// Nothing: it has no events.
+    #[default]
+    None = 0,
+    /// It has an event before it and one behind it. Nobody has asked yet.
+    Set = 1,
+    /// What is ahead of it on its stream is not complete: the device has not begun it.
+    Behind = 2,
+    /// The device has begun it.
+    Begun = 3,
+}
+
+impl Mark {
+    /// The mark that this number means.
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            1 => Self::Set,
+            2 => Self::Behind,
+            3 => Self::Begun,
+            _ => Self::None,
+        }
+    }
 }
 
 /// The stream was being captured: the call is recorded and not carried out.

@@ -2,7 +2,8 @@
 //!
 //! - TAP-1: a call is certainly open where the vendor's library has not returned from it, where an event behind it or before
 //!   it on its stream has not come, or where a member has not made it. Of all others nothing is said.
-//! - TAP-2: what a rank's stream has not come to yet, the rank has not entered: what it waits for is the first open call there.
+//! - TAP-2: what a rank's device has not come to yet, the rank has not entered: what it waits for is the first open call of the
+//!   stream, or, where the device has not begun that either, a call on another stream.
 //! - TAP-3: a rank that has not made a call and has another one open may wait for that one on its host. A circle that needs
 //!   this is likely, not certain.
 //! - TAP-4: where not all is known that a verdict needs, there is none.
@@ -95,16 +96,18 @@ impl Jobs {
         };
         let mut open = Vec::new();
         let mut assumed = false;
+        let mut behind = BTreeMap::new();
         for (one, rank) in seen.iter().zip(&numbers) {
             let view = View::of(one, *rank, &members, seen, &numbers);
             assumed |= view.is_assumed;
+            behind.extend(view.behind.first().map(|call| (*rank, *call)));
             let report = self.report(&view, now_ns, wall_ms, &mut open);
             self.look(&mut scene, one, *rank, now_ns, report);
         }
         self.heads.retain(|_, head| head.looks > 0);
         let verdict = differing(&scene, seen, &numbers, &members, now_ns, wall_ms)
             .or_else(|| stuck(&scene, &open, limit_ms));
-        let verdict = verdict.map(|verdict| worded(&scene, verdict, assumed));
+        let verdict = verdict.map(|verdict| worded(&scene, verdict, assumed, &behind));
         for (rank, member) in (0..).zip(scene.members) {
             if let Some(report) = member.report {
                 self.before.insert(rank, report);
@@ -435,7 +438,29 @@ fn words(call: &Call, seq: u64, now_ns: u64, wall_ms: u64) -> Words {
 }
 
 /// The verdict in words of calls on devices.
-fn worded(scene: &Scene, mut verdict: Verdict, is_assumed: bool) -> Verdict {
+fn worded(
+    scene: &Scene,
+    mut verdict: Verdict,
+    is_assumed: bool,
+    behind: &BTreeMap<u32, Call>,
+) -> Verdict {
+    // Nobody asks a process: its board is read.
+    verdict
+        .evidence
+        .retain(|text| !text.ends_with("answered when asked"));
+    for text in &mut verdict.evidence {
+        *text = text.replace("all of them live and answer", "all of them live");
+        *text = text.replace(" has not answered for ", " has been stopped for ");
+    }
+    if let ([rank], Class::NotJoined) = (&verdict.blamed[..], verdict.class)
+        && let Some(call) = behind.get(rank)
+    {
+        verdict.place = format!(
+            "its device has not begun the call: what is ahead of it on {} is not complete",
+            site(call)
+        );
+        verdict.confidence = Confidence::Likely;
+    }
     for text in [&mut verdict.what, &mut verdict.others, &mut verdict.place] {
         *text = text.replace("barrier #1 on the creation of", "the creation of");
         // Which calls of a stream are complete is seen now and then only.

@@ -3,8 +3,8 @@
 use crate::sync::Ordering::{Acquire, Relaxed};
 
 use super::board::{
-    Board, CAPTURED, COMMS, Comm, Kind, MAGIC, RING, State, UNKNOWN, VERSION, dtype_of, op_of,
-    root_of,
+    Board, CAPTURED, COMMS, Comm, Kind, MAGIC, Mark, RING, State, UNKNOWN, VERSION, dtype_of,
+    op_of, root_of,
 };
 use crate::types::{Collective, DType, ReduceOp};
 use crate::watch::report::CallCode;
@@ -77,8 +77,8 @@ pub struct Call {
     pub returned_ns: Option<u64>,
     /// Whether the device was seen to have completed it.
     pub is_complete: bool,
-    /// Whether the end of this very call is observed, or of an earlier one only.
-    pub is_observed: bool,
+    /// What the events of this very call say, if it has any.
+    pub mark: Mark,
     /// Whether it was captured into a graph and not carried out.
     pub is_captured: bool,
     /// What the vendor's library returned.
@@ -167,7 +167,7 @@ fn calls(comm: &Comm) -> Vec<Call> {
             entered_ns: call.span.entered_ns.load(Relaxed),
             returned_ns: (returned_ns != 0).then_some(returned_ns),
             is_complete: call.finished_ns.load(Relaxed) != 0,
-            is_observed: call.is_observed.load(Acquire) != 0,
+            mark: Mark::of(call.mark.load(Acquire)),
             is_captured: call.flags.load(Relaxed) & CAPTURED != 0,
             result: call.result.load(Relaxed).cast_signed(),
         };

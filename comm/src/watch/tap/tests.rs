@@ -1,5 +1,6 @@
 //! Boards of a job of three ranks, made up, and what is said of them.
 
+use super::board::Mark;
 use super::snapshot::{Call, Group, Process};
 use super::{Jobs, Watched};
 use crate::error::verdict::{Class, Confidence, Verdict};
@@ -183,7 +184,7 @@ fn ranks_that_use_two_communicators_in_other_orders_on_a_stream_are_a_circle() {
             .iter_mut()
             .flat_map(|group| &mut group.calls)
             .min_by_key(|call| call.order);
-        first.expect("a call").is_observed = true;
+        first.expect("a call").mark = Mark::Begun;
     }
     let (verdict, _) = job.expect(Class::Deadlock, &[0, 1, 2]);
     assert_eq!(
@@ -240,7 +241,7 @@ fn a_process_that_ended_after_it_had_destroyed_its_communicators_is_no_culprit()
 fn a_rank_that_exits_after_its_last_call_is_no_culprit_while_the_device_of_another_is_busy() {
     let mut job = Job::new();
     job.all_call(WORLD);
-    job.ranks[0].process.groups[0].calls[0].is_observed = true;
+    job.ranks[0].process.groups[0].calls[0].mark = Mark::Begun;
     for rank in [1, 2] {
         job.ranks[rank].sight = Sight::Ended;
         job.ranks[rank].has_exited = true;
@@ -253,7 +254,7 @@ fn a_rank_that_exits_after_its_last_call_is_no_culprit_while_the_device_of_anoth
 fn a_call_that_all_made_and_no_device_completes_is_the_fault_of_no_rank() {
     let mut job = Job::new();
     for rank in 0..3 {
-        job.call(rank, WORLD, all_reduce(8)).is_observed = true;
+        job.call(rank, WORLD, all_reduce(8)).mark = Mark::Begun;
     }
     let (verdict, after_ms) = job.verdict().expect("a verdict");
     assert_eq!(verdict.class, Class::Link, "{}", verdict.line());

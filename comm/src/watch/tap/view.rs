@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::board::Mark;
 use super::scene::{Members, Watched};
 use super::snapshot::{Call, Group, Process};
 use crate::types::Collective;
@@ -19,6 +20,8 @@ pub(super) struct View<'a> {
     pub(super) streams: Vec<u64>,
     /// Whether a wait of the program on its host was assumed.
     pub(super) is_assumed: bool,
+    /// Calls that its device has not begun, for which it waits in no other call.
+    pub(super) behind: Vec<Call>,
 }
 
 pub(super) struct GroupView<'a> {
@@ -78,7 +81,7 @@ fn floors(process: &Process) -> HashMap<u64, Floor> {
         let floor = floors.entry(call.stream).or_default();
         if call.is_complete {
             floor.complete = floor.complete.max(call.order);
-        } else if call.is_observed {
+        } else if call.mark != Mark::None {
             let first = floor
                 .pending
                 .map_or(call.order, |pending| pending.min(call.order));
@@ -114,6 +117,7 @@ impl<'a> View<'a> {
             groups: Vec::new(),
             streams: Vec::new(),
             is_assumed: false,
+            behind: Vec::new(),
         };
         for group in &process.groups {
             let known = members.get(&group.key).cloned().unwrap_or_default();
@@ -161,6 +165,13 @@ impl<'a> View<'a> {
         let mut held: Vec<u64> = Vec::new();
         for (_, at, call) in heads {
             let group = &mut self.groups[*at];
+            // What its stream waits for is on another one.
+            if call.mark == Mark::Behind && !held.contains(&call.stream) {
+                held.push(call.stream);
+                group.entered = group.entered.min(call.seq.saturating_sub(1));
+                self.behind.push(*call);
+                continue;
+            }
             if held.contains(&call.stream) {
                 if !call.is_message() && group.head.is_none_or(|(seq, _)| seq != call.seq) {
                     group.entered = group.entered.min(call.seq - 1);
@@ -173,6 +184,9 @@ impl<'a> View<'a> {
             held.push(call.stream);
             group.head.get_or_insert((call.seq, call.code));
             group.thread = thread_of(&mut self.streams, call.stream);
+        }
+        if held.len() > self.behind.len() {
+            self.behind.clear();
         }
         let creating = self
             .groups
