@@ -198,5 +198,4 @@ fn strides_of(sizes: &[usize]) -> Vec<i64> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
