@@ -151,9 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_looked_for_beside_the_program_first_and_where_it_was_built_last() {
+    fn the_library_is_looked_for_beside_the_program_and_where_it_was_built_last() {
         let places = places(&EMULATOR, Path::new("/opt/bin"));
-        assert_eq!(places[0], Path::new("/opt/bin").join(EMULATOR.file));
+        // Of a build, the one that was built with the program.
+        assert_eq!(places[0], Path::new("/opt/bin/deps").join(EMULATOR.file));
+        assert_eq!(places[1], Path::new("/opt/bin").join(EMULATOR.file));
         assert!(places.contains(&Path::new("/opt/lib/muster").join(EMULATOR.file)));
         let built = places.last().and_then(|path| path.parent());
         let program = std::env::current_exe().expect("a program");
