@@ -768,6 +768,64 @@ fn the_doctor_judges_and_does_nothing_else() {
     complain("a check only looks (DOCTOR-1, DOCTOR-2)", &offences);
 }
 
+/// Python's part is no member of the workspace: nothing else rewrites its lock when a crate below it gets a dependency, and
+/// its build with `--locked` then fails.
+#[test]
+fn the_lock_of_python_has_the_dependencies_of_our_crates() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a file of the project");
+    let lock = read("python/Cargo.lock");
+    let locked = |name: &str| -> BTreeSet<String> {
+        let head = format!("name = \"{name}\"\n");
+        let package = lock
+            .split("[[package]]\n")
+            .find(|one| one.starts_with(&head));
+        let lines = package.unwrap_or_default().lines();
+        let entries = lines.filter_map(|line| line.strip_prefix(" \"")?.strip_suffix("\","));
+        let first = |entry: &str| entry.split(' ').next().map(ToOwned::to_owned);
+        entries.filter_map(first).collect()
+    };
+    let mut offences = Vec::new();
+    for (folder, name) in [
+        ("hccl-sys", "hccl-sys"),
+        ("comm", "muster-comm"),
+        ("hccl-emu", "muster-emu"),
+        ("tap", "muster-tap"),
+        ("harness", "muster"),
+        ("python", "muster-py"),
+    ] {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let (mut all, mut needed) = (BTreeSet::new(), BTreeSet::new());
+        let mut is_inside = false;
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                is_inside = line.ends_with("dependencies]") && !line.contains("dev-");
+            } else if is_inside && let Some((key, value)) = line.split_once('=') {
+                let key = key.trim().trim_end_matches(".workspace").to_owned();
+                if !value.contains("optional = true") {
+                    needed.insert(key.clone());
+                }
+                all.insert(key);
+            }
+        }
+        let locked = locked(name);
+        offences.extend(
+            needed
+                .difference(&locked)
+                .map(|one| format!("{name}: {one} is not locked")),
+        );
+        offences.extend(
+            locked
+                .difference(&all)
+                .map(|one| format!("{name}: {one} is no dependency")),
+        );
+        assert!(!needed.is_empty(), "{folder}/Cargo.toml has dependencies");
+    }
+    complain(
+        "run `cargo metadata --manifest-path python/Cargo.toml`",
+        &offences,
+    );
+}
+
 #[test]
 fn nothing_is_left_open_and_no_test_is_switched_off() {
     let marks = [

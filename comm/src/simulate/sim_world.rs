@@ -387,7 +387,9 @@ impl<'a> Stage<'a> {
                     self.say(|| format!("owner: {}", verdict.line()));
                     self.owner_verdicts.push(*verdict);
                 }
-                Some(ToOwner::Suspect(line)) => self.say(|| format!("owner: {line}")),
+                Some(ToOwner::Suspect(line) | ToOwner::Starved(line)) => {
+                    self.say(|| format!("owner: {line}"))
+                }
                 None => self.wrong = Some("the owner is told what it cannot read".to_owned()),
             },
             _ => {}

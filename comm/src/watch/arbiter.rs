@@ -100,17 +100,24 @@ pub struct Arbiter {
     again: u32,
     told: Vec<Told>,
     suspects: suspect::Suspects,
+    /// Whether the process that runs the arbiter prints who is waited for, and not the rank that waits.
+    tells_owner: bool,
     /// Verdicts that are about to be told.
     held: Vec<Held>,
 }
 
-/// A new arbiter, for [`crate::rendezvous::CoordinatorOptions::arbiter`].
+/// A new arbiter in a rank, for [`crate::rendezvous::CoordinatorOptions::arbiter`].
 #[must_use]
 pub fn arbiter() -> Box<dyn Referee> {
+    Box::new(Arbiter::of_this_process())
+}
+
+/// A new arbiter in a launcher: the launcher prints who is waited for ([`ToOwner::Suspect`]), and ranks do not.
+#[must_use]
+pub fn arbiter_of_launcher() -> Box<dyn Referee> {
     Box::new(Arbiter {
-        inside: Some(process::inside),
-        is_ending: Some(process::is_ending),
-        ..Arbiter::in_process(process::own())
+        tells_owner: true,
+        ..Arbiter::of_this_process()
     })
 }
 
@@ -213,7 +220,15 @@ impl Referee for Arbiter {
 }
 
 impl Arbiter {
-    /// An arbiter that runs in this process.
+    fn of_this_process() -> Self {
+        Self {
+            inside: Some(process::inside),
+            is_ending: Some(process::is_ending),
+            ..Self::in_process(process::own())
+        }
+    }
+
+    /// An arbiter that runs in the process with this identity.
     pub(crate) fn in_process(process: ProcessId) -> Self {
         Self {
             process,

@@ -12,7 +12,7 @@ const LEAST_MS: u64 = 1000;
 const TIMES: u64 = 10;
 
 /// How long it is not said again that ranks are starved.
-const STARVED_EVERY_MS: u64 = 60_000;
+const STARVED_EVERY_MS: u64 = 3_600_000;
 
 /// What was told so far.
 #[derive(Debug, Default)]
@@ -258,6 +258,10 @@ mod tests {
         assert!(remark.suspects.is_empty());
         assert!(remark.line.starts_with("STARVED rank 1"), "{}", remark.line);
         assert_eq!(suspects.look(&starved(2, 9000), 9000), None);
-        assert!(suspects.look(&starved(3, 9000), 65_000).is_some());
+        assert!(
+            suspects
+                .look(&starved(3, 9000), 5000 + STARVED_EVERY_MS)
+                .is_some()
+        );
     }
 }

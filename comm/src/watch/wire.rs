@@ -84,6 +84,8 @@ pub(crate) enum ToRank {
 pub enum ToOwner {
     /// One line to print: who is waited for.
     Suspect(String),
+    /// One line to print: which ranks get too little processor time.
+    Starved(String),
     /// A verdict; given again where it ends more calls.
     Verdict(Box<Verdict>),
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam::channel::Sender;
 use muster_comm::rendezvous::{Coordinator, CoordinatorEvent, CoordinatorOptions, Secret};
 use muster_comm::sync::Deadline;
-use muster_comm::watch::arbiter::arbiter;
+use muster_comm::watch::arbiter::arbiter_of_launcher;
 
 use crate::fail::Failure;
 use crate::run::supervisor::Event;
@@ -55,7 +55,7 @@ impl Launcher {
         let mut options = CoordinatorOptions::new(secret.clone(), job_id.clone(), world_size);
         options.deadline = deadline;
         options.owner_knows_exits = true;
-        options.arbiter = Some(arbiter);
+        options.arbiter = Some(arbiter_of_launcher);
         let coordinator = Coordinator::start(options)
             .map_err(|error| Failure::of(error.exit_code(), &error, error.help()))?;
         Ok(Self {

@@ -3,6 +3,9 @@
 //! Pure: facts in, verdict out. The first failing rank is the cause; ranks that failed because it
 //! did are evidence, never culprits.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use muster_comm::error::ErrorKind;
 use muster_comm::error::verdict as watch;
 use muster_comm::watch::ToOwner;
@@ -78,6 +81,7 @@ impl Facts {
     pub fn hear(&mut self, bytes: &[u8]) {
         match ToOwner::decode(bytes) {
             Some(ToOwner::Suspect(line)) => out::note(&out::escaped(&line)),
+            Some(ToOwner::Starved(line)) => tell_starved(&line),
             Some(ToOwner::Verdict(verdict)) => {
                 // One that leaves the group usable gives way to one that does not, and the first stays
                 // first when it is told again with what followed from it.
@@ -92,6 +96,19 @@ impl Facts {
             }
             None => {}
         }
+    }
+}
+
+/// How long the launcher does not say again that ranks are starved: worlds that follow each other share the host.
+const STARVED_EVERY: Duration = Duration::from_secs(3600);
+
+/// Prints that ranks are starved, unless that was said of this world or of an earlier one within the hour.
+fn tell_starved(line: &str) {
+    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.is_none_or(|told| told.elapsed() >= STARVED_EVERY) {
+        *told = Some(Instant::now());
+        out::note(&out::escaped(line));
     }
 }
 

@@ -294,9 +294,16 @@ impl Arbiter {
         let suspected = |one: &u32| Act::Tell(Rank(*one), encode(&ToRank::Suspected));
         let mut acts: Vec<Act> = remark.suspects.iter().map(suspected).collect();
         let line = remark.line;
-        acts.push(Act::Report(encode(&ToOwner::Suspect(line.clone()))));
-        let message = encode(&ToRank::Suspect { line });
-        acts.push(Act::Tell(Rank(remark.told_to), message));
+        acts.push(if self.tells_owner {
+            Act::Report(encode(&if remark.suspects.is_empty() {
+                ToOwner::Starved(line)
+            } else {
+                ToOwner::Suspect(line)
+            }))
+        } else {
+            let message = encode(&ToRank::Suspect { line });
+            Act::Tell(Rank(remark.told_to), message)
+        });
         acts
     }
 }
