@@ -388,7 +388,7 @@ impl<'a> Stage<'a> {
                     self.owner_verdicts.push(*verdict);
                 }
                 Some(ToOwner::Suspect(line) | ToOwner::Starved(line)) => {
-                    self.say(|| format!("owner: {line}"))
+                    self.say(|| format!("owner: {line}"));
                 }
                 None => self.wrong = Some("the owner is told what it cannot read".to_owned()),
             },
