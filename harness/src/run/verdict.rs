@@ -4,10 +4,11 @@
 //! did are evidence, never culprits.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use muster_comm::error::ErrorKind;
 use muster_comm::error::verdict as watch;
+use muster_comm::sync::Deadline;
 use muster_comm::watch::ToOwner;
 use muster_comm::watch::judge::Fate;
 
@@ -104,10 +105,10 @@ const STARVED_EVERY: Duration = Duration::from_secs(3600);
 
 /// Prints that ranks are starved, unless that was said of this world or of an earlier one within the hour.
 fn tell_starved(line: &str) {
-    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if told.is_none_or(|told| told.elapsed() >= STARVED_EVERY) {
-        *told = Some(Instant::now());
+    static AGAIN: Mutex<Option<Deadline>> = Mutex::new(None);
+    let mut again = AGAIN.lock().unwrap_or_else(PoisonError::into_inner);
+    if again.is_none_or(|again| again.passed()) {
+        *again = Some(Deadline::after(STARVED_EVERY));
         out::note(&out::escaped(line));
     }
 }
