@@ -90,6 +90,9 @@ static int rank(uint32_t ranks, const char *folder) {
     if (has("asleep")) pause();
     if (has("killed")) raise(SIGKILL);
     if (has("exits")) exit(0);
+    if (has("crashes")) raise(SIGSEGV);
+    if (has("fails")) exit(3);
+    if (strcmp(fault, "ended") == 0) pause();
     if (has("stopped")) raise(SIGSTOP);
     if (has("order")) {
         all_gather(second, stream, from, to);
@@ -107,9 +110,32 @@ static int rank(uint32_t ranks, const char *folder) {
     return 0;
 }
 
+enum { RANKS_MAX = 64 };
+static pid_t pids[RANKS_MAX];
+
+/* Waits as launchers do that look ten times a second, and end all ranks when one fails or, some, at their own wish. */
+static int launch(int ranks) {
+    int failed = 0, ends = strcmp(fault, "crashes") == 0 || strcmp(fault, "fails") == 0;
+    siginfo_t found;
+    if (strcmp(fault, "ended") == 0) {
+        sleep(1);
+        for (int one = 0; one < ranks; one++) kill(pids[one], SIGTERM);
+    }
+    while (waitid(P_ALL, 0, &found, WEXITED | WNOWAIT) == 0) {
+        int is_bad = found.si_code != CLD_EXITED || found.si_status != 0;
+        usleep(150000);
+        waitpid(found.si_pid, NULL, 0);
+        for (int one = 0; is_bad && ends && one < ranks; one++)
+            if (pids[one] != found.si_pid) kill(pids[one], SIGTERM);
+        ends = ends && !is_bad;
+        failed |= is_bad;
+    }
+    return failed;
+}
+
 int main(int argc, char **argv) {
-    if (argc != 5) return 2;
-    int ranks = atoi(argv[1]), failed = 0, status;
+    if (argc != 5 || atoi(argv[1]) > RANKS_MAX) return 2;
+    int ranks = atoi(argv[1]);
     fault = argv[3];
     victim = atoi(argv[4]);
 #ifdef LOADED
@@ -117,7 +143,8 @@ int main(int argc, char **argv) {
     if (!hccl) return fprintf(stderr, "%s\n", dlerror()), 2;
 #endif
     for (me = 0; me < ranks; me++) {
-        if (fork() == 0) {
+        pids[me] = fork();
+        if (pids[me] == 0) {
             char text[16];
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             snprintf(text, sizeof text, "%d", me);
@@ -127,6 +154,5 @@ int main(int argc, char **argv) {
             return rank((uint32_t)ranks, argv[2]);
         }
     }
-    while (wait(&status) > 0) failed |= status != 0;
-    return failed;
+    return launch(ranks);
 }

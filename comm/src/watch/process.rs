@@ -196,6 +196,28 @@ pub(super) fn is_ending(process: &ProcessId) -> bool {
     }
 }
 
+/// The number under which this process sees it, where it does.
+#[must_use]
+pub fn number(process: &ProcessId) -> Option<u32> {
+    match find(process) {
+        Place::At(pid) => Some(pid),
+        Place::Ended | Place::Hidden(_) => None,
+    }
+}
+
+/// How a process ended whose parent has not asked for that so far, as `waitpid` will tell it.
+pub(super) fn exit_status(process: &ProcessId) -> Option<i32> {
+    /// Field 52 of `stat`, counted from the state, which is the third.
+    const EXIT_CODE: usize = 49;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", number(process)?)).ok()?;
+    let is_zombie = matches!(state_and_flags(&stat), Some(('Z', _)));
+    if !is_zombie || !find::is_it(process, &stat) {
+        return None;
+    }
+    let fields = stat.rsplit_once(')')?.1;
+    fields.split_ascii_whitespace().nth(EXIT_CODE)?.parse().ok()
+}
+
 /// [`ProcessFacts::stopped`] of a process, where it can be looked at.
 #[must_use]
 pub fn stopped(process: &ProcessId) -> Option<String> {

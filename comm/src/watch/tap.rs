@@ -6,6 +6,7 @@
 //! holds up the others.
 
 pub mod board;
+mod ends;
 mod files;
 mod scene;
 mod snapshot;
@@ -13,6 +14,7 @@ mod snapshot;
 mod tests;
 mod view;
 
+pub use self::ends::End;
 pub use self::files::{BoardFile, board_files};
 pub use self::scene::{Jobs, Watched};
 pub use self::snapshot::{Call, Group, Process, read};

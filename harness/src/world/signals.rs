@@ -25,13 +25,21 @@ impl Interrupts {
     /// # Errors
     /// A failure of class RESOURCE where the socket cannot be made.
     pub fn install() -> Result<Self, Failure> {
+        Self::of(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// Takes over these signals for the rest of the process.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn of(signals: &[i32]) -> Result<Self, Failure> {
         let broken =
             |error: std::io::Error| Failure::resource(format!("signals cannot be caught: {error}"));
         let (reader, writer) = UnixStream::pair().map_err(broken)?;
         reader.set_nonblocking(true).map_err(broken)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in signals {
             let writer = writer.try_clone().map_err(broken)?;
-            pipe::register(signal, writer).map_err(broken)?;
+            pipe::register(*signal, writer).map_err(broken)?;
         }
         Ok(Self {
             reader,

@@ -167,13 +167,10 @@ fn a_rank_that_does_not_come_has_died_or_is_stopped_is_named() {
             "NOT_JOINED",
             "running user code, last made all_gather #20",
         ),
-        (
-            "killed",
-            1,
-            "PEER_DEAD",
-            "has ended without an exit of its own",
-        ),
-        ("exits", 3, "PEER_DEAD", "has exited"),
+        ("killed", 1, "PEER_DEAD", "was killed by signal 9"),
+        ("exits", 3, "PEER_DEAD", "exited with code 0 before"),
+        ("crashes", 2, "PEER_DEAD", "was killed by signal 11"),
+        ("fails", 1, "PEER_DEAD", "exited with code 3"),
         ("stopped", 0, "PEER_FROZEN", "state T (stopped by a signal)"),
         (
             "creation",
@@ -190,6 +187,15 @@ fn a_rank_that_does_not_come_has_died_or_is_stopped_is_named() {
         );
         assert!(line.contains(place), "{fault}: {line}");
     }
+}
+
+#[test]
+fn nobody_is_named_where_the_launcher_ended_all_ranks() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let (code, said) = client.run(&program, "ended", 0, &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(!said.contains("VERDICT"), "{said}");
 }
 
 #[test]

@@ -11,11 +11,12 @@ use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::board::{Board, PREFIX};
+use super::ends::End;
 use super::scene::Watched;
 use super::snapshot::read;
-use crate::rendezvous::ProcessId;
+use crate::rendezvous::{DownReason, ProcessId};
 use crate::sync::Ordering;
-use crate::watch::process::{Sight, look_at, own};
+use crate::watch::process::{Sight, exit_status, look_at, number, own};
 
 /// Where boards lie.
 const FOLDER: &str = "/dev/shm";
@@ -98,35 +99,55 @@ impl BoardFile {
         self.board().job.load(Ordering::Relaxed)
     }
 
-    /// The process's number.
+    /// Looks at the board and the process; `None` where the board is of another version. `end` is what was seen of its end.
     #[must_use]
-    pub fn pid(&self) -> u32 {
-        // Relaxed: as above.
-        self.board().pid.load(Ordering::Relaxed)
-    }
-
-    /// Looks at the board and the process; `None` where the board is of another version.
-    #[must_use]
-    pub fn look(&self) -> Option<Watched> {
+    pub fn look(&self, end: Option<End>) -> Option<Watched> {
         let sight = self.sight();
         Some(Watched {
             process: read(self.board())?,
             has_exited: !self.path.exists(),
             sight,
+            end,
+        })
+    }
+
+    /// How the process ended, as its parent will be told; unknown once the parent was.
+    #[must_use]
+    pub fn how_it_ended(&self) -> DownReason {
+        exit_status(&self.process()).map_or(DownReason::Ended, |status| {
+            match (libc::WIFSIGNALED(status), libc::WIFEXITED(status)) {
+                (true, _) => DownReason::Killed {
+                    signal: libc::WTERMSIG(status),
+                },
+                (_, true) => DownReason::Exited {
+                    code: libc::WEXITSTATUS(status),
+                },
+                _ => DownReason::Ended,
+            }
         })
     }
 
     /// What a look at the process shows.
     #[must_use]
     pub fn sight(&self) -> Sight {
+        look_at(&self.process())
+    }
+
+    /// The process's number as this process sees it, where it does.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        number(&self.process())
+    }
+
+    fn process(&self) -> ProcessId {
         // Relaxed: as above.
         let namespace = self.board().namespace.load(Ordering::Relaxed);
-        look_at(&ProcessId {
+        ProcessId {
             namespace,
-            pid: self.pid(),
+            pid: self.board().pid.load(Ordering::Relaxed),
             started_ticks: self.started_ticks,
             ..own()
-        })
+        }
     }
 
     /// Removes the file of a process that has ended.

@@ -10,12 +10,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::ends::End;
 use super::snapshot::{Call, Group, Process};
 use super::view::{View, name, site};
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
 use crate::types::Rank;
 use crate::watch::judge::device::{Ask, Case, Deed, Stage, Words, mismatch};
-use crate::watch::judge::{EndCause, Fate, Finding, Member, Question, Scene, judge};
+use crate::watch::judge::{Finding, Member, Question, Scene, judge};
 use crate::watch::process::Sight;
 use crate::watch::report::{Destroyed, GroupState, InFlight, Report, Wait};
 
@@ -33,6 +34,8 @@ pub struct Watched {
     pub sight: Sight,
     /// Whether it removed its board, as a process does that exits by itself.
     pub has_exited: bool,
+    /// Its end, where that was seen.
+    pub end: Option<End>,
 }
 
 /// What is remembered of the processes of a job between two looks.
@@ -58,10 +61,23 @@ struct Head {
 pub(super) type Members = HashMap<u64, Vec<Option<u32>>>;
 
 /// A call that holds up its stream, or its program.
-struct Open {
-    rank: u32,
-    call: CallId,
+pub(super) struct Open {
+    pub(super) rank: u32,
+    pub(super) call: CallId,
     age_ms: u64,
+}
+
+/// What the processes of a job show at one moment.
+pub(super) struct Made {
+    pub(super) scene: Scene,
+    /// The world rank of each process.
+    pub(super) numbers: Vec<u32>,
+    members: Members,
+    pub(super) open: Vec<Open>,
+    /// Whether a wait of a program on its host was assumed.
+    assumed: bool,
+    /// By rank, the first call that its device has not begun.
+    pub(super) behind: BTreeMap<u32, Call>,
 }
 
 impl Jobs {
@@ -83,6 +99,21 @@ impl Jobs {
         wall_ms: u64,
         limit_ms: u64,
     ) -> Option<Verdict> {
+        let made = self.scene(seen, now_ns, wall_ms)?;
+        let scene = &made.scene;
+        let verdict = differing(scene, seen, &made.numbers, &made.members, now_ns, wall_ms)
+            .or_else(|| stuck(scene, &made.open, limit_ms));
+        let verdict = verdict.map(|verdict| worded(scene, verdict, made.assumed, &made.behind));
+        for (rank, member) in (0..).zip(made.scene.members) {
+            if let Some(report) = member.report {
+                self.before.insert(rank, report);
+            }
+        }
+        verdict
+    }
+
+    /// What all of them show at this moment.
+    pub(super) fn scene(&mut self, seen: &[Watched], now_ns: u64, wall_ms: u64) -> Option<Made> {
         let numbers = numbers(seen);
         let members = members(seen, &numbers);
         // Also those who have no board.
@@ -105,15 +136,14 @@ impl Jobs {
             self.look(&mut scene, one, *rank, now_ns, report);
         }
         self.heads.retain(|_, head| head.looks > 0);
-        let verdict = differing(&scene, seen, &numbers, &members, now_ns, wall_ms)
-            .or_else(|| stuck(&scene, &open, limit_ms));
-        let verdict = verdict.map(|verdict| worded(&scene, verdict, assumed, &behind));
-        for (rank, member) in (0..).zip(scene.members) {
-            if let Some(report) = member.report {
-                self.before.insert(rank, report);
-            }
-        }
-        verdict
+        Some(Made {
+            scene,
+            numbers,
+            members,
+            open,
+            assumed,
+            behind,
+        })
     }
 
     fn look(&mut self, scene: &mut Scene, one: &Watched, rank: u32, now_ns: u64, report: Report) {
@@ -141,7 +171,7 @@ impl Jobs {
                 self.ended.push(rank);
             }
             let order = self.ended.iter().position(|ended| *ended == rank);
-            member.fate = Some(fate(one, order.unwrap_or(0) as u64));
+            member.fate = one.fate(order.unwrap_or(0) as u64);
         }
         member.report = Some(report);
     }
@@ -212,25 +242,6 @@ impl Jobs {
         }
         report.calls = view.records();
         report
-    }
-}
-
-fn fate(one: &Watched, order: u64) -> Fate {
-    let is_done = one.process.groups.iter().all(|group| group.is_gone);
-    let how = match (is_done, one.has_exited) {
-        (true, _) => "has destroyed its communicators and ended",
-        (false, true) => "has exited",
-        (false, false) => "has ended without an exit of its own",
-    };
-    Fate {
-        how: how.to_owned(),
-        orderly: is_done,
-        class: Class::PeerDead,
-        confidence: Confidence::Certain,
-        evidence: "its process has ended".to_owned(),
-        cause: EndCause::Unknown,
-        order,
-        hint: "read the output of that rank".to_owned(),
     }
 }
 
@@ -438,7 +449,7 @@ fn words(call: &Call, seq: u64, now_ns: u64, wall_ms: u64) -> Words {
 }
 
 /// The verdict in words of calls on devices.
-fn worded(
+pub(super) fn worded(
     scene: &Scene,
     mut verdict: Verdict,
     is_assumed: bool,

@@ -2,8 +2,9 @@
 
 use super::board::Mark;
 use super::snapshot::{Call, Group, Process};
-use super::{Jobs, Watched};
+use super::{End, Jobs, Watched};
 use crate::error::verdict::{Class, Confidence, Verdict};
+use crate::rendezvous::DownReason;
 use crate::types::{Collective, DType, ReduceOp};
 use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::CallCode;
@@ -55,6 +56,7 @@ impl Job {
             },
             sight: runs(),
             has_exited: false,
+            end: None,
         };
         Self {
             ranks: (0..3).map(rank).collect(),
@@ -104,6 +106,20 @@ impl Job {
     fn verdict(&mut self) -> Option<(Verdict, u64)> {
         let start = self.now_ns;
         (0..30).find_map(|_| Some((self.look()?, (self.now_ns - start) / 1_000_000)))
+    }
+
+    /// A process ends; its board stays unless it exits.
+    fn end(&mut self, rank: usize, how: DownReason, seen_ms: u64) {
+        let one = &mut self.ranks[rank];
+        one.sight = Sight::Ended;
+        one.has_exited = matches!(how, DownReason::Exited { .. });
+        let seen_ns = self.now_ns + seen_ms * 1_000_000;
+        one.end = Some(End { how, seen_ns });
+    }
+
+    /// What is said when the job is over.
+    fn over(&mut self) -> Option<Verdict> {
+        self.jobs.ended(&self.ranks, self.now_ns, 1_000_000)
     }
 
     fn expect(&mut self, class: Class, blamed: &[u32]) -> (Verdict, u64) {
@@ -284,4 +300,109 @@ fn who_does_not_come_to_the_creation_of_a_communicator_is_named() {
         "{}",
         verdict.line()
     );
+}
+
+fn killed(signal: i32) -> DownReason {
+    DownReason::Killed { signal }
+}
+
+fn exited(code: i32) -> DownReason {
+    DownReason::Exited { code }
+}
+
+#[test]
+fn who_ended_first_is_named_once_a_launcher_has_ended_the_others() {
+    for (how, text, confidence) in [
+        (killed(9), "was killed by signal 9", Confidence::Certain),
+        (killed(11), "was killed by signal 11", Confidence::Certain),
+        (exited(3), "exited with code 3", Confidence::Likely),
+    ] {
+        let mut job = Job::new();
+        job.all_call(WORLD);
+        job.call(0, WORLD, all_reduce(8));
+        job.call(2, WORLD, all_reduce(8));
+        job.end(1, how, 0);
+        job.end(0, killed(15), 150);
+        job.end(2, killed(15), 151);
+        let verdict = job.over().expect("a verdict");
+        assert_eq!(
+            (verdict.class, &verdict.blamed[..]),
+            (Class::PeerDead, &[1][..])
+        );
+        assert_eq!(verdict.confidence, confidence);
+        let line = verdict.line();
+        assert!(
+            line.contains(text) && line.contains("what=all_reduce #2 on world"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn who_ended_first_is_named_also_where_nobody_waited_for_it() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    job.end(1, killed(9), 0);
+    job.end(0, killed(15), 150);
+    job.end(2, killed(15), 151);
+    let verdict = job.over().expect("a verdict");
+    assert_eq!(
+        (verdict.class, &verdict.blamed[..]),
+        (Class::PeerDead, &[1][..])
+    );
+    assert!(
+        verdict.line().contains("what=no call that is known of"),
+        "{}",
+        verdict.line()
+    );
+}
+
+#[test]
+fn of_processes_that_ended_together_all_or_none_are_named() {
+    let mut job = Job::new();
+    job.end(0, killed(9), 0);
+    job.end(1, killed(11), 50);
+    job.end(2, killed(15), 300);
+    let verdict = job.over().expect("a verdict");
+    assert_eq!(verdict.blamed, [0, 1]);
+    assert_eq!(verdict.confidence, Confidence::Likely);
+    // Somebody killed all of them.
+    job.end(2, killed(9), 60);
+    assert_eq!(job.over(), None);
+}
+
+#[test]
+fn nobody_is_named_where_somebody_ended_the_job_or_the_end_was_not_seen() {
+    for ends in [
+        [(killed(2), 0), (exited(1), 1), (exited(1), 2)],
+        [(exited(1), 0), (killed(2), 20), (killed(2), 21)],
+        [(killed(15), 0), (killed(9), 1), (killed(15), 1)],
+        [(DownReason::Ended, 0), (exited(1), 1), (killed(15), 200)],
+        [(exited(1), 0), (exited(1), 200), (exited(1), 400)],
+        [(exited(0), 0), (exited(0), 200), (exited(0), 400)],
+    ] {
+        let mut job = Job::new();
+        job.all_call(WORLD);
+        let said = format!("{ends:?}");
+        for (rank, (how, seen_ms)) in ends.into_iter().enumerate() {
+            job.end(rank, how, seen_ms);
+        }
+        assert_eq!(job.over(), None, "{said}");
+    }
+}
+
+#[test]
+fn a_call_that_its_device_has_not_begun_waits_for_what_is_ahead_of_it() {
+    let mut job = Job::new();
+    for rank in 0..2 {
+        job.call(rank, WORLD, all_reduce(8)).mark = Mark::Begun;
+    }
+    job.call(2, WORLD, all_reduce(8)).mark = Mark::Behind;
+    let (verdict, _) = job.expect(Class::NotJoined, &[2]);
+    assert!(
+        verdict.place.contains("its device has not begun the call"),
+        "{}",
+        verdict.line()
+    );
+    assert_eq!(verdict.confidence, Confidence::Likely);
 }

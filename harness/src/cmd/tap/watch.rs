@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use std::{iter, process};
 
 use muster_comm::error::verdict::Verdict;
-use muster_comm::sync::Clock;
+use muster_comm::sync::{Clock, Deadline};
 use muster_comm::watch::process::Sight;
 use muster_comm::watch::tap::board::job_of;
-use muster_comm::watch::tap::{BoardFile, Jobs, board_files};
-use rustix::process::{Pid, Signal, kill_process};
+use muster_comm::watch::tap::{BoardFile, End, Jobs, board_files};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Limits;
 use crate::exit::Exit;
@@ -23,12 +26,29 @@ use crate::world::signals::Interrupts;
 /// How often boards are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How long what is seen of processes is awaited after the command has ended.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+
+/// A process with a board.
+struct Watched {
+    board: BoardFile,
+    /// Readable once it has ended; `None` where the system gives none.
+    pidfd: Option<OwnedFd>,
+    end: Option<End>,
+}
+
+impl Watched {
+    fn has_ended(&self) -> bool {
+        self.board.sight() == Sight::Ended
+    }
+}
+
 /// The processes of a job, or of all jobs of this user.
 pub(super) struct Watch {
     job: Option<u64>,
     limit: Duration,
     aborts: bool,
-    boards: BTreeMap<PathBuf, BoardFile>,
+    boards: BTreeMap<PathBuf, Watched>,
     jobs: BTreeMap<u64, Jobs>,
     told: BTreeMap<u64, Verdict>,
     /// Processes that were watched so far.
@@ -48,33 +68,58 @@ impl Watch {
         }
     }
 
-    /// One look at all of them.
-    fn look(&mut self) {
+    /// One look at all of them. `is_over` says that the command has ended, and whatever it started ends with it.
+    fn look(&mut self, is_over: bool) {
         self.find();
-        let mut of_job: BTreeMap<u64, Vec<&BoardFile>> = BTreeMap::new();
-        for board in self.boards.values() {
-            of_job.entry(board.job()).or_default().push(board);
+        let mut of_job: BTreeMap<u64, Vec<&Watched>> = BTreeMap::new();
+        for one in self.boards.values() {
+            of_job.entry(one.board.job()).or_default().push(one);
         }
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let wall_ms = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
         let limit_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        for (job, boards) in of_job {
-            let seen: Vec<_> = boards.iter().filter_map(|board| board.look()).collect();
+        for (job, all) in of_job {
             if self.told.contains_key(&job) {
                 continue;
             }
+            let look = |one: &&Watched| one.board.look(one.end.clone());
+            let seen: Vec<_> = all.iter().filter_map(look).collect();
             let judged = self.jobs.entry(job).or_insert_with(|| Jobs::on(&host()));
-            if let Some(verdict) = judged.judge(&seen, Clock::nanos(), wall_ms, limit_ms) {
+            let now_ns = Clock::nanos();
+            let mut verdict = judged.judge(&seen, now_ns, Clock::wall_ms(), limit_ms);
+            if verdict.is_none() && (is_over || all.iter().all(|one| one.has_ended())) {
+                verdict = judged.ended(&seen, now_ns, Clock::wall_ms());
+            }
+            if let Some(verdict) = verdict {
                 out::note(&verdict.line());
                 if self.aborts {
-                    boards.iter().for_each(|board| end(board));
+                    all.iter().for_each(|one| end(&one.board));
                 }
                 self.told.insert(job, verdict);
             }
         }
         self.forget();
+    }
+
+    /// Waits for this long, and takes note of processes that end meanwhile: how they ended can be seen until their parents ask.
+    fn wait(&mut self, time: Duration) {
+        let until = Deadline::after(time);
+        loop {
+            let open = |one: &&mut Watched| one.end.is_none() && one.pidfd.is_some();
+            let mut open: Vec<&mut Watched> = self.boards.values_mut().filter(open).collect();
+            let fds = open.iter().filter_map(|one| one.pidfd.as_ref());
+            let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+            let left = Timespec::try_from(until.left()).ok();
+            // Interrupted, it looks whether time is left.
+            let count = poll(&mut fds, left.as_ref()).unwrap_or(0);
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let seen_ns = Clock::nanos();
+            for (one, _) in open.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
+                let how = one.board.how_it_ended();
+                one.end = Some(End { how, seen_ns });
+            }
+            if count == 0 && until.passed() {
+                return;
+            }
+        }
     }
 
     /// Opens boards that are new. One of a process that has ended before it was seen is removed.
@@ -89,28 +134,29 @@ impl Watch {
             if self.job.is_some_and(|job| job != board.job()) {
                 continue;
             }
+            let pidfd = board.number().and_then(|number| {
+                let pid = Pid::from_raw(i32::try_from(number).ok()?)?;
+                pidfd_open(pid, PidfdFlags::empty()).ok()
+            });
+            // After that, so that the descriptor is certainly its.
             if board.sight() == Sight::Ended {
                 board.remove();
-            } else {
-                self.boards.insert(path, board);
-                self.count += 1;
+                continue;
             }
+            let end = None;
+            self.boards.insert(path, Watched { board, pidfd, end });
+            self.count += 1;
         }
     }
 
     /// Forgets jobs of which all processes have ended.
     fn forget(&mut self) {
-        let has_ended = |board: &BoardFile| board.sight() == Sight::Ended;
-        let living: Vec<u64> = self
-            .boards
-            .values()
-            .filter(|board| !has_ended(board))
-            .map(BoardFile::job)
-            .collect();
-        self.boards.retain(|_, board| {
-            let keeps = living.contains(&board.job());
+        let living = self.boards.values().filter(|one| !one.has_ended());
+        let living: Vec<u64> = living.map(|one| one.board.job()).collect();
+        self.boards.retain(|_, one| {
+            let keeps = living.contains(&one.board.job());
             if !keeps {
-                board.remove();
+                one.board.remove();
             }
             keeps
         });
@@ -124,11 +170,8 @@ impl Watch {
 impl Drop for Watch {
     /// What killed processes have left behind goes; boards of living ones stay theirs.
     fn drop(&mut self) {
-        let ended = self
-            .boards
-            .values()
-            .filter(|board| board.sight() == Sight::Ended);
-        ended.for_each(BoardFile::remove);
+        let ended = self.boards.values().filter(|one| one.has_ended());
+        ended.for_each(|one| one.board.remove());
     }
 }
 
@@ -141,8 +184,10 @@ fn host() -> String {
 
 /// Asks a process to end, if it is the one of the board.
 fn end(board: &BoardFile) {
-    if board.sight() != Sight::Ended {
-        ask_to_end(board.pid());
+    if board.sight() != Sight::Ended
+        && let Some(number) = board.number()
+    {
+        ask_to_end(number);
     }
 }
 
@@ -176,6 +221,8 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
         .env("HCCL_SO_PATH", folder.join("libhccl.so"))
         .env("MUSTER_TAP_JOB", &name)
         .spawn();
+    let interrupts = Interrupts::of(&[SIGINT])?;
+    let requests = Interrupts::of(&[SIGTERM, SIGHUP])?;
     let mut child = child
         .map_err(|error| Failure::usage(format!("{} cannot be run: {error}", program.display())))?;
     let mut watch = limits.watch(Some(job_of(&name)));
@@ -183,7 +230,14 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
     let status = loop {
         match child.try_wait() {
             Ok(None) => {
-                watch.look();
+                // From a terminal the command gets SIGINT itself.
+                if requests.take_new() > 0 {
+                    ask_to_end(child.id());
+                }
+                // Whoever ends now was asked to.
+                if interrupts.count() + requests.count() == 0 {
+                    watch.look(false);
+                }
                 // Some of what it started may be unknown to the tap.
                 if watch.aborts && !watch.told.is_empty() && !is_asked {
                     is_asked = true;
@@ -197,9 +251,13 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
                 )));
             }
         }
-        Clock::pause(LOOK_EVERY);
+        watch.wait(LOOK_EVERY);
     };
-    watch.look();
+    watch.wait(LAST_LOOK);
+    if interrupts.count() + requests.count() > 0 {
+        return Ok(Exit::Interrupted);
+    }
+    watch.look(true);
     if watch.count == 0 {
         out::note(
             "the tap saw no process that creates a communicator of HCCL; see docs/tap.md for what it cannot see",
@@ -221,12 +279,12 @@ pub(super) fn attach(limits: &Limits) -> Result<Exit, Failure> {
     let mut watch = limits.watch(None);
     let mut known = 0;
     while interrupts.count() == 0 {
-        watch.look();
+        watch.look(false);
         if watch.boards.len() != known {
             known = watch.boards.len();
             out::note(&format!("watching {known} processes"));
         }
-        Clock::pause(LOOK_EVERY);
+        watch.wait(LOOK_EVERY);
     }
     Ok(Exit::Interrupted)
 }
