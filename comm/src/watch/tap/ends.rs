@@ -2,8 +2,8 @@
 //!
 //! - TAP-5: a launcher ends the others when one has ended, so the first one counts, and whatever ended with it, within
 //!   [`TOGETHER_NS`].
-//! - TAP-6: a process that was asked to end (SIGHUP, SIGINT, SIGTERM) is no cause. If one was asked before the first bad end, or
-//!   if all ended together, somebody ended the job, and no rank is named.
+//! - TAP-6: a process that was asked to end (SIGHUP, SIGINT, SIGTERM) is no cause. If one was asked before a crash, or at the
+//!   moment of an exit or before, or if all ended together, somebody ended the job, and no rank is named.
 //! - TAP-7: an exit code is the program's own affair unless the launcher ended others after it.
 
 use super::scene::{Jobs, Open, Watched, worded};
@@ -17,6 +17,8 @@ use crate::watch::process::{ProcessFacts, Sight};
 
 /// Ends within this time are one event: nobody knows their order.
 const TOGETHER_NS: u64 = 100_000_000;
+/// A launcher that ends others because one has exited takes longer than this.
+const REACTION_NS: u64 = 10_000_000;
 /// Processes that end the job together are named up to this number. More have a common cause outside of them.
 const NAMED_MAX: usize = 8;
 
@@ -114,9 +116,9 @@ pub(super) fn first(seen: &[Watched]) -> Vec<usize> {
         .filter(|(_, seen_ns, _)| *seen_ns <= first_ns + TOGETHER_NS)
         .collect();
     let any = |wanted: Sign| together.iter().any(|(_, _, sign)| *sign == wanted);
-    let before = |wanted: Sign| {
-        let is = |(_, seen_ns, sign): &&(usize, u64, Sign)| *sign == wanted && *seen_ns <= first_ns;
-        ends.iter().any(|end| is(&end))
+    let by = |until_ns: u64, wanted: Sign| {
+        ends.iter()
+            .any(|(_, seen_ns, sign)| *sign == wanted && *seen_ns <= until_ns)
     };
     // Who returns a code may have done so because of a crash, and hardly the other way round.
     let wanted = if any(Sign::Crash) {
@@ -129,10 +131,10 @@ pub(super) fn first(seen: &[Watched]) -> Vec<usize> {
         .filter(|(_, _, sign)| *sign == wanted)
         .map(|(at, _, _)| *at)
         .collect();
-    let is_request = if wanted == Sign::Crash {
-        before(Sign::Request)
+    let asked_ns = if wanted == Sign::Crash {
+        first_ns
     } else {
-        any(Sign::Request)
+        first_ns + REACTION_NS
     };
     let others = || (0..).zip(seen).filter(|(at, _)| !found.contains(at));
     // Of those that follow a failure, one at least lives, or somebody ended it.
@@ -143,8 +145,8 @@ pub(super) fn first(seen: &[Watched]) -> Vec<usize> {
             })
         })
     };
-    let is_clear = !is_request
-        && !before(Sign::Unknown)
+    let is_clear = !by(asked_ns, Sign::Request)
+        && !by(first_ns, Sign::Unknown)
         && found.len() <= NAMED_MAX
         && (found.len() < seen.len() || seen.len() == 1)
         && (wanted == Sign::Crash || is_followed());
