@@ -176,6 +176,19 @@ export! {
         result
     }
 
+    /// Whether a communicator has an error, which is noted.
+    fn HcclGetCommAsyncError(comm: Ptr, error: *mut i32) |real| {
+        let result = real();
+        if result == 0 && !error.is_null() {
+            // SAFETY: after success the vendor's library has written it there.
+            let code = unsafe { *error };
+            if code != 0 {
+                record::failed(code, comm);
+            }
+        }
+        result
+    }
+
     /// From here on calls are collected.
     fn HcclGroupStart() |real| {
         record::group(true);

@@ -14,6 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::real::Function;
+use crate::record::failed;
 
 /// Streams that are looked at.
 const STREAMS: usize = 64;
@@ -26,6 +27,9 @@ const NOT_CAPTURED: i32 = 0;
 
 /// Least time between two events on a stream.
 const MARK_EVERY_NS: u64 = 1_000_000;
+
+/// Errors of the runtime that tell of the device, and not of how a function was used.
+const DEVICE_ERRORS: std::ops::RangeInclusive<i32> = 507_000..=507_999;
 
 const FREE: u32 = 0;
 const IDLE: u32 = 1;
@@ -270,5 +274,8 @@ fn query(event: &AtomicPtr<c_void>) -> Option<bool> {
     let mut status = 0;
     // SAFETY: the event is the tap's and is never destroyed, and the answer has its place.
     let code = unsafe { query(event.load(Ordering::Relaxed), &raw mut status) };
+    if DEVICE_ERRORS.contains(&code) {
+        failed(code, ptr::null_mut());
+    }
     (code == 0).then_some(status == COMPLETE)
 }

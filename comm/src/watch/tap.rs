@@ -6,6 +6,7 @@
 //! holds up the others.
 
 pub mod board;
+mod devices;
 mod ends;
 mod files;
 mod scene;
@@ -17,4 +18,4 @@ mod view;
 pub use self::ends::End;
 pub use self::files::{BoardFile, board_files};
 pub use self::scene::{Jobs, Watched};
-pub use self::snapshot::{Call, Group, Process, read};
+pub use self::snapshot::{Call, DeviceError, Group, Process, read};

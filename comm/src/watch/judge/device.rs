@@ -426,6 +426,11 @@ fn gravity(kind: &ErrorKind) -> Option<u8> {
     }
 }
 
+/// Whether an error of the vendor is more than a timeout: a device or a link that is broken.
+pub(in crate::watch) fn is_grave(kind: &ErrorKind) -> bool {
+    gravity(kind).is_some()
+}
+
 /// `, EI0002`: the code in the vendor's words, where they hold one.
 fn remark_in(detail: &str) -> String {
     vendor::remark_in(detail).map_or_else(String::new, |remark| format!(", {}", remark.code))

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// First word of a board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mustrtap");
 /// Version of this layout; a reader takes no other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// How the names of boards in `/dev/shm` begin; the user, the process and when it started follow.
 pub const PREFIX: &str = "muster-tap-";
 /// Communicators of a process that are watched at one time.
@@ -51,6 +51,12 @@ pub struct Board {
     pub has_events: AtomicU32,
     /// Number of the last call among all calls of the process.
     pub order: AtomicU64,
+    /// The first error of the device or of a communicator that was seen: the vendor's number; 0 where there was none.
+    pub error: AtomicU32,
+    /// The slot of the communicator that has it, or [`UNKNOWN`].
+    pub error_comm: AtomicU32,
+    /// When it was seen; written last.
+    pub error_ns: AtomicU64,
     /// The communicators.
     pub comms: [Comm; COMMS],
 }

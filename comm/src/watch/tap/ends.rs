@@ -31,9 +31,16 @@ pub struct End {
     pub seen_ns: u64,
 }
 
+impl End {
+    /// Whether the process was ended, and by no request and no decision of its own.
+    fn is_crash(&self) -> bool {
+        matches!(self.how, DownReason::Killed { signal } if !matches!(signal, 1 | 2 | 6 | 13 | 15))
+    }
+}
+
 impl Watched {
     /// Whether it has ended, and had destroyed its communicators.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.process.groups.iter().all(|group| group.is_gone)
     }
 
@@ -156,6 +163,10 @@ pub(super) fn first(seen: &[Watched]) -> Vec<usize> {
 impl Jobs {
     /// The verdict on a job that is over, of which nothing was told: the process whose end ended it, where that is known.
     pub fn ended(&mut self, seen: &[Watched], now_ns: u64, wall_ms: u64) -> Option<Verdict> {
+        let made = self.scene(seen, now_ns, wall_ms)?;
+        if let Some(verdict) = made.devices(seen, now_ns, wall_ms).broken(0) {
+            return Some(worded(&made.scene, verdict, false, &made.behind));
+        }
         let firsts = first(seen);
         let at = *firsts.first()?;
         // As it was then: the others lived.
@@ -207,10 +218,7 @@ impl Jobs {
 fn confidence(seen: &[Watched], first: usize, ranks: &[u32]) -> Confidence {
     let world = seen.iter().filter_map(|one| one.process.world_size).max();
     let are_all_seen = world == u32::try_from(seen.len()).ok();
-    let is_crash = seen[first]
-        .end
-        .as_ref()
-        .is_some_and(|end| matches!(end.how, DownReason::Killed { .. }));
+    let is_crash = seen[first].end.as_ref().is_some_and(End::is_crash);
     if ranks.len() == 1 && are_all_seen && is_crash {
         Confidence::Certain
     } else {

@@ -10,12 +10,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::devices::Devices;
 use super::ends::End;
 use super::snapshot::{Call, Group, Process};
-use super::view::{View, name, site};
+use super::view::{View, site};
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
-use crate::types::Rank;
-use crate::watch::judge::device::{Ask, Case, Deed, Stage, Words, mismatch};
 use crate::watch::judge::{Finding, Member, Question, Scene, judge};
 use crate::watch::process::Sight;
 use crate::watch::report::{Destroyed, GroupState, InFlight, Report, Wait};
@@ -72,12 +71,30 @@ pub(super) struct Made {
     pub(super) scene: Scene,
     /// The world rank of each process.
     pub(super) numbers: Vec<u32>,
-    members: Members,
+    pub(super) members: Members,
     pub(super) open: Vec<Open>,
     /// Whether a wait of a program on its host was assumed.
     assumed: bool,
     /// By rank, the first call that its device has not begun.
     pub(super) behind: BTreeMap<u32, Call>,
+}
+
+impl Made {
+    pub(super) fn devices<'a>(
+        &'a self,
+        seen: &'a [Watched],
+        now_ns: u64,
+        wall_ms: u64,
+    ) -> Devices<'a> {
+        Devices {
+            scene: &self.scene,
+            seen,
+            numbers: &self.numbers,
+            members: &self.members,
+            now_ns,
+            wall_ms,
+        }
+    }
 }
 
 impl Jobs {
@@ -101,7 +118,10 @@ impl Jobs {
     ) -> Option<Verdict> {
         let made = self.scene(seen, now_ns, wall_ms)?;
         let scene = &made.scene;
-        let verdict = differing(scene, seen, &made.numbers, &made.members, now_ns, wall_ms)
+        let devices = made.devices(seen, now_ns, wall_ms);
+        let verdict = devices
+            .differing()
+            .or_else(|| devices.broken(STOPPED_MS))
             .or_else(|| stuck(scene, &made.open, limit_ms));
         let verdict = verdict.map(|verdict| worded(scene, verdict, made.assumed, &made.behind));
         for (rank, member) in (0..).zip(made.scene.members) {
@@ -351,100 +371,6 @@ fn stuck(scene: &Scene, open: &[Open], limit_ms: u64) -> Option<Verdict> {
     match judge(scene, question) {
         Finding::Verdict(verdict) if verdict.class != Class::Internal => Some(*verdict),
         Finding::Verdict(_) | Finding::Again(_) | Finding::Nothing => None,
-    }
-}
-
-/// The verdict on calls of one number that contradict each other.
-fn differing(
-    scene: &Scene,
-    seen: &[Watched],
-    numbers: &[u32],
-    members: &Members,
-    now_ns: u64,
-    wall_ms: u64,
-) -> Option<Verdict> {
-    for (key, all) in members {
-        let group_of = |member: &Option<u32>| {
-            let at = numbers.iter().position(|number| Some(*number) == *member)?;
-            seen[at]
-                .process
-                .groups
-                .iter()
-                .find(|group| group.key == *key && !group.is_gone)
-        };
-        let groups: Vec<Option<&Group>> = all.iter().map(group_of).collect();
-        let mut of_seq: BTreeMap<u64, Vec<(usize, &Call)>> = BTreeMap::new();
-        for (at, group) in groups.iter().enumerate() {
-            let calls = group.iter().flat_map(|group| &group.calls);
-            for call in calls.filter(|call| !call.is_message() && call.result == 0) {
-                of_seq.entry(call.seq).or_default().push((at, call));
-            }
-        }
-        for (seq, calls) in of_seq {
-            if calls.iter().any(|(_, call)| call.is_complete) {
-                continue;
-            }
-            let asks: Vec<(Rank, Ask)> = calls
-                .iter()
-                .filter_map(|(at, call)| Some((Rank(all[*at]?), ask(call)?)))
-                .collect();
-            let asks: Vec<(Rank, &Ask)> = asks.iter().map(|(rank, ask)| (*rank, ask)).collect();
-            if mismatch(&asks).is_none() {
-                continue;
-            }
-            let ranks: Option<Vec<Rank>> = all.iter().map(|member| member.map(Rank)).collect();
-            let name = groups
-                .iter()
-                .flatten()
-                .next()
-                .map_or_else(String::new, |group| name(group));
-            let said: Vec<Option<Words>> = (0..all.len())
-                .map(|at| {
-                    let call = calls
-                        .iter()
-                        .find(|(of, _)| *of == at)
-                        .map(|(_, call)| *call);
-                    Some(words(call?, seq, now_ns, wall_ms))
-                })
-                .collect();
-            let case = Case {
-                scene,
-                group: &name,
-                on_device: &name,
-                key: *key,
-                members: &ranks?,
-                said: &said,
-            };
-            return Some(case.judge());
-        }
-    }
-    None
-}
-
-fn ask(call: &Call) -> Option<Ask> {
-    Some(Ask {
-        collective: call.code.collective()?,
-        dtype: call.code.dtype(),
-        count: call.code.count,
-        op: call.code.op(),
-        root: call.root,
-    })
-}
-
-fn words(call: &Call, seq: u64, now_ns: u64, wall_ms: u64) -> Words {
-    let age_ms = now_ns.saturating_sub(call.entered_ns) / 1_000_000;
-    let deed = ask(call).map(|ask| Deed {
-        seq,
-        ask,
-        site: site(call),
-        age_ms,
-        stage: Stage::Enqueued,
-    });
-    Words {
-        wall_ms,
-        made: seq,
-        deeds: deed.into_iter().collect(),
-        ..Words::default()
     }
 }
 

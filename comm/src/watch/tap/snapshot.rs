@@ -25,10 +25,23 @@ pub struct Process {
     pub job: u64,
     /// Its communicators.
     pub groups: Vec<Group>,
+    /// The first error of its device or of a communicator.
+    pub error: Option<DeviceError>,
     /// Communicators that are not on the board.
     pub unwatched: u32,
     /// Whether the tap has stopped recording.
     pub is_disabled: bool,
+}
+
+/// An error of a device or of a communicator, as the vendor's libraries reported it to the tap or to the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceError {
+    /// The vendor's number.
+    pub code: i32,
+    /// The key of the communicator that has it, where it is of one.
+    pub key: Option<u64>,
+    /// When it was seen, by the monotonic clock.
+    pub seen_ns: u64,
 }
 
 /// A communicator.
@@ -112,8 +125,20 @@ pub fn read(board: &Board) -> Option<Process> {
             .iter()
             .filter_map(|comm| group(board, comm))
             .collect(),
+        error: error(board),
         unwatched: board.unwatched.load(Relaxed),
         is_disabled: board.is_disabled.load(Relaxed) != 0,
+    })
+}
+
+fn error(board: &Board) -> Option<DeviceError> {
+    let seen_ns = board.error_ns.load(Acquire);
+    let comm = usize::try_from(board.error_comm.load(Relaxed)).ok();
+    let comm = comm.and_then(|slot| board.comms.get(slot));
+    (seen_ns != 0).then(|| DeviceError {
+        code: board.error.load(Relaxed).cast_signed(),
+        key: comm.map(|comm| comm.key.load(Relaxed)),
+        seen_ns,
     })
 }
 

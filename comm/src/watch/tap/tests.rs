@@ -2,7 +2,7 @@
 
 use super::board::Mark;
 use super::snapshot::{Call, Group, Process};
-use super::{End, Jobs, Watched};
+use super::{DeviceError, End, Jobs, Watched};
 use crate::error::verdict::{Class, Confidence, Verdict};
 use crate::rendezvous::DownReason;
 use crate::types::{Collective, DType, ReduceOp};
@@ -406,4 +406,52 @@ fn a_call_that_its_device_has_not_begun_waits_for_what_is_ahead_of_it() {
         verdict.line()
     );
     assert_eq!(verdict.confidence, Confidence::Likely);
+}
+
+#[test]
+fn an_error_of_a_device_is_told_whether_its_process_goes_on_or_gives_up() {
+    for (code, class) in [(507_010, Class::Resource), (507_057, Class::Link)] {
+        let mut job = Job::new();
+        job.all_call(WORLD);
+        let error = DeviceError {
+            code,
+            key: None,
+            seen_ns: job.now_ns,
+        };
+        job.ranks[1].process.error = Some(error);
+        let (verdict, after_ms) = job.expect(class, &[1]);
+        assert!(after_ms < LIMIT_MS, "{}", verdict.line());
+        let told = format!("failed with {code} (ACL_ERROR_RT_");
+        assert!(verdict.line().contains(&told), "{}", verdict.line());
+        // What follows is no cause.
+        job.jobs = Jobs::on("n1");
+        job.end(1, killed(6), 300);
+        job.end(0, killed(15), 500);
+        job.end(2, killed(15), 501);
+        let verdict = job.over().expect("a verdict");
+        assert_eq!((verdict.class, &verdict.blamed[..]), (class, &[1][..]));
+    }
+}
+
+#[test]
+fn an_error_of_a_device_that_may_follow_from_an_end_is_not_told_nor_is_a_timeout() {
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    job.end(0, killed(9), 0);
+    let error = |code, seen_ns| DeviceError {
+        code,
+        key: Some(WORLD),
+        seen_ns,
+    };
+    job.ranks[1].process.error = Some(error(507_057, job.now_ns + 50_000_000));
+    job.end(1, killed(6), 300);
+    job.end(2, killed(15), 500);
+    let verdict = job.over().expect("a verdict");
+    assert_eq!(verdict.class, Class::PeerDead);
+    assert_eq!(verdict.blamed, [0]);
+    let mut job = Job::new();
+    job.all_call(WORLD);
+    // HCCL_E_TIMEOUT: somebody else is the cause.
+    job.ranks[1].process.error = Some(error(9, job.now_ns));
+    assert_eq!(job.verdict(), None);
 }
