@@ -187,7 +187,7 @@ fn record(event: &AtomicPtr<c_void>, stream: *mut c_void) -> bool {
     // SAFETY: the runtime's function of this name has this signature.
     let record = unsafe { mem::transmute::<*mut c_void, Record>(RECORD.runtime()) };
     // SAFETY: the event is the tap's, and the program has just used the stream on this thread.
-    unsafe { record(known, stream) == 0 }
+    is_well(unsafe { record(known, stream) })
 }
 
 /// An event, of the context of this thread.
@@ -256,9 +256,12 @@ impl Stream {
         // SAFETY: the runtime's function of this name has this signature.
         let set = unsafe { mem::transmute::<*mut c_void, SetContext>(SET_CONTEXT.runtime()) };
         // SAFETY: the program's thread had this context when it made the call.
-        if unsafe { set(self.context.load(Ordering::Relaxed)) } != 0 {
-            return None;
-        }
+        let code = unsafe { set(self.context.load(Ordering::Relaxed)) };
+        if is_well(code) { self.asked() } else { None }
+    }
+
+    /// What the events say, in the context of this thread.
+    fn asked(&self) -> Option<Progress> {
         Some(match query(&self.behind)? {
             true => Progress::Complete,
             false if query(&self.before)? => Progress::Begun,
@@ -274,8 +277,13 @@ fn query(event: &AtomicPtr<c_void>) -> Option<bool> {
     let mut status = 0;
     // SAFETY: the event is the tap's and is never destroyed, and the answer has its place.
     let code = unsafe { query(event.load(Ordering::Relaxed), &raw mut status) };
+    is_well(code).then_some(status == COMPLETE)
+}
+
+/// Whether a function of the runtime did its work. An error of the device is noted.
+fn is_well(code: i32) -> bool {
     if DEVICE_ERRORS.contains(&code) {
         failed(code, ptr::null_mut());
     }
-    (code == 0).then_some(status == COMPLETE)
+    code == 0
 }

@@ -32,7 +32,8 @@ impl Devices<'_> {
             let groups = self.groups(*key, all);
             let mut of_seq: BTreeMap<u64, Vec<(usize, &Call)>> = BTreeMap::new();
             for (at, group) in groups.iter().enumerate() {
-                let calls = group.iter().flat_map(|group| &group.calls);
+                let group = group.iter().filter(|group| !group.is_gone);
+                let calls = group.flat_map(|group| &group.calls);
                 for call in calls.filter(|call| !call.is_message() && call.result == 0) {
                     of_seq.entry(call.seq).or_default().push((at, call));
                 }
@@ -126,7 +127,7 @@ impl Devices<'_> {
         (is_grave(&kind) && !self.seen.iter().any(had_ended)).then_some((error, kind))
     }
 
-    /// The group of each member, where it is known and lives.
+    /// The group of each member, where it is known.
     fn groups(&self, key: u64, all: &[Option<u32>]) -> Vec<Option<&Group>> {
         let group_of = |member: &Option<u32>| {
             let at = self
@@ -134,7 +135,7 @@ impl Devices<'_> {
                 .iter()
                 .position(|number| Some(*number) == *member)?;
             let mut groups = self.seen[at].process.groups.iter();
-            groups.find(|group| group.key == key && !group.is_gone)
+            groups.find(|group| group.key == key)
         };
         all.iter().map(group_of).collect()
     }

@@ -39,9 +39,12 @@ impl End {
 }
 
 impl Watched {
-    /// Whether it has ended, and had destroyed its communicators.
+    /// Whether it ended as one does that has done its work: it had destroyed its communicators, and no bad end was seen.
     pub(super) fn is_done(&self) -> bool {
-        self.process.groups.iter().all(|group| group.is_gone)
+        let is_well =
+            |end: &End| matches!(end.how, DownReason::Ended | DownReason::Exited { code: 0 });
+        let are_gone = self.process.groups.iter().all(|group| group.is_gone);
+        are_gone && self.end.as_ref().is_none_or(is_well)
     }
 
     /// How it ended, where it has. `order` is its place in the order in which processes ended.

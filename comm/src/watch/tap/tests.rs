@@ -340,6 +340,25 @@ fn who_ended_first_is_named_once_a_launcher_has_ended_the_others() {
 }
 
 #[test]
+fn a_process_that_crashes_after_it_has_destroyed_its_communicators_ended_badly() {
+    let mut job = Job::new();
+    job.ranks[1]
+        .process
+        .groups
+        .iter_mut()
+        .for_each(|group| group.is_gone = true);
+    job.end(1, killed(6), 0);
+    job.end(0, killed(15), 150);
+    job.end(2, killed(15), 151);
+    let verdict = job.over().expect("a verdict");
+    assert_eq!(
+        (verdict.class, &verdict.blamed[..]),
+        (Class::PeerDead, &[1][..])
+    );
+    assert_eq!(verdict.confidence, Confidence::Likely, "its own decision");
+}
+
+#[test]
 fn who_ended_first_is_named_also_where_nobody_waited_for_it() {
     let mut job = Job::new();
     job.all_call(WORLD);
