@@ -143,25 +143,94 @@ print(f"rank {rank} of {size} passed", flush=True)
 """
 
 
-def toolkit(folder):
-    """An emulated toolkit, installed by the newest build of the tool in this clone; None without one."""
+# One rank does something else than the others.
+TAPPED = """
+import os, signal, sys, time
+import torch, torch_npu
+import torch.distributed as dist
+
+fault, odd = sys.argv[1], os.environ["RANK"] == sys.argv[2]
+torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
+if odd and fault == "creation":
+    time.sleep(1000)
+dist.init_process_group("hccl")
+
+def on_device(count, dtype=torch.float32):
+    return torch.ones(count, dtype=dtype).npu()
+
+for _ in range(5):
+    dist.all_reduce(on_device(4))
+    torch.npu.synchronize()
+everybody = list(range(dist.get_world_size()))
+groups = [dist.new_group(everybody) for _ in range(2)]
+for group in groups:
+    dist.all_reduce(on_device(4), group=group)
+    torch.npu.synchronize()
+dist.barrier()
+if odd and fault in ("asleep", "object"):
+    time.sleep(1000)
+if odd and fault == "stopped":
+    os.kill(os.getpid(), signal.SIGSTOP)
+if odd and fault == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if odd and fault == "exits":
+    os._exit(7)
+if fault == "object":
+    dist.all_gather_object([None for _ in everybody], "a thing")
+elif fault == "order":
+    tensors = [on_device(4), on_device(4)]
+    for group, tensor in zip(reversed(groups) if odd else groups, tensors):
+        dist.all_reduce(tensor, group=group)
+elif fault == "root":
+    dist.broadcast(on_device(4), int(odd))
+else:
+    dtype = torch.int32 if odd and fault == "dtype" else torch.float32
+    dist.all_reduce(on_device(5 if odd and fault == "count" else 4, dtype))
+torch.npu.synchronize()
+dist.destroy_process_group()
+"""
+
+# Of each fault the emulator's variable, the class of the verdict and what it says; "ODD" is the odd rank.
+FAULTS = {
+    "none": ("", None, ""),
+    "asleep": ("", "NOT_JOINED", "who=rank ODD "),
+    "object": ("", "NOT_JOINED", "who=rank ODD "),
+    "creation": ("", "NOT_JOINED", "who=rank ODD "),
+    "stopped": ("", "PEER_FROZEN", "who=rank ODD "),
+    "killed": ("", "PEER_DEAD", "who=rank ODD "),
+    "exits": ("", "PEER_DEAD", "who=rank ODD "),
+    "count": ("", "MISMATCH", "count differs"),
+    "dtype": ("", "MISMATCH", "dtype differs"),
+    "root": ("", "MISMATCH", "root differs"),
+    "order": ("", "DEADLOCK", "wait for rank ODD in all_reduce #2"),
+    "device": ("device_lost:rank=ODD,op=all_reduce,k=6", "RESOURCE", "who=rank ODD "),
+    "link": ("link_down:rank=ODD,peer=0,after=5", "LINK", "HCCL_E_REMOTE"),
+}
+
+
+def tool():
+    """The newest build of the tool in this clone; None without one."""
     built = [ROOT / "target" / profile / "muster" for profile in ("release", "debug")]
     built = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
-    if not built:
+    return built[-1] if built else None
+
+
+def toolkit(folder):
+    """An emulated toolkit; None without the tool."""
+    if tool() is None:
         return None
-    subprocess.run([built[-1], "emu", "install", folder], check=True, capture_output=True, timeout=LIMIT_S)
+    subprocess.run([tool(), "emu", "install", folder], check=True, capture_output=True, timeout=LIMIT_S)
     return folder / "latest"
 
 
-@pytest.mark.parametrize("size", [2, 8])
-def test_copies_fills_and_collectives_of_torch_npu_are_right_on_emulated_devices(size, tmp_path):
+def start(size, folder, script, *, before=(), arguments=(), variables=None):
+    """Runs a script under torchrun over emulated devices; what has ended."""
     if FOLDER is None and importlib.util.find_spec("torch_npu") is None:
         pytest.skip("no torch_npu: neither in TORCH_NPU_FOLDER nor among the packages of this Python")
-    home = toolkit(tmp_path / "toolkit")
+    home = toolkit(folder / "toolkit")
     if home is None:
         pytest.skip("the tool is not built: cargo build")
-    script = tmp_path / "ranks.py"
-    script.write_text(RANKS)
+    (folder / "ranks.py").write_text(script)
     environment = {
         **os.environ,
         "PYTHONPATH": FOLDER or "",
@@ -169,12 +238,34 @@ def test_copies_fills_and_collectives_of_torch_npu_are_right_on_emulated_devices
         "ASCEND_OPP_PATH": str(home / "opp"),
         "LD_LIBRARY_PATH": str(home / "lib64"),
         "HCCL_HOST_SOCKET_PORT_RANGE": "auto",
-        "XDG_RUNTIME_DIR": str(tmp_path),
+        "XDG_RUNTIME_DIR": str(folder),
         "OMP_NUM_THREADS": "1",
-        "TASK_QUEUE_ENABLE": "0",
+        **(variables or {}),
     }
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", script]
-    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
+    command = [*before, *launcher, folder / "ranks.py", *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_copies_fills_and_collectives_of_torch_npu_are_right_on_emulated_devices(size, tmp_path):
+    ended = start(size, tmp_path, RANKS, variables={"TASK_QUEUE_ENABLE": "0"})
     assert ended.returncode == 0, ended.stdout + ended.stderr[-8000:]
     for rank in range(size):
         assert f"rank {rank} of {size} passed" in ended.stdout
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_tap_names_who_holds_up_ranks_of_torch_npu(fault, tmp_path):
+    odd, (device, found, text) = "2", FAULTS[fault]
+    tap = [tool(), "tap", "run", "--after", "5", "--on-verdict", "abort", "--"]
+    variables = {"MUSTER_EMU_FAULT": device.replace("ODD", odd)} if device else {}
+    ended = start(3, tmp_path, TAPPED, before=tap, arguments=[fault, odd], variables=variables)
+    verdicts = [line for line in ended.stderr.splitlines() if line.startswith("VERDICT ")]
+    if found is None:
+        assert (ended.returncode, verdicts) == (0, []), ended.stderr[-8000:]
+        return
+    # The emulator may have a verdict of its own when the job is ended.
+    assert verdicts, ended.stdout + ended.stderr[-8000:]
+    assert verdicts[0].startswith(f"VERDICT {found} "), verdicts
+    assert text.replace("ODD", odd) in verdicts[0], verdicts

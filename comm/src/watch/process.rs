@@ -12,7 +12,7 @@ pub use self::find::own;
 pub(super) use self::find::{Place, find};
 pub use self::freezer::Freezer;
 use super::cpu_time::{CpuTime, HostLoad};
-use crate::rendezvous::ProcessId;
+use crate::rendezvous::{DownReason, ProcessId};
 
 /// Bit of a task's flags: it is on its way out of the kernel for good.
 const EXITING: u64 = 0x4;
@@ -205,8 +205,25 @@ pub fn number(process: &ProcessId) -> Option<u32> {
     }
 }
 
-/// How a process ended whose parent has not asked for that so far, as `waitpid` will tell it.
-pub(super) fn exit_status(process: &ProcessId) -> Option<i32> {
+/// How a process ended whose parent has not asked for that so far; [`DownReason::Ended`] after that.
+#[must_use]
+pub fn how_it_ended(process: &ProcessId) -> DownReason {
+    let Some(status) = exit_status(process) else {
+        return DownReason::Ended;
+    };
+    if libc::WIFSIGNALED(status) {
+        DownReason::Killed {
+            signal: libc::WTERMSIG(status),
+        }
+    } else {
+        DownReason::Exited {
+            code: libc::WEXITSTATUS(status),
+        }
+    }
+}
+
+/// What `waitpid` will tell the parent.
+fn exit_status(process: &ProcessId) -> Option<i32> {
     /// Field 52 of `stat`, counted from the state, which is the third.
     const EXIT_CODE: usize = 49;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", number(process)?)).ok()?;

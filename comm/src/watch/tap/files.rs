@@ -14,9 +14,9 @@ use super::board::{Board, PREFIX};
 use super::ends::End;
 use super::scene::Watched;
 use super::snapshot::read;
-use crate::rendezvous::{DownReason, ProcessId};
+use crate::rendezvous::ProcessId;
 use crate::sync::Ordering;
-use crate::watch::process::{Sight, exit_status, look_at, number, own};
+use crate::watch::process::{Sight, look_at, own};
 
 /// Where boards lie.
 const FOLDER: &str = "/dev/shm";
@@ -111,35 +111,15 @@ impl BoardFile {
         })
     }
 
-    /// How the process ended, as its parent will be told; unknown once the parent was.
-    #[must_use]
-    pub fn how_it_ended(&self) -> DownReason {
-        exit_status(&self.process()).map_or(DownReason::Ended, |status| {
-            match (libc::WIFSIGNALED(status), libc::WIFEXITED(status)) {
-                (true, _) => DownReason::Killed {
-                    signal: libc::WTERMSIG(status),
-                },
-                (_, true) => DownReason::Exited {
-                    code: libc::WEXITSTATUS(status),
-                },
-                _ => DownReason::Ended,
-            }
-        })
-    }
-
     /// What a look at the process shows.
     #[must_use]
     pub fn sight(&self) -> Sight {
         look_at(&self.process())
     }
 
-    /// The process's number as this process sees it, where it does.
+    /// Which process it is.
     #[must_use]
-    pub fn number(&self) -> Option<u32> {
-        number(&self.process())
-    }
-
-    fn process(&self) -> ProcessId {
+    pub fn process(&self) -> ProcessId {
         // Relaxed: as above.
         let namespace = self.board().namespace.load(Ordering::Relaxed);
         ProcessId {

@@ -6,14 +6,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use std::{iter, process};
+use std::{iter, process, thread};
 
+use crossbeam::channel::{Receiver, Sender, unbounded};
 use muster_comm::error::verdict::Verdict;
-use muster_comm::sync::{Clock, Deadline};
-use muster_comm::watch::process::Sight;
+use muster_comm::rendezvous::{DownReason, ProcessId};
+use muster_comm::sync::Clock;
+use muster_comm::watch::process::{Sight, how_it_ended, number};
 use muster_comm::watch::tap::board::job_of;
 use muster_comm::watch::tap::{BoardFile, End, Jobs, board_files};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -26,20 +28,28 @@ use crate::world::signals::Interrupts;
 /// How often boards are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long what is seen of processes is awaited after the command has ended.
+/// Ends that were seen, each with the path of the board.
+type Ends = (Sender<(PathBuf, End)>, Receiver<(PathBuf, End)>);
+
+/// How often at most it is looked whether all ends have come in, once the command has ended.
+const LAST_LOOKS: u32 = 20;
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
 /// A process with a board.
 struct Watched {
     board: BoardFile,
-    /// Readable once it has ended; `None` where the system gives none.
-    pidfd: Option<OwnedFd>,
+    /// How it ended; unknown from the start where that cannot be awaited.
     end: Option<End>,
 }
 
 impl Watched {
+    /// Whether it has ended, and all is known of that.
     fn has_ended(&self) -> bool {
-        self.board.sight() == Sight::Ended
+        self.end.is_some() && self.board.sight() == Sight::Ended
+    }
+
+    fn is_ending(&self) -> bool {
+        self.end.is_none() && self.board.sight() == Sight::Ended
     }
 }
 
@@ -53,6 +63,8 @@ pub(super) struct Watch {
     told: BTreeMap<u64, Verdict>,
     /// Processes that were watched so far.
     count: usize,
+    /// Ends of processes, as they are seen.
+    ends: Ends,
 }
 
 impl Watch {
@@ -65,6 +77,7 @@ impl Watch {
             jobs: BTreeMap::new(),
             told: BTreeMap::new(),
             count: 0,
+            ends: unbounded(),
         }
     }
 
@@ -99,25 +112,22 @@ impl Watch {
         self.forget();
     }
 
-    /// Waits for this long, and takes note of processes that end meanwhile: how they ended can be seen until their parents ask.
+    /// Waits for this long, and takes note of the processes that ended meanwhile.
     fn wait(&mut self, time: Duration) {
-        let until = Deadline::after(time);
-        loop {
-            let open = |one: &&mut Watched| one.end.is_none() && one.pidfd.is_some();
-            let mut open: Vec<&mut Watched> = self.boards.values_mut().filter(open).collect();
-            let fds = open.iter().filter_map(|one| one.pidfd.as_ref());
-            let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-            let left = Timespec::try_from(until.left()).ok();
-            // Interrupted, it looks whether time is left.
-            let count = poll(&mut fds, left.as_ref()).unwrap_or(0);
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            let seen_ns = Clock::nanos();
-            for (one, _) in open.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
-                let how = one.board.how_it_ended();
-                one.end = Some(End { how, seen_ns });
+        Clock::pause(time);
+        for (path, end) in self.ends.1.try_iter() {
+            if let Some(one) = self.boards.get_mut(&path) {
+                one.end = Some(end);
             }
-            if count == 0 && until.passed() {
-                return;
+        }
+    }
+
+    /// Waits until all is known of processes that have ended.
+    fn await_ends(&mut self) {
+        for _ in 0..LAST_LOOKS {
+            self.wait(LAST_LOOK);
+            if !self.boards.values().any(Watched::is_ending) {
+                break;
             }
         }
     }
@@ -134,17 +144,21 @@ impl Watch {
             if self.job.is_some_and(|job| job != board.job()) {
                 continue;
             }
-            let pidfd = board.number().and_then(|number| {
-                let pid = Pid::from_raw(i32::try_from(number).ok()?)?;
-                pidfd_open(pid, PidfdFlags::empty()).ok()
-            });
+            let pidfd =
+                pid_of(&board.process()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
             // After that, so that the descriptor is certainly its.
             if board.sight() == Sight::Ended {
                 board.remove();
                 continue;
             }
-            let end = None;
-            self.boards.insert(path, Watched { board, pidfd, end });
+            let sender = self.ends.0.clone();
+            let is_awaited =
+                pidfd.is_some_and(|pidfd| await_end(pidfd, board.process(), path.clone(), sender));
+            let end = (!is_awaited).then_some(End {
+                how: DownReason::Ended,
+                seen_ns: 0,
+            });
+            self.boards.insert(path, Watched { board, end });
             self.count += 1;
         }
     }
@@ -185,18 +199,41 @@ fn host() -> String {
 /// Asks a process to end, if it is the one of the board.
 fn end(board: &BoardFile) {
     if board.sight() != Sight::Ended
-        && let Some(number) = board.number()
+        && let Some(pid) = pid_of(&board.process())
     {
-        ask_to_end(number);
+        ask_to_end(pid);
     }
 }
 
-fn ask_to_end(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may end at this moment; a stopped one ends when it goes on.
-        let _ = kill_process(pid, Signal::TERM);
-        let _ = kill_process(pid, Signal::CONT);
-    }
+fn ask_to_end(pid: Pid) {
+    // It may end at this moment; a stopped one ends when it goes on.
+    let _ = kill_process(pid, Signal::TERM);
+    let _ = kill_process(pid, Signal::CONT);
+}
+
+/// The number of a process as this process sees it, where it does.
+fn pid_of(process: &ProcessId) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(number(process)?).ok()?)
+}
+
+/// Waits on a thread of its own for the end of a process: how it ended can be seen only until its parent asks.
+/// Says whether it does.
+fn await_end(
+    pidfd: OwnedFd,
+    process: ProcessId,
+    path: PathBuf,
+    ends: Sender<(PathBuf, End)>,
+) -> bool {
+    let waits = move || {
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+        // Interrupted, it asks again.
+        while poll(&mut fds, None).is_err() {}
+        let (how, seen_ns) = (how_it_ended(&process), Clock::nanos());
+        // Nobody wants to know once the watch is over.
+        let _ = ends.send((path, End { how, seen_ns }));
+    };
+    let thread = thread::Builder::new().name("end".to_owned());
+    thread.spawn(waits).is_ok()
 }
 
 /// Runs a command with the tap in this folder, and watches what it starts.
@@ -225,6 +262,8 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
     let requests = Interrupts::of(&[SIGTERM, SIGHUP])?;
     let mut child = child
         .map_err(|error| Failure::usage(format!("{} cannot be run: {error}", program.display())))?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failure::resource("the command has no process number"))?;
     let mut watch = limits.watch(Some(job_of(&name)));
     let mut is_asked = false;
     let status = loop {
@@ -232,7 +271,7 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
             Ok(None) => {
                 // From a terminal the command gets SIGINT itself.
                 if requests.take_new() > 0 {
-                    ask_to_end(child.id());
+                    ask_to_end(pid);
                 }
                 // Whoever ends now was asked to.
                 if interrupts.count() + requests.count() == 0 {
@@ -241,7 +280,7 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
                 // Some of what it started may be unknown to the tap.
                 if watch.aborts && !watch.told.is_empty() && !is_asked {
                     is_asked = true;
-                    ask_to_end(child.id());
+                    ask_to_end(pid);
                 }
             }
             Ok(Some(status)) => break status,
@@ -253,7 +292,7 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
         }
         watch.wait(LOOK_EVERY);
     };
-    watch.wait(LAST_LOOK);
+    watch.await_ends();
     if interrupts.count() + requests.count() > 0 {
         return Ok(Exit::Interrupted);
     }
