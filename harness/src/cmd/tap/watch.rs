@@ -11,7 +11,7 @@ use std::{iter, process, thread};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use muster_comm::error::verdict::Verdict;
 use muster_comm::rendezvous::{DownReason, ProcessId};
-use muster_comm::sync::Clock;
+use muster_comm::sync::{Clock, Deadline};
 use muster_comm::watch::process::{Sight, how_it_ended, number};
 use muster_comm::watch::tap::board::job_of;
 use muster_comm::watch::tap::{BoardFile, End, Jobs, board_files};
@@ -25,6 +25,8 @@ use crate::fail::Failure;
 use crate::out;
 use crate::world::signals::Interrupts;
 
+/// How often new boards are looked for: a process that ends before that is not seen.
+const FIND_EVERY: Duration = Duration::from_millis(20);
 /// How often boards are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -83,7 +85,6 @@ impl Watch {
 
     /// One look at all of them. `is_over` says that the command has ended, and whatever it started ends with it.
     fn look(&mut self, is_over: bool) {
-        self.find();
         let mut of_job: BTreeMap<u64, Vec<&Watched>> = BTreeMap::new();
         for one in self.boards.values() {
             of_job.entry(one.board.job()).or_default().push(one);
@@ -112,12 +113,16 @@ impl Watch {
         self.forget();
     }
 
-    /// Waits for this long, and takes note of the processes that ended meanwhile.
+    /// Waits for this long, and takes note of processes that begin and end meanwhile.
     fn wait(&mut self, time: Duration) {
-        Clock::pause(time);
-        for (path, end) in self.ends.1.try_iter() {
-            if let Some(one) = self.boards.get_mut(&path) {
-                one.end = Some(end);
+        let until = Deadline::after(time);
+        while !until.passed() {
+            Clock::pause(FIND_EVERY.min(until.left()));
+            self.find();
+            for (path, end) in self.ends.1.try_iter() {
+                if let Some(one) = self.boards.get_mut(&path) {
+                    one.end = Some(end);
+                }
             }
         }
     }
