@@ -224,10 +224,16 @@ fn slot_of(stream: *mut c_void) -> Option<&'static Stream> {
 pub(crate) fn look(mut tell: impl FnMut(u64, u64, Progress)) {
     for slot in &ALL {
         let stream = || slot.stream.load(Ordering::Relaxed).addr() as u64;
-        let taken =
+        let take = |state| {
             slot.state
-                .compare_exchange(PENDING, RECORDING, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_ok() {
+                .compare_exchange(state, RECORDING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        };
+        if !slot.behind.load(Ordering::Relaxed).is_null() && take(IDLE) {
+            // Calls without events may have failed: then the old ones give the error.
+            let next = slot.progress().map_or(BROKEN, |_| IDLE);
+            slot.state.store(next, Ordering::Release);
+        } else if take(PENDING) {
             let order = slot.order.load(Ordering::Relaxed);
             let progress = slot.progress();
             let next = match progress {

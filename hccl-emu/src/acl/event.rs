@@ -88,9 +88,12 @@ exports! {
         status.set("status", i32::from(find(event, "event")?.is_under_way()))
     }
 
-    /// The new question: 1 if the last record was reached, else 0.
+    /// The new question: 1 if the last record was reached, else 0. The device must not be lost.
     fn aclrtQueryEventStatus(event: *mut c_void, status: Out<i32>) {
         let status = status.check("status")?;
+        if let Ok(context) = device::current() {
+            context.device.check_alive()?;
+        }
         status.set("status", i32::from(find(event, "event")?.is_recorded()))
     }
 

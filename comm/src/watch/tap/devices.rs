@@ -77,13 +77,10 @@ impl Devices<'_> {
             return None;
         }
         let groups = &self.seen[at].process.groups;
-        let largest = || {
-            groups
-                .iter()
-                .max_by_key(|group| group.size)
-                .map(|group| group.key)
-        };
-        let key = error.key.or_else(largest)?;
+        // The device does not say in which call; those after it have failed too.
+        let last_call = |group: &&Group| group.calls.last().map(|call| call.order);
+        let latest = || groups.iter().max_by_key(last_call).map(|group| group.key);
+        let key = error.key.or_else(latest)?;
         let all = self.members.get(&key)?;
         let groups = self.groups(key, all);
         let said = all.iter().zip(&groups).map(|(member, group)| {
