@@ -211,7 +211,7 @@ FAULTS = {
     "root": ("", "MISMATCH", "root differs"),
     "order": ("", "DEADLOCK", "wait for rank ODD in all_reduce #2"),
     "device": ("device_lost:rank=ODD,op=all_reduce,k=6", "RESOURCE", "who=rank ODD "),
-    "link": ("link_down:rank=ODD,peer=0,after=5", "LINK", "HCCL_E_REMOTE"),
+    "link": ("link_down:rank=ODD,peer=0,after=5", "LINK", "what=all_reduce #6 on "),
 }
 
 
