@@ -21,7 +21,7 @@ use muster_comm::watch::tap::board::{
 };
 
 use crate::real::Function;
-use crate::shared::{board, guarded, now_ns, start};
+use crate::shared::{board, guarded, note_error, now_ns, start};
 use crate::streams::{self, Stream};
 
 /// Messages to and from so many members have numbers of their own.
@@ -266,20 +266,10 @@ pub(crate) fn key_of(handle: *mut c_void) -> u64 {
     slot.map_or(0, |(at, board)| board.comms[at].key.load(Ordering::Relaxed))
 }
 
-/// The vendor's libraries reported an error; the first one is kept. `comm` is the communicator that has it, if it is of one.
+/// The vendor's library says that a communicator has an error.
 pub(crate) fn failed(code: i32, comm: *mut c_void) {
-    let Some(board) = board() else { return };
-    let number = code.cast_unsigned();
-    let is_first = board
-        .error
-        .compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
-        .is_ok();
-    if is_first {
-        let slot = slot_of(comm).and_then(|slot| u32::try_from(slot).ok());
-        board
-            .error_comm
-            .store(slot.unwrap_or(UNKNOWN), Ordering::Relaxed);
-        board.error_ns.store(now_ns(), Ordering::Release);
+    if let Some(board) = board() {
+        note_error(board, code, slot_of(comm));
     }
 }
 

@@ -204,6 +204,9 @@ fn watch() {
         while let Some(board) = board() {
             if guarded(|| {
                 streams::look(|stream, order, progress| tell(board, stream, order, progress));
+                if let Some(code) = streams::error() {
+                    note_error(board, code, None);
+                }
             })
             .is_none()
             {
@@ -217,6 +220,22 @@ fn watch() {
         && let Some(board) = board()
     {
         board.has_events.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes down the first error that the vendor's libraries report, and the slot of the communicator that has it.
+pub(crate) fn note_error(board: &Board, code: i32, slot: Option<usize>) {
+    let number = code.cast_unsigned();
+    let is_first = board
+        .error
+        .compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
+        .is_ok();
+    if is_first {
+        let slot = slot.and_then(|slot| u32::try_from(slot).ok());
+        board
+            .error_comm
+            .store(slot.unwrap_or(UNKNOWN), Ordering::Relaxed);
+        board.error_ns.store(now_ns(), Ordering::Release);
     }
 }
 

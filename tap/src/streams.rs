@@ -11,10 +11,9 @@
 use std::ffi::c_void;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::real::Function;
-use crate::record::failed;
 
 /// Streams that are looked at.
 const STREAMS: usize = 64;
@@ -30,6 +29,15 @@ const MARK_EVERY_NS: u64 = 1_000_000;
 
 /// Errors of the runtime that tell of the device, and not of how a function was used.
 const DEVICE_ERRORS: std::ops::RangeInclusive<i32> = 507_000..=507_999;
+
+/// The last of them.
+static ERROR: AtomicI32 = AtomicI32::new(0);
+
+/// The error of the device, where one was seen.
+pub(crate) fn error() -> Option<i32> {
+    let code = ERROR.load(Ordering::Relaxed);
+    (code != 0).then_some(code)
+}
 
 const FREE: u32 = 0;
 const IDLE: u32 = 1;
@@ -289,7 +297,8 @@ fn query(event: &AtomicPtr<c_void>) -> Option<bool> {
 /// Whether a function of the runtime did its work. An error of the device is noted.
 fn is_well(code: i32) -> bool {
     if DEVICE_ERRORS.contains(&code) {
-        failed(code, ptr::null_mut());
+        // Relaxed: a number on its own.
+        ERROR.store(code, Ordering::Relaxed);
     }
     code == 0
 }
