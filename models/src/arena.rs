@@ -166,3 +166,9 @@ impl Arena {
             .at(at.addr() / 8, || Payload(UnsafeCell::new(0)))
     }
 }
+
+/// Bytes of a page: nothing is given back here.
+#[must_use]
+pub fn page_bytes() -> usize {
+    4096
+}

@@ -23,7 +23,7 @@ const HEADER_BYTES: usize = 4096;
 pub const DIRECTORY_ENTRIES: usize = 8192;
 /// Bytes of one directory entry: key, offset, note.
 pub(super) const ENTRY_BYTES: usize = 24;
-const DIRECTORY_BYTES: usize = (DIRECTORY_ENTRIES * ENTRY_BYTES).next_multiple_of(4096);
+const DIRECTORY_BYTES: usize = (DIRECTORY_ENTRIES * ENTRY_BYTES).next_multiple_of(HEADER_BYTES);
 /// Regions begin at multiples of this, so that huge pages fit where the kernel gives them.
 const REGION_ALIGN: usize = 2 << 20;
 /// Most ranks of one island.
@@ -35,6 +35,18 @@ pub const HEAP_BYTES_DEFAULT: usize = 16 << 30;
 pub const HEAP_BYTES_MIN: usize = 16 << 20;
 /// Address space that one arena may take. A process has 128 TiB; half of it is left alone.
 const ARENA_BYTES_MAX: usize = 64 << 40;
+
+/// Bytes of a page, as the system has them: 4 KiB on x86-64, often 64 KiB on aarch64. With the feature `large-pages` at
+/// least 64 KiB.
+#[must_use]
+pub fn page_bytes() -> usize {
+    let least = if cfg!(feature = "large-pages") {
+        64 << 10
+    } else {
+        1
+    };
+    rustix::param::page_size().max(least)
+}
 
 /// The mapping of an island's shared memory in this process.
 #[derive(Debug)]
@@ -107,7 +119,7 @@ impl Arena {
         let fair_share = ARENA_BYTES_MAX / ranks;
         let mut heap_bytes = heap_bytes
             .clamp(HEAP_BYTES_MIN, fair_share)
-            .next_multiple_of(4096);
+            .next_multiple_of(page_bytes());
         loop {
             match Self::create_exactly(ranks, heap_bytes) {
                 // A limit on address space or file size (ulimit -v, -f): a smaller heap still

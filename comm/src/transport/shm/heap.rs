@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arena::Arena;
+use super::arena::{Arena, page_bytes};
 use crate::sync::{AtomicBool, Ordering};
 
 /// Alignment of every block: two cache lines, for the adjacent-line prefetcher.
 pub const BLOCK_ALIGN: usize = 128;
 /// Blocks of at least this many bytes are page aligned, and give their pages back when returned.
 const PAGES_FROM: usize = 64 << 10;
-const PAGE: usize = 4096;
 
 /// The heap of the region that belongs to this rank.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Heap {
     /// [`HeapFull`], which says what would fit.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Block, HeapFull> {
         let align = if bytes >= PAGES_FROM {
-            PAGE
+            page_bytes()
         } else {
             BLOCK_ALIGN
         };
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(error.bytes, HEAP_BYTES_MIN);
         assert!(error.longest <= HEAP_BYTES_MIN / 2);
         drop(kept);
-        assert!(heap.take(HEAP_BYTES_MIN - PAGE).is_ok());
+        assert!(heap.take(HEAP_BYTES_MIN - page_bytes()).is_ok());
         assert!(heap.take(usize::MAX).is_err());
     }
 
@@ -238,7 +237,7 @@ mod tests {
     fn a_closed_heap_leaves_what_its_blocks_hold() {
         let heap = heap();
         let block = heap.take(2 * PAGES_FROM).unwrap();
-        let word = block.offset() + PAGE;
+        let word = block.offset() + page_bytes();
         heap.arena.word(word).store(7, Ordering::Relaxed);
         heap.close();
         drop(block);

@@ -26,11 +26,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::arena::page_bytes;
 use crate::memfd;
 
 /// Address space that one of these may take: what a word that names a place in it can hold.
 pub const CAPACITY_MAX: usize = 1 << 46;
-const PAGE: usize = 4096;
 
 /// Memory without a name that other processes can map; see the module's text.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl SharedMemory {
         if capacity == 0 || capacity > CAPACITY_MAX {
             return Err(SharedMemoryError::Capacity { capacity });
         }
-        let capacity = capacity.next_multiple_of(PAGE);
+        let capacity = capacity.next_multiple_of(page_bytes());
         // SHARED-1.
         let file = memfd::create("muster-memory", capacity).map_err(|refused| {
             SharedMemoryError::System {
@@ -184,8 +184,9 @@ impl SharedMemory {
     /// If the bytes do not lie inside.
     pub fn discard(&self, offset: usize, len: usize) -> io::Result<()> {
         assert!(self.holds(offset, len), "{offset} + {len} bytes");
-        let start = offset.next_multiple_of(PAGE);
-        let end = (offset + len) / PAGE * PAGE;
+        let page = page_bytes();
+        let start = offset.next_multiple_of(page);
+        let end = (offset + len) / page * page;
         if start >= end {
             return Ok(());
         }
@@ -237,17 +238,23 @@ mod tests {
         assert!(memory.committed() < 1 << 20, "{}", memory.committed());
         let at = 5 << 30;
         // SAFETY: inside the capacity, and only this test knows the memory.
-        unsafe { memory.as_ptr().wrapping_add(at).write_bytes(7, 3 * PAGE) };
-        assert!(memory.committed() >= 3 * PAGE as u64);
-        memory.discard(at + 1, 3 * PAGE - 1).unwrap();
+        unsafe {
+            memory
+                .as_ptr()
+                .wrapping_add(at)
+                .write_bytes(7, 3 * page_bytes());
+        };
+        assert!(memory.committed() >= 3 * page_bytes() as u64);
+        memory.discard(at + 1, 3 * page_bytes() - 1).unwrap();
         // SAFETY: as above.
-        let seen = [0, PAGE].map(|more| unsafe { memory.as_ptr().wrapping_add(at + more).read() });
+        let seen =
+            [0, page_bytes()].map(|more| unsafe { memory.as_ptr().wrapping_add(at + more).read() });
         assert_eq!(seen, [7, 0]);
     }
 
     #[test]
     fn a_process_maps_one_file_once() {
-        let memory = SharedMemory::create(PAGE).unwrap();
+        let memory = SharedMemory::create(page_bytes()).unwrap();
         let again = SharedMemory::attach(memory.file().try_clone_to_owned().unwrap()).unwrap();
         assert!(Arc::ptr_eq(&memory, &again));
     }
@@ -265,11 +272,14 @@ mod tests {
 
     #[test]
     fn only_what_lies_wholly_inside_has_an_offset() {
-        let memory = SharedMemory::create(2 * PAGE).unwrap();
+        let memory = SharedMemory::create(2 * page_bytes()).unwrap();
         let base = memory.as_ptr().cast_const();
-        assert_eq!(memory.offset_of(base, 2 * PAGE), Some(0));
+        assert_eq!(memory.offset_of(base, 2 * page_bytes()), Some(0));
         assert_eq!(memory.offset_of(base.wrapping_add(8), 8), Some(8));
-        assert_eq!(memory.offset_of(base.wrapping_add(8), 2 * PAGE), None);
+        assert_eq!(
+            memory.offset_of(base.wrapping_add(8), 2 * page_bytes()),
+            None
+        );
         assert_eq!(memory.offset_of(base.wrapping_sub(8), 8), None);
         assert!(!memory.holds(usize::MAX, 2));
     }

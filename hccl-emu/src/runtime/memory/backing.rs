@@ -4,13 +4,17 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use muster_comm::transport::shm::arena::page_bytes;
 use muster_comm::transport::shm::memory::SharedMemory;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::super::errors::{AclError, RuntimeError};
 
 /// Size of a page: what can be given back to the system.
-pub const PAGE: u64 = 4096;
+#[must_use]
+pub fn page() -> u64 {
+    page_bytes() as u64
+}
 
 /// Reserved addresses of equal length: `client` without access rights, `real` with memory behind.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ impl Backing {
     /// # Errors
     /// If not even `least` can be had.
     pub fn reserve(wanted: u64, least: u64) -> Result<Self, RuntimeError> {
-        let mut bytes = wanted.next_multiple_of(PAGE);
+        let mut bytes = wanted.next_multiple_of(page());
         loop {
             match Self::exactly(bytes as usize) {
                 Ok(backing) => return Ok(backing),
@@ -41,7 +45,7 @@ impl Backing {
                     let text = format!("{bytes} bytes of address space for a device: {text}");
                     return Err(RuntimeError::new(AclError::RT_MEMORY_ALLOCATION, text));
                 }
-                Err(_) => bytes = (bytes / 2).next_multiple_of(PAGE),
+                Err(_) => bytes = (bytes / 2).next_multiple_of(page()),
             }
         }
     }

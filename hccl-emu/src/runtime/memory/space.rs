@@ -1,12 +1,12 @@
 //! The books of a device's memory: what is allocated, what was freed, what is free.
 //!
-//! BOOKS-1: addresses rest after a free, memory does not. At most `RESTING_MAX` freed ranges rest.
-//! Their whole pages are given back at once, and a page that several ranges share as soon as all of
-//! it is free. So freed memory takes less than two pages for each range that rests: 64 MiB a device.
+//! BOOKS-1: addresses rest after a free, memory does not. Whole pages are given back at once, and a page that
+//! several ranges share as soon as all of it is free. So freed memory takes less than two pages for each range
+//! that rests: at most [`RESTING_BYTES_MAX`] a device.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::backing::{Backing, PAGE};
+use super::backing::{Backing, page};
 use super::fresh::{Fresh, PART};
 use super::misuse::Misuse;
 use super::ranges::Ranges;
@@ -18,12 +18,10 @@ use crate::runtime::errors::{AclError, RuntimeError};
 const ROUND: u64 = 32;
 /// Bytes behind every allocation, as the vendor has them.
 const SPARE: u64 = 32;
-/// Alignment of an allocation; the vendor promises 64.
+/// Alignment of an allocation; the vendor promises 64. Those that fill a page begin at one, so that it can be given back.
 const ALIGN: u64 = 512;
-/// Alignment of those that fill a page, so that their pages can be given back.
-const ALIGN_PAGE: u64 = PAGE;
-/// Most freed ranges that rest: with two pages each they take 64 MiB, and their notes 1 MiB.
-const RESTING_MAX: usize = 8192;
+/// Memory that freed ranges take while they rest: at most two pages each, so they are 8192 with pages of 4 KiB.
+const RESTING_BYTES_MAX: u64 = 64 << 20;
 /// How much memory there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -119,7 +117,7 @@ impl Space {
             .checked_next_multiple_of(ROUND)
             .and_then(|rounded| rounded.checked_add(SPARE))
             .ok_or_else(|| self.out_of_memory(bytes, call))?;
-        let align = if span >= PAGE { ALIGN_PAGE } else { ALIGN };
+        let align = if span >= page() { page() } else { ALIGN };
         self.allocate_span(bytes, span, align, call, backing)
     }
 
@@ -200,7 +198,8 @@ impl Space {
             },
         );
         let is_too_much = |space: &Self| {
-            space.resting_bytes > space.resting_max || space.queue.len() > RESTING_MAX
+            space.resting_bytes > space.resting_max
+                || space.queue.len() as u64 > RESTING_BYTES_MAX / (2 * page())
         };
         while is_too_much(self) && self.release_oldest(backing) {}
         Ok(())
@@ -307,10 +306,11 @@ impl Space {
             self.resting_bytes -= freed.span;
             let merged = self.free.give(start, freed.span);
             // Its whole pages were given back when it was freed; those at its edges may be free now.
-            let (first, last) = (start / PAGE * PAGE, (start + freed.span - 1) / PAGE * PAGE);
-            for page in [first, last] {
-                if merged.0 <= page && page + PAGE <= merged.1 {
-                    backing.punch(page, PAGE);
+            let page = page();
+            let (first, last) = (start / page * page, (start + freed.span - 1) / page * page);
+            for at in [first, last] {
+                if merged.0 <= at && at + page <= merged.1 {
+                    backing.punch(at, page);
                 }
             }
         }
@@ -321,7 +321,8 @@ impl Space {
     fn give_back(&self, offset: u64, span: u64, backing: &Backing) {
         let poison = |from: u64, to: u64| backing.fill(from, to - from, self.rules.poison);
         let end = offset + span;
-        let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
+        let page = page();
+        let (first, last) = (offset.next_multiple_of(page), end / page * page);
         if first >= last {
             poison(offset, end);
             return;
