@@ -238,9 +238,10 @@ pub(crate) fn look(mut tell: impl FnMut(u64, u64, Progress)) {
                 .is_ok()
         };
         if !slot.behind.load(Ordering::Relaxed).is_null() && take(IDLE) {
-            // Calls without events may have failed: then the old ones give the error.
-            let next = slot.progress().map_or(BROKEN, |_| IDLE);
-            slot.state.store(next, Ordering::Release);
+            // Calls without events may have failed: then the old ones give the error, which is noted. A context that is gone is
+            // no error: the next call brings another one.
+            let _ = slot.progress();
+            slot.state.store(IDLE, Ordering::Release);
         } else if take(PENDING) {
             let order = slot.order.load(Ordering::Relaxed);
             let progress = slot.progress();

@@ -103,7 +103,7 @@ pub(super) fn goodbye(order: u64) -> Fate {
 }
 
 /// SIGHUP, SIGINT and SIGTERM end programs on request, SIGPIPE as a consequence of another end.
-const fn cause(reason: &DownReason) -> EndCause {
+pub(super) const fn cause(reason: &DownReason) -> EndCause {
     match reason {
         DownReason::Killed {
             signal: 1 | 2 | 13 | 15,

@@ -34,7 +34,9 @@ pub struct End {
 impl End {
     /// Whether the process was ended, and by no request and no decision of its own.
     fn is_crash(&self) -> bool {
-        matches!(self.how, DownReason::Killed { signal } if !matches!(signal, 1 | 2 | 6 | 13 | 15))
+        // SIGABRT is the program's own decision.
+        let is_abort = matches!(self.how, DownReason::Killed { signal: 6 });
+        failure::cause(&self.how) == EndCause::Unprovoked && !is_abort
     }
 }
 
@@ -99,13 +101,10 @@ fn sign(one: &Watched, end: &End) -> Sign {
     if let DownReason::Exited { code } = end.how {
         return if code == 0 { Sign::Fine } else { Sign::Failure };
     }
-    let DownReason::Killed { signal } = end.how else {
-        return Sign::Unknown;
-    };
-    if matches!(signal, 1 | 2 | 13 | 15) {
-        Sign::Request
-    } else {
-        Sign::Crash
+    match failure::cause(&end.how) {
+        EndCause::Unprovoked => Sign::Crash,
+        EndCause::MayFollow => Sign::Request,
+        EndCause::Unknown => Sign::Unknown,
     }
 }
 

@@ -10,7 +10,7 @@ use std::{io, ptr};
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::board::{Board, PREFIX};
+use super::board::{Board, MAGIC, PREFIX};
 use super::ends::End;
 use super::scene::Watched;
 use super::snapshot::read;
@@ -97,6 +97,13 @@ impl BoardFile {
     pub fn job(&self) -> u64 {
         // Relaxed: written before the board is valid.
         self.board().job.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process has finished making it; until then its job is not known.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        // Acquire: what was written before it is there.
+        self.board().magic.load(Ordering::Acquire) == MAGIC
     }
 
     /// Looks at the board and the process; `None` where the board is of another version. `end` is what was seen of its end.

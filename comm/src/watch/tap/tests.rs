@@ -117,6 +117,12 @@ impl Job {
         one.end = Some(End { how, seen_ns });
     }
 
+    /// A launcher ends ranks 0 and 2 because rank 1 has ended; it looks so long after that.
+    fn is_ended_by_launcher(&mut self, after_ms: u64) {
+        self.end(0, killed(15), after_ms);
+        self.end(2, killed(15), after_ms + 1);
+    }
+
     /// What is said when the job is over.
     fn over(&mut self) -> Option<Verdict> {
         self.jobs.ended(&self.ranks, self.now_ns, 1_000_000)
@@ -323,8 +329,7 @@ fn who_ended_first_is_named_once_a_launcher_has_ended_the_others() {
         job.call(0, WORLD, all_reduce(8));
         job.call(2, WORLD, all_reduce(8));
         job.end(1, how, 0);
-        job.end(0, killed(15), 20);
-        job.end(2, killed(15), 151);
+        job.is_ended_by_launcher(20);
         let verdict = job.over().expect("a verdict");
         assert_eq!(
             (verdict.class, &verdict.blamed[..]),
@@ -348,8 +353,7 @@ fn a_process_that_crashes_after_it_has_destroyed_its_communicators_ended_badly()
         .iter_mut()
         .for_each(|group| group.is_gone = true);
     job.end(1, killed(6), 0);
-    job.end(0, killed(15), 150);
-    job.end(2, killed(15), 151);
+    job.is_ended_by_launcher(150);
     let verdict = job.over().expect("a verdict");
     assert_eq!(
         (verdict.class, &verdict.blamed[..]),
@@ -363,8 +367,7 @@ fn who_ended_first_is_named_also_where_nobody_waited_for_it() {
     let mut job = Job::new();
     job.all_call(WORLD);
     job.end(1, killed(9), 0);
-    job.end(0, killed(15), 150);
-    job.end(2, killed(15), 151);
+    job.is_ended_by_launcher(150);
     let verdict = job.over().expect("a verdict");
     assert_eq!(
         (verdict.class, &verdict.blamed[..]),

@@ -1,6 +1,6 @@
 //! Looks at the boards of a job again and again, and prints the verdict on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,8 @@ pub(super) struct Watch {
     boards: BTreeMap<PathBuf, Watched>,
     jobs: BTreeMap<u64, Jobs>,
     told: BTreeMap<u64, Verdict>,
+    /// Boards of other jobs.
+    others: BTreeSet<PathBuf>,
     /// Processes that were watched so far.
     count: usize,
     /// Ends of processes, as they are seen.
@@ -78,6 +80,7 @@ impl Watch {
             boards: BTreeMap::new(),
             jobs: BTreeMap::new(),
             told: BTreeMap::new(),
+            others: BTreeSet::new(),
             count: 0,
             ends: unbounded(),
         }
@@ -140,13 +143,16 @@ impl Watch {
     /// Opens boards that are new. One of a process that has ended before it was seen is removed.
     fn find(&mut self) {
         for path in board_files() {
-            if self.boards.contains_key(&path) {
+            if self.boards.contains_key(&path) || self.others.contains(&path) {
                 continue;
             }
             let Ok(board) = BoardFile::open(&path) else {
                 continue;
             };
             if self.job.is_some_and(|job| job != board.job()) {
+                if board.is_made() {
+                    self.others.insert(path);
+                }
                 continue;
             }
             let pidfd =
@@ -189,8 +195,9 @@ impl Watch {
 impl Drop for Watch {
     /// What killed processes have left behind goes; boards of living ones stay theirs.
     fn drop(&mut self) {
-        let ended = self.boards.values().filter(|one| one.has_ended());
-        ended.for_each(|one| one.board.remove());
+        let boards = self.boards.values().map(|one| &one.board);
+        let ended = boards.filter(|board| board.sight() == Sight::Ended);
+        ended.for_each(BoardFile::remove);
     }
 }
 
@@ -257,14 +264,15 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
     let folders =
         iter::once(folder.display().to_string()).chain((!path.is_empty()).then_some(path));
     let path = folders.collect::<Vec<_>>().join(":");
+    // Before there is a child that would be left behind.
+    let interrupts = Interrupts::of(&[SIGINT])?;
+    let requests = Interrupts::of(&[SIGTERM, SIGHUP])?;
     let child = Command::new(program)
         .args(rest)
         .env("LD_LIBRARY_PATH", path)
         .env("HCCL_SO_PATH", folder.join("libhccl.so"))
         .env("MUSTER_TAP_JOB", &name)
         .spawn();
-    let interrupts = Interrupts::of(&[SIGINT])?;
-    let requests = Interrupts::of(&[SIGTERM, SIGHUP])?;
     let mut child = child
         .map_err(|error| Failure::usage(format!("{} cannot be run: {error}", program.display())))?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
