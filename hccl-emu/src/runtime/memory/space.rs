@@ -2,7 +2,7 @@
 //!
 //! BOOKS-1: addresses rest after a free, memory does not. Whole pages are given back at once, and a page that
 //! several ranges share as soon as all of it is free. So freed memory takes less than two pages for each range
-//! that rests: at most [`RESTING_BYTES_MAX`] a device.
+//! that rests: at most `RESTING_BYTES_MAX` a device.
 
 use std::collections::{BTreeMap, VecDeque};
 
