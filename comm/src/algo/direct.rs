@@ -6,9 +6,7 @@
 use super::builder::{Builder, input, of_peer, output, scratch};
 use super::plan::{Plan, Span};
 use super::problem::Problem;
-use super::scan;
 use super::shape::Blocks;
-use crate::types::Pattern;
 
 /// The name of [`all_reduce`], whose results wait in staging for one round and are read in the next.
 pub(crate) const ALL_REDUCE: &str = "direct";
@@ -46,23 +44,6 @@ pub(super) fn all_reduce_small(problem: &Problem, _rank: usize) -> Plan {
     plan.pull_reduce(from_everyone(n, scratch(0, count)), output(0, count));
     plan.end_round();
     plan.direct_plan(count, true)
-}
-
-/// The plan that says what the exchange of entries does: that of the direct algorithm with one barrier.
-pub(super) fn entry(problem: &Problem, rank: usize) -> Plan {
-    let plan = match problem.pattern() {
-        Pattern::AllGather => all_gather,
-        Pattern::AllReduce => all_reduce_small,
-        Pattern::AllToAll => all_to_all,
-        Pattern::Barrier => barrier,
-        Pattern::Broadcast => broadcast,
-        Pattern::ExclusiveScan | Pattern::Scan => scan::direct,
-        Pattern::Gather => gather,
-        Pattern::Reduce => reduce,
-        Pattern::ReduceScatter => reduce_scatter,
-        Pattern::Scatter => scatter,
-    };
-    plan(problem, rank)
 }
 
 /// `reduce`: the root reduces all send buffers.

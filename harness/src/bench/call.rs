@@ -4,15 +4,16 @@ use std::ops::{Deref, DerefMut};
 
 use muster_comm::algo::choices_for;
 use muster_comm::buffer::Element;
-use muster_comm::collective::{Communicator, PointToPoint};
+use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, Counting, Extent, Pattern, ReduceOp};
 use muster_comm::world::{AllocError, RegionBuffer};
 use serde_bytes::ByteBuf;
 
 use crate::bench::data::{self, Data, Stretch};
-use crate::bench::ground::{Form, Ground, There, make_call, no_room};
+use crate::bench::ground::{Ground, There, no_room};
 use crate::bench::sweep::{Cell, Memory};
+use crate::check::form::Form;
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]
@@ -247,32 +248,10 @@ impl<'a, T: Element> Call<'a, T> {
         if let Some(there) = &self.there {
             return there.make(&form);
         }
-        let (comm, send) = (self.comm, &self.send[..]);
         if self.collective.is_of_objects() {
             return self.objects().map(drop);
         }
-        let recv = &mut self.recv[..];
-        make_call!(form, comm, send, recv, {
-            Collective::ExclusiveScan if self.in_place => comm.exclusive_scan_in_place(recv, form.op),
-            Collective::ExclusiveScan => comm.exclusive_scan(send, recv, form.op),
-            Collective::Scan if self.in_place => comm.scan_in_place(recv, form.op),
-            Collective::Scan => comm.scan(send, recv, form.op),
-            Collective::SendRecvBatch
-            | Collective::Send
-            | Collective::Recv
-            | Collective::RecvAny => {
-                let (n, me) = (comm.size(), comm.rank());
-                comm.batch_send_recv(&[
-                    PointToPoint::send(send, (me + 1) % n),
-                    PointToPoint::recv(recv, (me + n - 1) % n),
-                ])
-            }
-            Collective::AllGatherObject
-            | Collective::AllReduceCoalesced
-            | Collective::BroadcastObject
-            | Collective::GatherObject
-            | Collective::ScatterObject => unreachable!("objects are sent above, and several buffers are not measured"),
-        })
+        form.on_host(self.comm, &self.send, &mut self.recv)
     }
 
     /// How the last call went, where the host backend carries it out by an algorithm.

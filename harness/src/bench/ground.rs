@@ -5,10 +5,12 @@
 
 use muster_comm::buffer::Element;
 use muster_comm::collective::Communicator;
-use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceMessage};
+use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError};
 use muster_comm::error::{CommError, ErrorKind};
-use muster_comm::types::{Collective, ReduceOp};
+use muster_comm::types::Collective;
 use muster_comm::vendor::{self, Fault};
+
+use crate::check::form::Form;
 
 /// A group to measure.
 #[derive(Clone, Debug)]
@@ -52,51 +54,6 @@ impl Ground {
         }
     }
 }
-
-/// What tells one call from another, beside its buffers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Form<'a> {
-    pub(super) collective: Collective,
-    pub(super) op: ReduceOp,
-    pub(super) root: usize,
-    pub(super) in_place: bool,
-    pub(super) send_counts: &'a [usize],
-    pub(super) recv_counts: &'a [usize],
-}
-
-/// The call of a form, on the host or on a device: the calls that both have, and what else there is in arms of their own.
-macro_rules! make_call {
-    ($form:expr, $comm:expr, $send:expr, $recv:expr, { $($others:tt)* }) => {{
-        let form = $form;
-        let (op, root) = (form.op, form.root);
-        let (sends, recvs) = (form.send_counts, form.recv_counts);
-        match form.collective {
-            Collective::AllGather if form.in_place => $comm.all_gather_in_place($recv),
-            Collective::AllGather => $comm.all_gather($send, $recv),
-            Collective::AllGatherV => $comm.all_gather_v($send, $recv, sends),
-            Collective::AllReduce if form.in_place => $comm.all_reduce_in_place($recv, op),
-            Collective::AllReduce => $comm.all_reduce($send, $recv, op),
-            Collective::AllToAll if form.in_place => $comm.all_to_all_in_place($recv),
-            Collective::AllToAll => $comm.all_to_all($send, $recv),
-            Collective::AllToAllV => $comm.all_to_all_v($send, sends, $recv, recvs),
-            Collective::Barrier => $comm.barrier(),
-            Collective::Broadcast => $comm.broadcast($recv, root),
-            Collective::Gather if form.in_place => $comm.gather_in_place($recv, root),
-            Collective::Gather => $comm.gather($send, $recv, root),
-            Collective::GatherV => $comm.gather_v($send, $recv, sends, root),
-            Collective::Reduce if form.in_place => $comm.reduce_in_place($recv, op, root),
-            Collective::Reduce => $comm.reduce($send, $recv, op, root),
-            Collective::ReduceScatter if form.in_place => $comm.reduce_scatter_in_place($recv, op),
-            Collective::ReduceScatter => $comm.reduce_scatter($send, $recv, op),
-            Collective::ReduceScatterV => $comm.reduce_scatter_v($send, sends, $recv, op),
-            Collective::Scatter if form.in_place => $comm.scatter_in_place($recv, root),
-            Collective::Scatter => $comm.scatter($send, $recv, root),
-            Collective::ScatterV => $comm.scatter_v($send, sends, $recv, root),
-            $($others)*
-        }
-    }};
-}
-pub(super) use make_call;
 
 /// The buffers of a cell on this rank's device.
 #[derive(Debug)]
@@ -146,26 +103,7 @@ impl<T: Element> There<T> {
 
     /// Makes the call once, and waits until the device has carried it out.
     pub(super) fn make(&self, form: &Form<'_>) -> Result<(), CommError> {
-        let (comm, send, recv) = (&self.comm, &*self.send, &*self.recv);
-        make_call!(form, comm, send, recv, {
-            Collective::Recv
-            | Collective::RecvAny
-            | Collective::Send
-            | Collective::SendRecvBatch => {
-                let (n, me) = (comm.size(), comm.rank());
-                comm.batch_send_recv(&[
-                    DeviceMessage::send(send, (me + 1) % n),
-                    DeviceMessage::recv(recv, (me + n - 1) % n),
-                ])
-            }
-            Collective::AllGatherObject
-            | Collective::AllReduceCoalesced
-            | Collective::BroadcastObject
-            | Collective::ExclusiveScan
-            | Collective::GatherObject
-            | Collective::Scan
-            | Collective::ScatterObject => Err(comm.lacking(form.collective)),
-        })
+        form.on_device(&self.comm, &self.send, &self.recv)
     }
 }
 

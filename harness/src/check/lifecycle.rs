@@ -8,8 +8,9 @@ use std::time::Duration;
 use muster_comm::error::CommError;
 use muster_comm::strangers;
 use muster_comm::sync::Clock;
-use muster_comm::types::{Rank, ReduceOp};
+use muster_comm::types::{Collective, Rank};
 
+use crate::check::form::Form;
 use crate::check::message::Wrong;
 use crate::check::subject::Subject;
 
@@ -172,7 +173,7 @@ pub fn check(
         for (name, members) in groups {
             let comm = maker.make(name, members)?;
             let mut sum = [0_i32];
-            comm.all_reduce(&[1], &mut sum, ReduceOp::Sum)?;
+            comm.make(&Form::new(Collective::AllReduce), &[1], &mut sum)?;
             if usize::try_from(sum[0]) != Ok(members.len()) {
                 wrong.get_or_insert_with(|| Wrong {
                     element: Some(0),

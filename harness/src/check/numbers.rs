@@ -15,6 +15,7 @@ use muster_comm::collective::reference::{self, Difference, distinct_inputs, firs
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, DType, Extent, Rank, ReduceOp, Source};
 
+use crate::check::form::Form;
 use crate::check::message::Wrong;
 use crate::check::subject::{Message, Subject};
 
@@ -157,7 +158,7 @@ impl Numbers<'_> {
             Source::Each if is_of_own_blocks => self.all_gather::<T>(),
             Source::Each if has_lengths => self.all_to_all_v::<T>(),
             Source::Each => self.all_to_all::<T>(),
-            Source::Nobody => self.comm.barrier().map(|()| None),
+            Source::Nobody => self.make::<T>(&self.form(), &[], &mut []).map(|()| None),
             Source::Reduction(_) => self.reductions::<T>(pattern),
             Source::Root if pattern.has_one_buffer() => self.broadcast::<T>(),
             Source::Root => self.scatters::<T>(),
@@ -175,6 +176,32 @@ impl Numbers<'_> {
     /// The root of rooted calls: another one for each shape, so that all members have their turn.
     pub(super) fn root(&self) -> usize {
         (self.count + self.dtype as usize) % self.len()
+    }
+
+    /// The call.
+    pub(super) fn form(&self) -> Form<'_> {
+        Form {
+            root: self.root(),
+            ..Form::new(self.collective)
+        }
+    }
+
+    /// The call with so many elements in each block. They count where blocks may differ only.
+    pub(super) fn of_blocks<'a>(&self, counts: &'a [usize]) -> Form<'a> {
+        Form {
+            root: self.root(),
+            send_counts: counts,
+            ..Form::new(self.collective)
+        }
+    }
+
+    pub(super) fn make<T: Element>(
+        &self,
+        form: &Form<'_>,
+        send: &[T],
+        recv: &mut [T],
+    ) -> Result<(), CommError> {
+        self.comm.make(form, send, recv)
     }
 
     /// The root as reports name it.
@@ -237,11 +264,11 @@ impl Numbers<'_> {
             blocks: (0..self.len()).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
-        self.comm.all_gather(&send, &mut attempt.got)?;
+        self.make(&self.form(), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &inputs[self.me()])));
         attempt.got = self.with_own_block(&inputs[self.me()]);
         "in place".clone_into(&mut attempt.how);
-        self.comm.all_gather_in_place(&mut attempt.got)?;
+        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -254,7 +281,7 @@ impl Numbers<'_> {
             .collect();
         let send: Vec<T> = elements(&inputs[self.me()]);
         let mut got = blank(counts.iter().sum());
-        self.comm.all_gather_v(&send, &mut got, &counts)?;
+        self.make(&self.of_blocks(&counts), &send, &mut got)?;
         let attempt = Attempt {
             expected: reference::gather(Rank(0), &inputs).swap_remove(0),
             got,
@@ -278,11 +305,11 @@ impl Numbers<'_> {
             blocks: (0..len).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
-        self.comm.all_to_all(&send, &mut attempt.got)?;
+        self.make(&self.form(), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.got = send;
         "in place".clone_into(&mut attempt.how);
-        self.comm.all_to_all_in_place(&mut attempt.got)?;
+        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -297,7 +324,11 @@ impl Numbers<'_> {
             .collect();
         let send: Vec<T> = elements(&sent);
         let mut got = blank(receives.iter().sum());
-        self.comm.all_to_all_v(&send, &sends, &mut got, &receives)?;
+        let form = Form {
+            recv_counts: &receives,
+            ..self.of_blocks(&sends)
+        };
+        self.make(&form, &send, &mut got)?;
         let attempt = Attempt {
             expected: (0..len)
                 .flat_map(|from| self.block(from, me, receives[from]))
@@ -331,11 +362,7 @@ impl Numbers<'_> {
             blocks: parts.iter().copied().enumerate().collect(),
             how: self.root_name(),
         };
-        if uneven {
-            self.comm.gather_v(&send, &mut attempt.got, &parts, root)?;
-        } else {
-            self.comm.gather(&send, &mut attempt.got, root)?;
-        }
+        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &input)));
         if uneven {
             return Ok(wrong);
@@ -348,7 +375,7 @@ impl Numbers<'_> {
             attempt.got = send;
             attempt.expected.clone_from(&input);
         }
-        self.comm.gather_in_place(&mut attempt.got, root)?;
+        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -374,11 +401,7 @@ impl Numbers<'_> {
             blocks: vec![(root, usize::MAX)],
             how: self.root_name(),
         };
-        if uneven {
-            self.comm.scatter_v(&send, &parts, &mut attempt.got, root)?;
-        } else {
-            self.comm.scatter(&send, &mut attempt.got, root)?;
-        }
+        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         if uneven {
             return Ok(wrong);
@@ -391,7 +414,7 @@ impl Numbers<'_> {
         } else {
             attempt.got = blank(parts[me]);
         }
-        self.comm.scatter_in_place(&mut attempt.got, root)?;
+        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -403,7 +426,7 @@ impl Numbers<'_> {
         } else {
             blank(self.count)
         };
-        self.comm.broadcast(&mut got, root)?;
+        self.make(&self.form(), &[], &mut got)?;
         let attempt = Attempt {
             expected,
             got,

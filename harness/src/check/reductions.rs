@@ -6,8 +6,9 @@
 use muster_comm::buffer::Element;
 use muster_comm::collective::reference::{self, exact_inputs};
 use muster_comm::error::CommError;
-use muster_comm::types::{Pattern, Rank, ReduceOp};
+use muster_comm::types::{Extent, Pattern, Rank, ReduceOp};
 
+use crate::check::form::Form;
 use crate::check::message::Wrong;
 use crate::check::numbers::{Attempt, Numbers, blank, elements};
 
@@ -20,18 +21,12 @@ impl Numbers<'_> {
         let mut wrong = None;
         let taken = |op: &&ReduceOp| pattern.ops().contains(op);
         for op in self.ops.iter().filter(taken) {
-            let found = match pattern {
-                Pattern::AllReduce if self.collective.is_coalesced() => self.coalesced::<T>(*op),
-                Pattern::AllReduce => self.all_reduce::<T>(*op),
-                Pattern::ExclusiveScan | Pattern::Scan => self.scans::<T>(*op, pattern),
-                Pattern::Reduce => self.reduce::<T>(*op),
-                Pattern::ReduceScatter => self.reduce_scatters::<T>(*op),
-                Pattern::AllGather
-                | Pattern::AllToAll
-                | Pattern::Barrier
-                | Pattern::Broadcast
-                | Pattern::Gather
-                | Pattern::Scatter => unreachable!("{} does not reduce", self.collective),
+            let found = if self.collective.is_coalesced() {
+                self.coalesced::<T>(*op)
+            } else if pattern.is_of_vectors() {
+                self.vectors::<T>(*op, pattern)
+            } else {
+                self.reduce_scatters::<T>(*op)
             }?;
             wrong = wrong.or(found);
         }
@@ -63,26 +58,6 @@ impl Numbers<'_> {
         )
     }
 
-    fn all_reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
-        let inputs: Vec<_> = (0..self.len())
-            .map(|member| self.addend(op, member))
-            .collect();
-        let send: Vec<T> = elements(&inputs[self.me()]);
-        let mut attempt = Attempt {
-            // All members hold the same: one copy of it is enough.
-            expected: reference::reduce(self.dtype, op, Rank(0), &inputs).swap_remove(0),
-            got: blank(self.count),
-            blocks: Vec::new(),
-            how: format!("{op}, out of place"),
-        };
-        self.comm.all_reduce(&send, &mut attempt.got, op)?;
-        let wrong = attempt.judge(self, Some((&send, &inputs[self.me()])));
-        attempt.got = send;
-        attempt.how = format!("{op}, in place");
-        self.comm.all_reduce_in_place(&mut attempt.got, op)?;
-        Ok(wrong.or_else(|| attempt.judge(self, None)))
-    }
-
     /// Buffers of several lengths, some of them empty.
     fn coalesced<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let inputs: Vec<_> = (0..self.len())
@@ -94,73 +69,61 @@ impl Numbers<'_> {
             blocks: Vec::new(),
             how: format!("{op}, four buffers"),
         };
-        let (first, rest) = attempt.got.split_at_mut(self.count / 4);
-        let (second, third) = rest.split_at_mut(self.count / 2);
-        self.comm
-            .all_reduce_coalesced(&mut [first, second, &mut [], third], op)?;
+        let form = Form { op, ..self.form() };
+        self.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(attempt.judge(self, None))
     }
 
-    fn scans<T: Element>(
+    /// What one rank or every one gets of the vectors of all, or of those in front of it.
+    fn vectors<T: Element>(
         &self,
         op: ReduceOp,
         pattern: Pattern,
     ) -> Result<Option<Wrong>, CommError> {
         let me = self.me();
-        // Only what this member gets is made: the reference of all of them is as many reductions.
-        let end = me + usize::from(pattern == Pattern::Scan);
+        let gets = pattern.recv(me == self.root()) != Extent::Nothing;
         let sent = self.addend(op, me);
-        let inputs: Vec<_> = (0..end).map(|member| self.addend(op, member)).collect();
-        let mut expected = if inputs.is_empty() {
-            reference::exclusive_scan(self.dtype, op, std::slice::from_ref(&sent))
-        } else {
-            reference::reduce(self.dtype, op, Rank(0), &inputs)
-        };
-        let send: Vec<T> = elements(&sent);
-        let mut attempt = Attempt {
-            expected: expected.swap_remove(0),
-            got: blank(self.count),
-            blocks: Vec::new(),
-            how: format!("{op}, out of place"),
-        };
-        self.comm
-            .scan(self.collective, &send, &mut attempt.got, op)?;
-        let wrong = attempt.judge(self, Some((&send, &sent)));
-        attempt.got = send;
-        attempt.how = format!("{op}, in place");
-        self.comm
-            .scan_in_place(self.collective, &mut attempt.got, op)?;
-        Ok(wrong.or_else(|| attempt.judge(self, None)))
-    }
-
-    fn reduce<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
-        let (me, root) = (self.me(), self.root());
-        let sent = self.addend(op, me);
-        let send: Vec<T> = elements(&sent);
-        let expected = if me == root {
-            let inputs: Vec<_> = (0..self.len())
-                .map(|member| self.addend(op, member))
-                .collect();
-            reference::reduce(self.dtype, op, Rank(0), &inputs).swap_remove(0)
+        let expected = if gets {
+            // Only what this member gets is made: the reference of all of them is as many reductions.
+            let contributors = pattern.contributors(self.len(), me);
+            let inputs: Vec<_> = contributors.map(|member| self.addend(op, member)).collect();
+            self.reduced(op, &inputs, &sent)
         } else {
             Vec::new()
         };
+        let send: Vec<T> = elements(&sent);
+        let to = if pattern.is_rooted() {
+            format!(" to {}", self.root_name())
+        } else {
+            String::new()
+        };
         let mut attempt = Attempt {
             expected,
-            got: blank(if me == root { self.count } else { 0 }),
+            got: blank(if gets { self.count } else { 0 }),
             blocks: Vec::new(),
-            how: format!("{op} to {}", self.root_name()),
+            how: format!("{op}{to}, out of place"),
         };
-        self.comm.reduce(&send, &mut attempt.got, op, root)?;
+        let form = Form { op, ..self.form() };
+        self.make(&form, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
-        attempt.how.push_str(", in place");
+        attempt.how = format!("{op}{to}, in place");
         attempt.got = send;
-        if me != root {
-            // Elsewhere the buffer is only read.
+        if !gets {
+            // There the buffer is only read.
             attempt.expected = sent;
         }
-        self.comm.reduce_in_place(&mut attempt.got, op, root)?;
+        self.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
+    }
+
+    /// The reduction of the inputs, or of none of them: as many elements as `own` has.
+    fn reduced(&self, op: ReduceOp, inputs: &[Vec<u8>], own: &Vec<u8>) -> Vec<u8> {
+        let mut all = if inputs.is_empty() {
+            reference::exclusive_scan(self.dtype, op, std::slice::from_ref(own))
+        } else {
+            reference::reduce(self.dtype, op, Rank(0), inputs)
+        };
+        all.swap_remove(0)
     }
 
     fn reduce_scatters<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
@@ -188,12 +151,11 @@ impl Numbers<'_> {
             blocks: Vec::new(),
             how: format!("{op}, out of place"),
         };
-        if uneven {
-            self.comm
-                .reduce_scatter_v(&send, &parts, &mut attempt.got, op)?;
-        } else {
-            self.comm.reduce_scatter(&send, &mut attempt.got, op)?;
-        }
+        let form = Form {
+            op,
+            ..self.of_blocks(&parts)
+        };
+        self.make(&form, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         if uneven {
             return Ok(wrong);
@@ -205,7 +167,7 @@ impl Numbers<'_> {
         attempt.expected = expected;
         attempt.got = send;
         attempt.how = format!("{op}, in place");
-        self.comm.reduce_scatter_in_place(&mut attempt.got, op)?;
+        self.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 }

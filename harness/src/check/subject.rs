@@ -15,6 +15,7 @@ use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceM
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
+use super::form::Form;
 use region::OnRegion;
 
 /// A group to check.
@@ -36,13 +37,9 @@ pub struct OnDevice {
     spoilt: Mutex<Option<&'static str>>,
 }
 
-/// A call with a send and a receive buffer on a device, its type erased as that of a call in the region.
+/// A call on a device, its type erased as that of a call in the region.
 type DeviceCall<'a, T> =
     dyn Fn(&DeviceCommunicator, &DeviceBuffer<T>, &DeviceBuffer<T>) -> Result<(), CommError> + 'a;
-
-/// A call with one buffer on a device.
-type InPlaceCall<'a, T> =
-    dyn Fn(&DeviceCommunicator, &DeviceBuffer<T>) -> Result<(), CommError> + 'a;
 
 /// A message of a batch.
 #[derive(Debug)]
@@ -66,60 +63,6 @@ impl From<DeviceCommunicator> for Subject {
             spoilt: Mutex::default(),
         })
     }
-}
-
-/// Declares a call of two buffers: its host form, and its device form between two copies.
-macro_rules! apart {
-    ($($(#[$doc:meta])* $name:ident($($before:ident: $kind:ty),*; $($after:ident: $late:ty),*)
-        => $collective:ident, |$comm:ident, $send:ident, $recv:ident| $call:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Errors
-        /// As the call of the communicator.
-        pub fn $name<T: Element>(
-            &self,
-            sendbuf: &[T],
-            $($before: $kind,)*
-            recvbuf: &mut [T],
-            $($after: $late),*
-        ) -> Result<(), CommError> {
-            match self {
-                Self::Host(comm) => comm.$name(sendbuf, $($before,)* recvbuf, $($after),*),
-                Self::Region(region) => {
-                    region.apart(Collective::$collective, sendbuf, recvbuf, &|comm, send, recv| {
-                        comm.$name(send, $($before,)* recv, $($after),*)
-                    })
-                }
-                Self::Device(device) => device.apart(
-                    Collective::$collective,
-                    sendbuf,
-                    recvbuf,
-                    &|$comm, $send, $recv| $call,
-                ),
-            }
-        }
-    )*};
-}
-
-/// Declares a call of one buffer.
-macro_rules! in_place {
-    ($($(#[$doc:meta])* $name:ident($($after:ident: $late:ty),*) => $collective:ident;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Errors
-        /// As the call of the communicator.
-        pub fn $name<T: Element>(&self, buffer: &mut [T], $($after: $late),*) -> Result<(), CommError> {
-            match self {
-                Self::Host(comm) => comm.$name(buffer, $($after),*),
-                Self::Region(region) => {
-                    region.in_place(buffer, &|comm, buffer| comm.$name(buffer, $($after),*))
-                }
-                Self::Device(device) => device.in_place(Collective::$collective, buffer, &|comm, buffer| {
-                    comm.$name(buffer, $($after),*)
-                }),
-            }
-        }
-    )*};
 }
 
 impl Subject {
@@ -190,132 +133,29 @@ impl Subject {
         }
     }
 
-    /// `barrier`.
+    /// Makes a call. In place `sendbuf` is empty.
     ///
     /// # Errors
     /// As the call of the communicator.
-    pub fn barrier(&self) -> Result<(), CommError> {
-        match self {
-            Self::Device(device) => device.comm.barrier(),
-            Self::Host(comm) => comm.barrier(),
-            Self::Region(region) => region.comm().barrier(),
-        }
-    }
-
-    apart! {
-        /// `all_reduce`.
-        all_reduce(; op: ReduceOp) => AllReduce, |comm, send, recv| comm.all_reduce(send, recv, op);
-        /// `reduce`.
-        reduce(; op: ReduceOp, root: usize) => Reduce, |comm, send, recv| comm.reduce(send, recv, op, root);
-        /// `reduce_scatter`.
-        reduce_scatter(; op: ReduceOp) => ReduceScatter, |comm, send, recv| comm.reduce_scatter(send, recv, op);
-        /// `reduce_scatter_v`.
-        reduce_scatter_v(recv_counts: &[usize]; op: ReduceOp)
-            => ReduceScatterV, |comm, send, recv| comm.reduce_scatter_v(send, recv_counts, recv, op);
-        /// `all_gather`.
-        all_gather(;) => AllGather, |comm, send, recv| comm.all_gather(send, recv);
-        /// `all_gather_v`.
-        all_gather_v(; recv_counts: &[usize])
-            => AllGatherV, |comm, send, recv| comm.all_gather_v(send, recv, recv_counts);
-        /// `all_to_all`.
-        all_to_all(;) => AllToAll, |comm, send, recv| comm.all_to_all(send, recv);
-        /// `all_to_all_v`.
-        all_to_all_v(send_counts: &[usize]; recv_counts: &[usize])
-            => AllToAllV, |comm, send, recv| comm.all_to_all_v(send, send_counts, recv, recv_counts);
-        /// `gather`.
-        gather(; root: usize) => Gather, |comm, send, recv| comm.gather(send, recv, root);
-        /// `gather_v`.
-        gather_v(; recv_counts: &[usize], root: usize)
-            => GatherV, |comm, send, recv| comm.gather_v(send, recv, recv_counts, root);
-        /// `scatter`.
-        scatter(; root: usize) => Scatter, |comm, send, recv| comm.scatter(send, recv, root);
-        /// `scatter_v`.
-        scatter_v(send_counts: &[usize]; root: usize)
-            => ScatterV, |comm, send, recv| comm.scatter_v(send, send_counts, recv, root);
-    }
-
-    in_place! {
-        /// `all_reduce_in_place`.
-        all_reduce_in_place(op: ReduceOp) => AllReduce;
-        /// `reduce_in_place`.
-        reduce_in_place(op: ReduceOp, root: usize) => Reduce;
-        /// `reduce_scatter_in_place`.
-        reduce_scatter_in_place(op: ReduceOp) => ReduceScatter;
-        /// `all_gather_in_place`.
-        all_gather_in_place() => AllGather;
-        /// `all_to_all_in_place`.
-        all_to_all_in_place() => AllToAll;
-        /// `gather_in_place`.
-        gather_in_place(root: usize) => Gather;
-        /// `scatter_in_place`.
-        scatter_in_place(root: usize) => Scatter;
-        /// `broadcast`.
-        broadcast(root: usize) => Broadcast;
-    }
-
-    /// `all_reduce_coalesced`. Devices do not have it.
-    ///
-    /// # Errors
-    /// As the call of the communicator.
-    pub fn all_reduce_coalesced<T: Element>(
+    pub fn make<T: Element>(
         &self,
-        buffers: &mut [&mut [T]],
-        op: ReduceOp,
-    ) -> Result<(), CommError> {
-        match self {
-            Self::Host(comm) => comm.all_reduce_coalesced(buffers, op),
-            // The buffers are packed into private memory, wherever they lie.
-            Self::Region(region) => region.comm().all_reduce_coalesced(buffers, op),
-            Self::Device(device) => Err(device.comm.lacking(Collective::AllReduceCoalesced)),
-        }
-    }
-
-    /// `scan` or `exclusive_scan`, as the collective says. Devices have neither.
-    ///
-    /// # Errors
-    /// As the call of the communicator.
-    pub fn scan<T: Element>(
-        &self,
-        collective: Collective,
+        form: &Form<'_>,
         sendbuf: &[T],
         recvbuf: &mut [T],
-        op: ReduceOp,
     ) -> Result<(), CommError> {
-        let call = |comm: &Communicator, send: &[T], recv: &mut [T]| {
-            if collective == Collective::ExclusiveScan {
-                comm.exclusive_scan(send, recv, op)
-            } else {
-                comm.scan(send, recv, op)
-            }
-        };
+        let collective = form.collective;
         match self {
-            Self::Host(comm) => call(comm, sendbuf, recvbuf),
-            Self::Region(region) => region.apart(collective, sendbuf, recvbuf, &call),
-            Self::Device(device) => Err(device.comm.lacking(collective)),
-        }
-    }
-
-    /// [`Self::scan`] with one buffer.
-    ///
-    /// # Errors
-    /// As the call of the communicator.
-    pub fn scan_in_place<T: Element>(
-        &self,
-        collective: Collective,
-        buffer: &mut [T],
-        op: ReduceOp,
-    ) -> Result<(), CommError> {
-        let call = |comm: &Communicator, buffer: &mut [T]| {
-            if collective == Collective::ExclusiveScan {
-                comm.exclusive_scan_in_place(buffer, op)
-            } else {
-                comm.scan_in_place(buffer, op)
+            Self::Host(comm) => form.on_host(comm, sendbuf, recvbuf),
+            Self::Region(region) => {
+                region.call(collective, sendbuf, recvbuf, &|comm, send, recv| {
+                    form.on_host(comm, send, recv)
+                })
             }
-        };
-        match self {
-            Self::Host(comm) => call(comm, buffer),
-            Self::Region(region) => region.in_place(buffer, &call),
-            Self::Device(device) => Err(device.comm.lacking(collective)),
+            Self::Device(device) => {
+                device.call(collective, sendbuf, recvbuf, &|comm, send, recv| {
+                    form.on_device(comm, send, recv)
+                })
+            }
         }
     }
 
@@ -327,12 +167,12 @@ impl Subject {
         match self {
             Self::Host(comm) => comm.send(sendbuf, peer),
             Self::Region(region) => {
-                region.apart(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
+                region.call(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
                     comm.send(send, peer)
                 })
             }
             Self::Device(device) => {
-                device.apart(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
+                device.call(Collective::Send, sendbuf, &mut [], &|comm, send, _| {
                     comm.send(send, peer)
                 })
             }
@@ -347,11 +187,15 @@ impl Subject {
         match self {
             Self::Host(comm) => comm.recv(recvbuf, peer),
             Self::Region(region) => {
-                region.in_place(recvbuf, &|comm, buffer| comm.recv(buffer, peer))
+                region.call(Collective::Recv, &[], recvbuf, &|comm, _, recv| {
+                    comm.recv(recv, peer)
+                })
             }
-            Self::Device(device) => device.in_place(Collective::Recv, recvbuf, &|comm, buffer| {
-                comm.recv(buffer, peer)
-            }),
+            Self::Device(device) => {
+                device.call(Collective::Recv, &[], recvbuf, &|comm, _, recv| {
+                    comm.recv(recv, peer)
+                })
+            }
         }
     }
 
@@ -392,7 +236,7 @@ impl OnDevice {
         self.comm.error_of(collective, ErrorKind::from(error))
     }
 
-    fn apart<T: Element>(
+    fn call<T: Element>(
         &self,
         collective: Collective,
         sendbuf: &[T],
@@ -415,18 +259,6 @@ impl OnDevice {
             spoilt.get_or_insert(collective.name());
         }
         Ok(())
-    }
-
-    fn in_place<T: Element>(
-        &self,
-        collective: Collective,
-        buffer: &mut [T],
-        call: &InPlaceCall<'_, T>,
-    ) -> Result<(), CommError> {
-        let failed = |error| self.failed(collective, error);
-        let there = DeviceBuffer::from_slice(self.comm.device(), buffer).map_err(failed)?;
-        call(&self.comm, &there)?;
-        there.copy_to(buffer).map_err(failed)
     }
 
     fn batch<T: Element>(&self, messages: &mut [Message<'_, T>]) -> Result<(), CommError> {

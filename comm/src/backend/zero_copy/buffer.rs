@@ -4,7 +4,7 @@ use super::super::exchange::Exchange;
 use super::super::{Counts, Request};
 use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
 use crate::transport::shm::spaces::{Ordinary, Spaces};
-use crate::types::{Extent, Pattern};
+use crate::types::{Extent, Pattern, Source};
 
 /// Shortest blocks that are read out of ordinary memory between two ranks: a system call takes as long as
 /// copying a few KiB.
@@ -87,39 +87,41 @@ pub(in crate::backend) fn places(
     if !may_read || send | recv != 0 {
         return (send, recv);
     }
-    match source_of(request, n, me) {
-        Some(Source::Send) => (spaces.locate_ordinary(request.send), 0),
-        Some(Source::Recv) => (0, spaces.locate_ordinary(request.recv.cast_const())),
+    match fetched_of(request, n, me) {
+        Some(Fetched::Send) => (spaces.locate_ordinary(request.send), 0),
+        Some(Fetched::Recv) => (0, spaces.locate_ordinary(request.recv.cast_const())),
         None => (0, 0),
     }
 }
 
 /// Which buffer of a rank others fetch from, where that may be ordinary memory.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum Fetched {
     Send,
     Recv,
 }
 
 /// Where every byte is read once staging copies twice. What several ranks want is staged: it is copied in once
 /// for all of them, and comes out of the cache, faster than the system copies.
-fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
-    use Pattern as P;
+fn fetched_of(request: &Request<'_>, n: usize, me: usize) -> Option<Fetched> {
     let (is_root, is_pair) = (request.root == me, n == 2);
-    let (source, blocks, most) = match request.pattern() {
-        P::AllGather if is_pair => (Source::Send, 1, usize::MAX),
-        P::Gather if is_pair => (Source::Send, 1, READ_ALONE_MAX),
-        P::AllToAll => (Source::Send, n, READ_EXCHANGE_MAX / n),
-        P::Scatter if is_root => (Source::Send, n, usize::MAX),
-        P::Broadcast if is_root && is_pair => (Source::Recv, 1, READ_ALONE_MAX),
-        // The others reduce, or have no buffers.
-        P::AllGather | P::Gather | P::Scatter | P::Broadcast => return None,
-        P::AllReduce | P::Barrier | P::Reduce | P::ReduceScatter => return None,
-        P::ExclusiveScan | P::Scan => return None,
+    let pattern = request.pattern();
+    let is_of_own_blocks = pattern.send(true) == Extent::OwnBlock;
+    let (fetched, blocks, most) = match pattern.source() {
+        Source::Nobody | Source::Reduction(_) => return None,
+        Source::Root if pattern.has_one_buffer() => (Fetched::Recv, 1, READ_ALONE_MAX),
+        Source::Root => (Fetched::Send, n, usize::MAX),
+        Source::Each if pattern.is_rooted() => (Fetched::Send, 1, READ_ALONE_MAX),
+        Source::Each if is_of_own_blocks => (Fetched::Send, 1, usize::MAX),
+        Source::Each => (Fetched::Send, n, READ_EXCHANGE_MAX / n),
     };
-    let count = match source {
-        Source::Send => request.send_count(n, me),
-        Source::Recv => request.recv_count(n, me),
+    // Blocks for several ranks are fetched by one each; what all ranks want is fetched between two only.
+    if (blocks == 1 && !is_pair) || (pattern.source() == Source::Root && !is_root) {
+        return None;
+    }
+    let count = match fetched {
+        Fetched::Send => request.send_count(n, me),
+        Fetched::Recv => request.recv_count(n, me),
     };
     let bytes = request.dtype.bytes(count)?;
     let least = match request.counts {
@@ -128,7 +130,7 @@ fn source_of(request: &Request<'_>, n: usize, me: usize) -> Option<Source> {
         Counts::Splits { .. } => READ_BYTES_MIN_UNEVEN,
         Counts::Uniform(_) | Counts::Blocks(_) => READ_BYTES_MIN,
     };
-    (bytes / blocks >= least && bytes <= most).then_some(source)
+    (bytes / blocks >= least && bytes <= most).then_some(fetched)
 }
 
 /// Where a buffer lies.
@@ -218,7 +220,7 @@ mod tests {
             send: std::ptr::dangling(),
             recv: std::ptr::dangling_mut(),
         };
-        source_of(&request, n, 0).is_some()
+        fetched_of(&request, n, 0).is_some()
     }
 
     #[test]

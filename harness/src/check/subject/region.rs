@@ -13,12 +13,9 @@ use muster_comm::world::RegionBuffer;
 
 use super::Message;
 
-/// A call with a send and a receive buffer. Its type is erased: the copies around it are compiled once for each
+/// A call. Its type is erased: the copies around it are compiled once for each
 /// element type, not once for each call.
-type ApartCall<'a, T> = dyn Fn(&Communicator, &[T], &mut [T]) -> Result<(), CommError> + 'a;
-
-/// A call with one buffer.
-type InPlaceCall<'a, T> = dyn Fn(&Communicator, &mut [T]) -> Result<(), CommError> + 'a;
+type Call<'a, T> = dyn Fn(&Communicator, &[T], &mut [T]) -> Result<(), CommError> + 'a;
 
 /// A group with its buffers in the region.
 #[derive(Debug)]
@@ -68,12 +65,12 @@ impl OnRegion {
         }
     }
 
-    pub(super) fn apart<T: Element>(
+    pub(super) fn call<T: Element>(
         &self,
         collective: Collective,
         sendbuf: &[T],
         recvbuf: &mut [T],
-        call: &ApartCall<'_, T>,
+        call: &Call<'_, T>,
     ) -> Result<(), CommError> {
         let (Some(send), Some(mut recv)) = (self.there(sendbuf), self.there(recvbuf)) else {
             return call(&self.comm, sendbuf, recvbuf);
@@ -83,19 +80,6 @@ impl OnRegion {
         if bytemuck::cast_slice::<T, u8>(&send) != bytemuck::cast_slice::<T, u8>(sendbuf) {
             self.note(|| format!("{collective} changed its own send buffer in the region"));
         }
-        Ok(())
-    }
-
-    pub(super) fn in_place<T: Element>(
-        &self,
-        buffer: &mut [T],
-        call: &InPlaceCall<'_, T>,
-    ) -> Result<(), CommError> {
-        let Some(mut there) = self.there(buffer) else {
-            return call(&self.comm, buffer);
-        };
-        call(&self.comm, &mut there)?;
-        buffer.copy_from_slice(&there);
         Ok(())
     }
 
