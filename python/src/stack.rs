@@ -16,7 +16,6 @@ use std::fs::{self, File};
 use std::mem;
 use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +31,6 @@ const STEP: Duration = Duration::from_micros(200);
 /// Signals that are tried, from this one below the last for real-time use; those above are for stacks of other programs.
 const FIRST_TRIED: i32 = 11;
 const TRIED: i32 = 8;
-/// Functions that are told.
-const TOLD_MAX: usize = 24;
 /// Longest file that is read.
 const BYTES_MAX: usize = 64 << 10;
 
@@ -125,7 +122,7 @@ fn of_thread(tid: i32) -> Vec<String> {
     }
     let mut bytes = vec![0; BYTES_MAX];
     let read = handler.file.read_at(&mut bytes, 0).unwrap_or(0);
-    told(&String::from_utf8_lossy(&bytes[..read]))
+    watch::functions_of_python(&String::from_utf8_lossy(&bytes[..read]))
 }
 
 /// Whether a signal is neither on its way to a thread nor in its handler there.
@@ -138,17 +135,4 @@ fn is_through(tid: i32, signal: i32) -> bool {
         mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
     };
     !has("SigPnd:") && !has("SigBlk:")
-}
-
-/// What `faulthandler` wrote, as functions: `name (file:line)`, the innermost first.
-fn told(text: &str) -> Vec<String> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let frame = |line: &str| {
-        let rest = line.trim_start().strip_prefix("File \"")?;
-        let (file, rest) = rest.rsplit_once("\", line ")?;
-        let (line, function) = rest.split_once(" in ")?;
-        let name = Path::new(file).file_name()?.to_string_lossy();
-        Some(format!("{function} ({name}:{line})"))
-    };
-    whole.lines().filter_map(frame).take(TOLD_MAX).collect()
 }

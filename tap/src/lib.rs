@@ -4,6 +4,7 @@
 //! `libhccl.muster-real.so`: every name that it does not have is found there. It reports nothing by itself.
 
 mod exports;
+mod python;
 mod real;
 mod record;
 mod shared;

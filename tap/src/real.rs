@@ -43,8 +43,7 @@ impl Function {
     /// A function of the vendor's runtime; null where the program has none.
     pub(crate) fn runtime(&self) -> *mut c_void {
         self.find(|name| {
-            // SAFETY: the name is a C string.
-            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            let found = of_program(name);
             if found.is_null() {
                 within(RUNTIME, name)
             } else {
@@ -63,6 +62,12 @@ impl Function {
         self.found.store(found, Ordering::Relaxed);
         found
     }
+}
+
+/// A function that the program has, itself or in a library that it is linked with; null where it has none.
+pub(crate) fn of_program(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// A function of a library that is loaded, or of the vendor's beside the tap.

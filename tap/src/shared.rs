@@ -22,6 +22,7 @@ use muster_comm::watch::tap::board::{
     Board, COMMS, MAGIC, Mark, PREFIX, RING, UNKNOWN, VERSION, hash, job_of,
 };
 
+use crate::python;
 use crate::streams::{self, Progress};
 
 /// How often the tap's thread asks which calls are complete.
@@ -103,6 +104,8 @@ pub(crate) fn start() {
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
             // SAFETY: as above.
             unsafe { libc::atexit(remove) };
+            // SAFETY: the mapping stays.
+            python::prepare(unsafe { &*board });
             watch();
         }
     });
@@ -203,6 +206,7 @@ fn watch() {
     let looks = || {
         while let Some(board) = board() {
             if guarded(|| {
+                python::check(board);
                 streams::look(|stream, order, progress| tell(board, stream, order, progress));
                 if let Some(code) = streams::error() {
                     note_error(board, code, None);

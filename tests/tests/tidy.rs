@@ -23,6 +23,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/transport/tcp",
     "comm/src/watch/board/memory.rs",
     "comm/src/watch/stack.rs",
+    "comm/src/watch/tap/ask.rs",
     "comm/src/watch/tap/files.rs",
     "models/src/arena.rs",
     "python/src/buffer.rs",
@@ -206,7 +207,8 @@ const HOUSES: &[House] = &[
         &[
             ("real", &[]),
             ("streams", &["real"]),
-            ("shared", &["muster_comm", "streams"]),
+            ("python", &["muster_comm", "real"]),
+            ("shared", &["muster_comm", "python", "streams"]),
             ("record", &["muster_comm", "real", "shared", "streams"]),
             ("exports", &["muster_comm", "real", "record"]),
             ("lib", &[]),

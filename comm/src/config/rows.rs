@@ -170,6 +170,9 @@ table! {
     TAP_EVENTS: String = "MUSTER_TAP_EVENTS", parse::text,
         default "at most one pending event on each stream", allowed "0 switches events off",
         "Whether the tap puts events behind calls, and so sees which are complete.";
+    TAP_STACKS: String = "MUSTER_TAP_STACKS", parse::text,
+        default "stacks are written when a verdict names the rank", allowed "0 switches it off",
+        "Whether the tap lets Python programs write their stacks when a signal comes.";
     TAP_JOB: String = "MUSTER_TAP_JOB", parse::text,
         default "SLURM_JOB_ID, else MASTER_ADDR and MASTER_PORT", allowed "any text, the same for all processes of a job",
         "Tells jobs of one user apart that run with the tap; `muster tap run` sets it.";

@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "a signal handler, and a signal to one thread")]
 
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ use crate::sync::{AtomicU32, AtomicUsize, Clock, Deadline, Ordering};
 const FRAMES_MAX: usize = 96;
 /// Functions that are told.
 const TOLD_MAX: usize = 24;
+/// Functions that go into a verdict's line; all of them are in the dump.
+const FUNCTIONS_MAX: usize = 8;
+/// Longest part of the line that one rank's functions may be, in characters.
+const TEXT_MAX: usize = 500;
 /// How long a thread may take to answer. One that has the signal blocked never does.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How often it is looked.
@@ -44,6 +49,32 @@ static PROGRAM: OnceLock<fn(i32) -> Vec<String>> = OnceLock::new();
 pub fn tell_stacks_by(tell: fn(i32) -> Vec<String>) {
     // Whoever comes later has the same program.
     let _ = PROGRAM.set(tell);
+}
+
+/// Where a rank is, for the evidence of a verdict: what is too long is cut.
+#[must_use]
+pub fn in_words(rank: u32, stack: &[String]) -> String {
+    let functions = stack[..stack.len().min(FUNCTIONS_MAX)].join(" < ");
+    let text: String = functions.chars().take(TEXT_MAX).collect();
+    format!("rank {rank} is in {text}")
+}
+
+/// What Python's `faulthandler` wrote of one thread or of several, as the functions of the last one that is in any, which
+/// is the main thread: `name (file:line)`, the innermost first. A line without its end is left out.
+#[must_use]
+pub fn functions_of_python(text: &str) -> Vec<String> {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let frame = |line: &str| {
+        let rest = line.trim_start().strip_prefix("File \"")?;
+        let (file, rest) = rest.rsplit_once("\", line ")?;
+        let (line, function) = rest.split_once(" in ")?;
+        let name = Path::new(file).file_name()?.to_string_lossy();
+        Some(format!("{function} ({name}:{line})"))
+    };
+    let threads = whole.split("(most recent call first):");
+    let functions = threads.map(|thread| thread.lines().filter_map(frame).take(TOLD_MAX).collect());
+    let functions = functions.filter(|functions: &Vec<String>| !functions.is_empty());
+    functions.last().unwrap_or_default()
 }
 
 /// Where a thread is in the program, and where the program does not tell, in this process; empty where neither can be
@@ -220,6 +251,18 @@ mod tests {
         ready.send(own_tid()).unwrap();
         let _ = end.recv();
         std::hint::black_box(());
+    }
+
+    #[test]
+    fn of_what_python_wrote_the_main_thread_is_told_and_a_half_line_is_not() {
+        let text = "Thread 0x7f12 (most recent call first):\n  File \"/a/queue.py\", line 5 in get\n\n\
+                    Current thread 0x7f34 (most recent call first):\n  File \"/a/b/train.py\", line 57 in load\n  \
+                    File \"/a/b/train.py\", line 80 in <module>\n  File \"/a/b/ru";
+        assert_eq!(
+            functions_of_python(text),
+            ["load (train.py:57)", "<module> (train.py:80)"]
+        );
+        assert!(functions_of_python("Thread 0x7f12 (most recent call first):\n").is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::judge::{Scene, kept_waiting_by};
 use super::report::{GroupState, InFlight};
 use crate::error::verdict::{CallId, ranks, seconds};
 
-/// Shortest wait that is worth a line.
+/// Shortest wait that is worth a line in programs of ours.
 const LEAST_MS: u64 = 1000;
 /// How much longer than usual a wait must be.
 const TIMES: u64 = 10;
@@ -15,13 +15,25 @@ const TIMES: u64 = 10;
 const STARVED_EVERY_MS: u64 = 3_600_000;
 
 /// What was told so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Suspects {
+    /// Shortest wait that is worth a line, in milliseconds.
+    pub(super) least_ms: u64,
     /// Of each group. Calls that were told of and then ended well say that the group is slow by right: each line doubles the
     /// wait from which the group gets the next one.
     told: BTreeMap<u64, Told>,
     /// When it was said that ranks are starved.
     starved_ms: Option<u64>,
+}
+
+impl Default for Suspects {
+    fn default() -> Self {
+        Self {
+            least_ms: LEAST_MS,
+            told: BTreeMap::new(),
+            starved_ms: None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -83,14 +95,17 @@ impl Suspects {
             whom,
             ..
         } = found;
+        let site = match call.site.as_str() {
+            "" => String::new(),
+            site => format!(" ({site})"),
+        };
         let line = format!(
-            "SUSPECT {}: waited for by rank {rank} in {} #{} on {}{} ({}) for {}; not failed so far",
+            "SUSPECT {}: waited for by rank {rank} in {} #{} on {}{}{site} for {}; not failed so far",
             ranks(&whom),
             call.call.name(),
             call.seq,
             group.name,
             call.call.details(),
-            call.site,
             seconds(call.age_ms)
         );
         Some(Remark {
@@ -144,7 +159,7 @@ impl Suspects {
             None => self.told.len() < GROUPS_MAX,
         };
         let lines = told.map_or(0, |told| told.lines);
-        let threshold = group.p99_ms.saturating_mul(TIMES).max(LEAST_MS);
+        let threshold = group.p99_ms.saturating_mul(TIMES).max(self.least_ms);
         is_new && call.age_ms >= threshold.saturating_mul(1 << lines.min(DOUBLINGS_MAX))
     }
 }

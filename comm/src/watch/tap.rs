@@ -5,6 +5,7 @@
 //! the same stream waits. So a stream is to the judge what a thread is among calls on the host, and the same judge names who
 //! holds up the others.
 
+mod ask;
 pub mod board;
 mod devices;
 mod ends;
@@ -17,5 +18,5 @@ mod view;
 
 pub use self::ends::End;
 pub use self::files::{BoardFile, board_files};
-pub use self::scene::{Jobs, Watched};
+pub use self::scene::{Jobs, Watched, ranks_of};
 pub use self::snapshot::{Call, DeviceError, Group, Process, read};

@@ -3,6 +3,7 @@
 //! A library in front of the vendor's records the calls of every process in shared memory. This command reads that, and says
 //! why a job hangs. `docs/tap.md` says what it sees.
 
+mod act;
 mod install;
 mod watch;
 
@@ -10,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use self::watch::Watch;
 use crate::exit::Exit;
@@ -64,17 +65,35 @@ struct Limits {
     /// Seconds after which a call that does not end gets a verdict. Calls that contradict each other get one at once
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     after: u32,
-    /// What to do with the job then
-    #[arg(long, value_name = "ACTION", default_value = "report")]
-    on_verdict: OnVerdict,
+    /// What to do beside printing it; may be given several times.
+    ///
+    /// report: nothing else. dump=DIR: write what each rank did last into DIR, for `muster explain`. command=TEXT: run TEXT
+    /// in a shell, for at most a minute, with the verdict in MUSTER_VERDICT, the processes of the ranks that it names in
+    /// MUSTER_VERDICT_PIDS and all others in MUSTER_OTHER_PIDS. abort: last of all, end the watched processes, and the
+    /// command of `tap run`, with SIGTERM
+    #[arg(long, value_name = "ACTION", default_value = "report", value_parser = on_verdict)]
+    on_verdict: Vec<OnVerdict>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What is done with a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum OnVerdict {
-    /// Print the verdict and leave the job alone
     Report,
-    /// Also end the watched processes, and the command of `tap run`, with SIGTERM
+    Dump(PathBuf),
+    Command(String),
     Abort,
+}
+
+fn on_verdict(text: &str) -> Result<OnVerdict, String> {
+    match text.split_once('=') {
+        None if text == "report" => Ok(OnVerdict::Report),
+        None if text == "abort" => Ok(OnVerdict::Abort),
+        Some(("dump", folder)) if !folder.is_empty() => Ok(OnVerdict::Dump(folder.into())),
+        Some(("command", command)) if !command.is_empty() => {
+            Ok(OnVerdict::Command(command.to_owned()))
+        }
+        _ => Err("allowed are report, dump=DIR, command=TEXT and abort".to_owned()),
+    }
 }
 
 /// Options of `muster tap run`.
@@ -107,7 +126,7 @@ impl Limits {
         Watch::new(
             job,
             Duration::from_secs(self.after.into()),
-            self.on_verdict == OnVerdict::Abort,
+            self.on_verdict.clone(),
         )
     }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use muster_tests::skipped;
+
 use crate::toolkit::Toolkit;
 
 const RANKS: &str = "4";
@@ -67,27 +69,30 @@ impl Client {
         victim: u32,
         variables: &[(&str, &str)],
     ) -> (i32, String) {
+        let program = program.to_str().expect("text");
+        self.watch(&[program], fault, victim, variables, &[])
+    }
+
+    /// As [`Self::run`], for a program that is several words, with options of the tap.
+    fn watch(
+        &self,
+        program: &[&str],
+        fault: &str,
+        victim: u32,
+        variables: &[(&str, &str)],
+        options: &[&str],
+    ) -> (i32, String) {
         let meeting = tempfile::tempdir_in(self.folder.path()).expect("a folder");
         let victim = victim.to_string();
-        let path = |path: &Path| path.to_str().expect("text").to_owned();
-        let (program, meeting) = (path(program), path(meeting.path()));
+        let meeting = meeting.path().to_str().expect("text");
         let library_path = format!("{}/lib64", self.toolkit.home());
         let mut all = vec![("LD_LIBRARY_PATH", library_path.as_str())];
         all.extend_from_slice(variables);
-        let words = [
-            "tap",
-            "run",
-            "--after",
-            "3",
-            "--on-verdict",
-            "abort",
-            "--",
-            &program,
-            RANKS,
-            &meeting,
-            fault,
-            &victim,
-        ];
+        let mut words = vec!["tap", "run", "--after", "3", "--on-verdict", "abort"];
+        words.extend(options);
+        words.push("--");
+        words.extend(program);
+        words.extend([RANKS, meeting, fault, &victim]);
         let ended = self.toolkit.run(&words, &all);
         (
             ended.code.expect("no signal"),
@@ -222,4 +227,78 @@ fn a_tap_that_is_switched_off_only_forwards_calls() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(said.matches(" well\n").count(), 4, "{said}");
     assert!(said.contains("the tap saw no process"), "{said}");
+}
+
+#[test]
+fn who_is_waited_for_is_told_once_before_the_verdict_which_is_kept_and_handed_to_a_command() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let dumps = client.folder.path().join("dumps");
+    let dump = format!("dump={}", dumps.display());
+    let command = "command=echo told: $MUSTER_VERDICT; echo pids: $(echo $MUSTER_VERDICT_PIDS | wc -w) \
+                   $(echo $MUSTER_OTHER_PIDS | wc -w); exit 3";
+    let options = ["--on-verdict", &dump, "--on-verdict", command];
+    let program = program.to_str().expect("text");
+    let (code, said) = client.watch(&[program], "asleep", 2, &[], &options);
+    assert_eq!(code, 22, "{said}");
+    let suspects: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("SUSPECT "))
+        .collect();
+    let [suspect] = suspects[..] else {
+        panic!("one line of a suspect in {said}")
+    };
+    let waits = "SUSPECT rank 2: waited for by rank ";
+    assert!(
+        suspect.starts_with(waits) && suspect.contains(" in all_reduce #21 on "),
+        "{suspect}"
+    );
+    let line = verdict(&said);
+    assert!(said.find(suspect) < said.find("\nVERDICT "), "{said}");
+    assert!(said.contains(&format!("told: {line}\n")), "{said}");
+    assert!(said.contains("pids: 1 3\n"), "{said}");
+    assert!(
+        said.contains("the command of --on-verdict: exit status: 3"),
+        "{said}"
+    );
+    let folder = dumps.to_str().expect("text");
+    let explained = client.toolkit.run(&["explain", folder], &[]);
+    assert!(explained.stdout.contains(line), "{}", explained.stdout);
+    assert!(
+        explained.stdout.contains("all_gather"),
+        "{}",
+        explained.stdout
+    );
+}
+
+#[test]
+fn a_python_program_that_uses_ctypes_shows_where_the_rank_is_that_does_not_come() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skipped("there is no python3");
+        return;
+    }
+    let client = Client::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tap.py");
+    let words = ["python3", "-B", source.to_str().expect("text")];
+    let (code, said) = client.watch(&words, "none", 0, &[], &[]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said.matches(" well\n").count(), 4, "{said}");
+    assert!(!said.contains("VERDICT"), "{said}");
+
+    let (code, said) = client.watch(&words, "count", 3, &[], &[]);
+    let line = verdict(&said);
+    let culprit = "VERDICT MISMATCH who=rank 3 (";
+    assert!(line.starts_with(culprit) && code == 30, "{said}");
+
+    let (_, said) = client.watch(&words, "asleep", 1, &[], &[]);
+    let line = verdict(&said);
+    assert!(
+        line.starts_with("VERDICT NOT_JOINED who=rank 1 ("),
+        "{line}"
+    );
+    let stack = "rank 1 is in load_batch (tap.py:16) < train (tap.py:";
+    assert!(line.contains(stack), "{line}");
+    let variables = [("MUSTER_TAP_STACKS", "0")];
+    let (_, said) = client.watch(&words, "asleep", 1, &variables, &[]);
+    assert!(!verdict(&said).contains("load_batch"), "{said}");
 }

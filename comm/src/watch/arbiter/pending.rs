@@ -8,16 +8,13 @@ use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
 use crate::types::Rank;
+use crate::watch::stack;
 use crate::watch::wire::{ToRank, encode};
 
 /// How long ranks may take to tell. Those whose call is over wait a second for the verdict.
 const PATIENCE_MS: u64 = 200;
 /// Ranks that are asked.
 const ASKED_MAX: usize = 2;
-/// Functions that go into the line; all of them are in the dump.
-const FUNCTIONS_MAX: usize = 8;
-/// Longest part of the line that one rank's functions may be, in characters.
-const TEXT_MAX: usize = 500;
 
 /// A verdict, and who has not answered.
 #[derive(Debug)]
@@ -67,11 +64,7 @@ impl Arbiter {
     pub(super) fn told_where(&mut self, rank: u32, stack: &[String]) -> Vec<Act> {
         for held in &mut self.held {
             if held.open.remove(&rank) && !stack.is_empty() {
-                let functions = stack[..stack.len().min(FUNCTIONS_MAX)].join(" < ");
-                let text: String = functions.chars().take(TEXT_MAX).collect();
-                held.verdict
-                    .evidence
-                    .push(format!("rank {rank} is in {text}"));
+                held.verdict.evidence.push(stack::in_words(rank, stack));
             }
         }
         self.release()

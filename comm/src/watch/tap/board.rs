@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// First word of a board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mustrtap");
 /// Version of this layout; a reader takes no other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// How the names of boards in `/dev/shm` begin; the user, the process and when it started follow.
 pub const PREFIX: &str = "muster-tap-";
 /// Communicators of a process that are watched at one time.
@@ -20,6 +20,8 @@ pub const RING: usize = 1024;
 pub const MEMBERS: usize = 1024;
 /// Longest name of a communicator, its end included, as HCCL limits it.
 pub const NAME_BYTES: usize = 128;
+/// What the name of the file for Python stacks begins with.
+pub const STACK_FILE: &CStr = c"muster-tap-stack";
 /// A number that is not known.
 pub const UNKNOWN: u32 = u32::MAX;
 
@@ -57,6 +59,10 @@ pub struct Board {
     pub error_comm: AtomicU32,
     /// When it was seen; written last.
     pub error_ns: AtomicU64,
+    /// The descriptor of the file that the process's Python stacks are written to; written before `stack_signal`.
+    pub stack_file: AtomicU32,
+    /// The signal that has them written; 0 where there is none.
+    pub stack_signal: AtomicU32,
     /// The communicators.
     pub comms: [Comm; COMMS],
 }

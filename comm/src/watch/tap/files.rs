@@ -10,6 +10,7 @@ use std::{io, ptr};
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::ask::stack_of;
 use super::board::{Board, MAGIC, PREFIX};
 use super::ends::End;
 use super::scene::Watched;
@@ -116,6 +117,12 @@ impl BoardFile {
             sight,
             end,
         })
+    }
+
+    /// Where the main thread of the process is, if it is a Python program that can be asked: functions, the innermost first.
+    #[must_use]
+    pub fn python_stack(&self) -> Vec<String> {
+        stack_of(self.board(), &self.process())
     }
 
     /// What a look at the process shows.

@@ -18,6 +18,7 @@ use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks};
 use crate::watch::judge::{Finding, Member, Question, Scene, judge};
 use crate::watch::process::Sight;
 use crate::watch::report::{Destroyed, GroupState, InFlight, Report, Wait};
+use crate::watch::suspect::Suspects;
 
 /// Ranks of a job that are judged.
 const WORLD_MAX: usize = 65_536;
@@ -48,6 +49,9 @@ pub struct Jobs {
     /// The order in which ranks ended.
     ended: Vec<u32>,
     before: BTreeMap<u32, Report>,
+    suspects: Suspects,
+    /// A line on who is waited for, before there is a verdict.
+    suspected: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +128,11 @@ impl Jobs {
             .or_else(|| devices.broken(STOPPED_MS))
             .or_else(|| stuck(scene, &made.open, limit_ms));
         let verdict = verdict.map(|verdict| worded(scene, verdict, made.assumed, &made.behind));
+        self.suspects.least_ms = limit_ms / 2;
+        let remark = self.suspects.look(scene, now_ns / 1_000_000);
+        self.suspected = remark
+            .filter(|_| verdict.is_none())
+            .map(|remark| as_on_devices(&remark.line));
         for (rank, member) in (0..).zip(made.scene.members) {
             if let Some(report) = member.report {
                 self.before.insert(rank, report);
@@ -132,9 +141,19 @@ impl Jobs {
         verdict
     }
 
+    /// A line on who is waited for, where the last look found one who was not told of.
+    pub fn suspected(&mut self) -> Option<String> {
+        self.suspected.take()
+    }
+
+    /// What the ranks showed last, for dumps.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.before.values()
+    }
+
     /// What all of them show at this moment.
     pub(super) fn scene(&mut self, seen: &[Watched], now_ns: u64, wall_ms: u64) -> Option<Made> {
-        let numbers = numbers(seen);
+        let numbers = ranks_of(seen);
         let members = members(seen, &numbers);
         // Also those who have no board.
         let ranks = members.values().flatten().flatten().chain(&numbers);
@@ -266,7 +285,8 @@ impl Jobs {
 }
 
 /// The world rank of each process: what its launcher says, or else its rank in the largest communicator.
-fn numbers(seen: &[Watched]) -> Vec<u32> {
+#[must_use]
+pub fn ranks_of(seen: &[Watched]) -> Vec<u32> {
     let told: Vec<u32> = seen
         .iter()
         .filter_map(|one| one.process.world_rank)
@@ -374,6 +394,13 @@ fn stuck(scene: &Scene, open: &[Open], limit_ms: u64) -> Option<Verdict> {
     }
 }
 
+/// A text in words of calls on devices.
+fn as_on_devices(text: &str) -> String {
+    let text = text.replace("barrier #1 on the creation of", "the creation of");
+    // Which calls of a stream are complete is seen now and then only.
+    text.replace(", last finished ", ", last made ")
+}
+
 /// The verdict in words of calls on devices.
 pub(super) fn worded(
     scene: &Scene,
@@ -399,9 +426,7 @@ pub(super) fn worded(
         verdict.confidence = Confidence::Likely;
     }
     for text in [&mut verdict.what, &mut verdict.others, &mut verdict.place] {
-        *text = text.replace("barrier #1 on the creation of", "the creation of");
-        // Which calls of a stream are complete is seen now and then only.
-        *text = text.replace(", last finished ", ", last made ");
+        *text = as_on_devices(text);
     }
     let is_unwatched = |rank: &u32| {
         scene

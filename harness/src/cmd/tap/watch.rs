@@ -12,14 +12,15 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 use muster_comm::error::verdict::Verdict;
 use muster_comm::rendezvous::{DownReason, ProcessId};
 use muster_comm::sync::{Clock, Deadline};
-use muster_comm::watch::process::{Sight, how_it_ended, number};
+use muster_comm::watch::process::{Sight, how_it_ended};
 use muster_comm::watch::tap::board::job_of;
-use muster_comm::watch::tap::{BoardFile, End, Jobs, board_files};
+use muster_comm::watch::tap::{BoardFile, End, Jobs, board_files, ranks_of};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::Limits;
+use super::act::{Member, ask_to_end, pid_of, tell};
+use super::{Limits, OnVerdict};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -59,7 +60,7 @@ impl Watched {
 pub(super) struct Watch {
     job: Option<u64>,
     limit: Duration,
-    aborts: bool,
+    actions: Vec<OnVerdict>,
     boards: BTreeMap<PathBuf, Watched>,
     jobs: BTreeMap<u64, Jobs>,
     told: BTreeMap<u64, Verdict>,
@@ -72,11 +73,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(job: Option<u64>, limit: Duration, aborts: bool) -> Self {
+    pub(super) fn new(job: Option<u64>, limit: Duration, actions: Vec<OnVerdict>) -> Self {
         Self {
             job,
             limit,
-            aborts,
+            actions,
             boards: BTreeMap::new(),
             jobs: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -97,19 +98,24 @@ impl Watch {
             if self.told.contains_key(&job) {
                 continue;
             }
-            let look = |one: &&Watched| one.board.look(one.end.clone());
-            let seen: Vec<_> = all.iter().filter_map(look).collect();
+            let looks = all.iter().copied().filter_map(|one| {
+                let seen = one.board.look(one.end.clone())?;
+                Some((seen, &one.board))
+            });
+            let (seen, boards): (Vec<_>, Vec<_>) = looks.unzip();
             let judged = self.jobs.entry(job).or_insert_with(|| Jobs::on(&host()));
             let now_ns = Clock::nanos();
             let mut verdict = judged.judge(&seen, now_ns, Clock::wall_ms(), limit_ms);
             if verdict.is_none() && (is_over || all.iter().all(|one| one.has_ended())) {
                 verdict = judged.ended(&seen, now_ns, Clock::wall_ms());
             }
-            if let Some(verdict) = verdict {
-                out::note(&verdict.line());
-                if self.aborts {
-                    all.iter().for_each(|one| end(&one.board));
-                }
+            if let Some(line) = judged.suspected() {
+                out::note(&line);
+            }
+            if let Some(mut verdict) = verdict {
+                let ranks = ranks_of(&seen).into_iter().zip(boards);
+                let members: Vec<_> = ranks.map(|(rank, board)| Member { rank, board }).collect();
+                tell(&mut verdict, &members, judged.reports(), &self.actions);
                 self.told.insert(job, verdict);
             }
         }
@@ -208,26 +214,6 @@ fn host() -> String {
         .into_owned()
 }
 
-/// Asks a process to end, if it is the one of the board.
-fn end(board: &BoardFile) {
-    if board.sight() != Sight::Ended
-        && let Some(pid) = pid_of(&board.process())
-    {
-        ask_to_end(pid);
-    }
-}
-
-fn ask_to_end(pid: Pid) {
-    // It may end at this moment; a stopped one ends when it goes on.
-    let _ = kill_process(pid, Signal::TERM);
-    let _ = kill_process(pid, Signal::CONT);
-}
-
-/// The number of a process as this process sees it, where it does.
-fn pid_of(process: &ProcessId) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(number(process)?).ok()?)
-}
-
 /// Waits on a thread of its own for the end of a process: how it ended can be seen only until its parent asks.
 /// Says whether it does.
 fn await_end(
@@ -291,7 +277,8 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
                     watch.look(false);
                 }
                 // Some of what it started may be unknown to the tap.
-                if watch.aborts && !watch.told.is_empty() && !is_asked {
+                if watch.actions.contains(&OnVerdict::Abort) && !watch.told.is_empty() && !is_asked
+                {
                     is_asked = true;
                     ask_to_end(pid);
                 }
