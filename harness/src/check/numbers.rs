@@ -11,9 +11,9 @@
 
 use half::{bf16, f16};
 use muster_comm::buffer::Element;
-use muster_comm::collective::reference::{self, Difference, distinct_inputs, first_difference};
+use muster_comm::collective::reference::{Difference, distinct_inputs, first_difference};
 use muster_comm::error::CommError;
-use muster_comm::types::{Collective, DType, Extent, Rank, ReduceOp, Source};
+use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp, Source};
 
 use crate::check::form::Form;
 use crate::check::message::Wrong;
@@ -153,12 +153,13 @@ impl Numbers<'_> {
                 text: format!("{} carries no numbers", self.collective),
                 ..Wrong::default()
             })),
-            Source::Each if pattern.is_rooted() => self.gathers::<T>(),
-            Source::Each if is_of_own_blocks && has_lengths => self.all_gather_v::<T>(),
-            Source::Each if is_of_own_blocks => self.all_gather::<T>(),
+            Source::Each if is_of_own_blocks => self.gathers::<T>(pattern),
             Source::Each if has_lengths => self.all_to_all_v::<T>(),
             Source::Each => self.all_to_all::<T>(),
-            Source::Nobody => self.make::<T>(&self.form(), &[], &mut []).map(|()| None),
+            Source::Nobody => self
+                .comm
+                .make::<T>(&self.form(), &[], &mut [])
+                .map(|()| None),
             Source::Reduction(_) => self.reductions::<T>(pattern),
             Source::Root if pattern.has_one_buffer() => self.broadcast::<T>(),
             Source::Root => self.scatters::<T>(),
@@ -195,15 +196,6 @@ impl Numbers<'_> {
         }
     }
 
-    pub(super) fn make<T: Element>(
-        &self,
-        form: &Form<'_>,
-        send: &[T],
-        recv: &mut [T],
-    ) -> Result<(), CommError> {
-        self.comm.make(form, send, recv)
-    }
-
     /// The root as reports name it.
     pub(super) fn root_name(&self) -> String {
         format!("root {}", self.comm.members()[self.root()])
@@ -219,8 +211,13 @@ impl Numbers<'_> {
         }
     }
 
-    fn uneven_parts(&self) -> Vec<usize> {
-        (0..self.len()).map(|member| self.uneven(member)).collect()
+    /// The part of each member, where blocks may differ.
+    pub(super) fn parts(&self) -> Vec<usize> {
+        let part = |member: usize| match self.collective.has_lengths() {
+            true => self.uneven(member),
+            false => self.count,
+        };
+        (0..self.len()).map(part).collect()
     }
 
     /// Input of a member to a call that only moves data and treats a buffer as a whole.
@@ -253,44 +250,6 @@ impl Numbers<'_> {
         elements(&bytes)
     }
 
-    fn all_gather<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let inputs: Vec<_> = (0..self.len())
-            .map(|member| self.moved(member, self.count))
-            .collect();
-        let send: Vec<T> = elements(&inputs[self.me()]);
-        let mut attempt = Attempt {
-            expected: reference::gather(Rank(0), &inputs).swap_remove(0),
-            got: blank(self.count * self.len()),
-            blocks: (0..self.len()).map(|member| (member, self.count)).collect(),
-            how: "out of place".to_owned(),
-        };
-        self.make(&self.form(), &send, &mut attempt.got)?;
-        let wrong = attempt.judge(self, Some((&send, &inputs[self.me()])));
-        attempt.got = self.with_own_block(&inputs[self.me()]);
-        "in place".clone_into(&mut attempt.how);
-        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
-        Ok(wrong.or_else(|| attempt.judge(self, None)))
-    }
-
-    fn all_gather_v<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let counts = self.uneven_parts();
-        let inputs: Vec<_> = counts
-            .iter()
-            .enumerate()
-            .map(|(member, count)| self.moved(member, *count))
-            .collect();
-        let send: Vec<T> = elements(&inputs[self.me()]);
-        let mut got = blank(counts.iter().sum());
-        self.make(&self.of_blocks(&counts), &send, &mut got)?;
-        let attempt = Attempt {
-            expected: reference::gather(Rank(0), &inputs).swap_remove(0),
-            got,
-            blocks: counts.into_iter().enumerate().collect(),
-            how: "uneven blocks".to_owned(),
-        };
-        Ok(attempt.judge(self, Some((&send, &inputs[self.me()]))))
-    }
-
     fn all_to_all<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
         let sent: Vec<u8> = (0..len)
@@ -305,11 +264,12 @@ impl Numbers<'_> {
             blocks: (0..len).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
-        self.make(&self.form(), &send, &mut attempt.got)?;
+        self.comm.make(&self.form(), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.got = send;
         "in place".clone_into(&mut attempt.how);
-        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
+        self.comm
+            .make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -328,7 +288,7 @@ impl Numbers<'_> {
             recv_counts: &receives,
             ..self.of_blocks(&sends)
         };
-        self.make(&form, &send, &mut got)?;
+        self.comm.make(&form, &send, &mut got)?;
         let attempt = Attempt {
             expected: (0..len)
                 .flat_map(|from| self.block(from, me, receives[from]))
@@ -340,53 +300,49 @@ impl Numbers<'_> {
         Ok(attempt.judge(self, Some((&send, &sent))))
     }
 
-    fn gathers<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let (me, root) = (self.me(), self.root());
-        let uneven = self.collective.has_lengths();
-        let parts = if uneven {
-            self.uneven_parts()
-        } else {
-            vec![self.count; self.len()]
-        };
+    /// All blocks to the root, or to every member.
+    fn gathers<T: Element>(&self, pattern: Pattern) -> Result<Option<Wrong>, CommError> {
+        let (me, parts) = (self.me(), self.parts());
+        let gets = pattern.recv(me == self.root()) != Extent::Nothing;
         let input = self.moved(me, parts[me]);
         let send: Vec<T> = elements(&input);
         let mut attempt = Attempt {
-            expected: if me == root {
+            expected: if gets {
                 (0..self.len())
                     .flat_map(|member| self.moved(member, parts[member]))
                     .collect()
             } else {
                 Vec::new()
             },
-            got: blank(if me == root { parts.iter().sum() } else { 0 }),
+            got: blank(if gets { parts.iter().sum() } else { 0 }),
             blocks: parts.iter().copied().enumerate().collect(),
-            how: self.root_name(),
+            how: if pattern.is_rooted() {
+                self.root_name()
+            } else {
+                "to all".to_owned()
+            },
         };
-        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
+        self.comm
+            .make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &input)));
-        if uneven {
+        if self.collective.has_lengths() {
             return Ok(wrong);
         }
         attempt.how.push_str(", in place");
-        if me == root {
+        if gets {
             attempt.got = self.with_own_block(&input);
         } else {
             // Elsewhere the buffer is the block that is given, and stays as it was.
             attempt.got = send;
             attempt.expected.clone_from(&input);
         }
-        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
+        self.comm
+            .make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
     fn scatters<T: Element>(&self) -> Result<Option<Wrong>, CommError> {
-        let (me, root) = (self.me(), self.root());
-        let uneven = self.collective.has_lengths();
-        let parts = if uneven {
-            self.uneven_parts()
-        } else {
-            vec![self.count; self.len()]
-        };
+        let (me, root, parts) = (self.me(), self.root(), self.parts());
         let sent: Vec<u8> = if me == root {
             (0..self.len())
                 .flat_map(|to| self.block(root, to, parts[to]))
@@ -401,9 +357,10 @@ impl Numbers<'_> {
             blocks: vec![(root, usize::MAX)],
             how: self.root_name(),
         };
-        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
+        self.comm
+            .make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
-        if uneven {
+        if self.collective.has_lengths() {
             return Ok(wrong);
         }
         attempt.how.push_str(", in place");
@@ -414,7 +371,8 @@ impl Numbers<'_> {
         } else {
             attempt.got = blank(parts[me]);
         }
-        self.make(&self.form().in_place(), &[], &mut attempt.got)?;
+        self.comm
+            .make(&self.form().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -426,7 +384,7 @@ impl Numbers<'_> {
         } else {
             blank(self.count)
         };
-        self.make(&self.form(), &[], &mut got)?;
+        self.comm.make(&self.form(), &[], &mut got)?;
         let attempt = Attempt {
             expected,
             got,

@@ -70,7 +70,7 @@ impl Numbers<'_> {
             how: format!("{op}, four buffers"),
         };
         let form = Form { op, ..self.form() };
-        self.make(&form.in_place(), &[], &mut attempt.got)?;
+        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(attempt.judge(self, None))
     }
 
@@ -104,7 +104,7 @@ impl Numbers<'_> {
             how: format!("{op}{to}, out of place"),
         };
         let form = Form { op, ..self.form() };
-        self.make(&form, &send, &mut attempt.got)?;
+        self.comm.make(&form, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.how = format!("{op}{to}, in place");
         attempt.got = send;
@@ -112,7 +112,7 @@ impl Numbers<'_> {
             // There the buffer is only read.
             attempt.expected = sent;
         }
-        self.make(&form.in_place(), &[], &mut attempt.got)?;
+        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -128,16 +128,7 @@ impl Numbers<'_> {
 
     fn reduce_scatters<T: Element>(&self, op: ReduceOp) -> Result<Option<Wrong>, CommError> {
         let (len, me) = (self.len(), self.me());
-        let uneven = self.collective.has_lengths();
-        let parts: Vec<usize> = (0..len)
-            .map(|member| {
-                if uneven {
-                    self.uneven(member)
-                } else {
-                    self.count
-                }
-            })
-            .collect();
+        let parts = self.parts();
         let sent: Vec<u8> = (0..len)
             .flat_map(|to| self.addend_for(op, me, to, parts[to]))
             .collect();
@@ -155,9 +146,9 @@ impl Numbers<'_> {
             op,
             ..self.of_blocks(&parts)
         };
-        self.make(&form, &send, &mut attempt.got)?;
+        self.comm.make(&form, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
-        if uneven {
+        if self.collective.has_lengths() {
             return Ok(wrong);
         }
         // The result replaces this member's block, the other blocks stay as they were.
@@ -167,7 +158,7 @@ impl Numbers<'_> {
         attempt.expected = expected;
         attempt.got = send;
         attempt.how = format!("{op}, in place");
-        self.make(&form.in_place(), &[], &mut attempt.got)?;
+        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 }
