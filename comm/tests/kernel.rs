@@ -236,6 +236,79 @@ fn every_type_and_operation_reduces_as_the_reference_with_all_instructions() {
     }
 }
 
+/// Results of each type, of every reduction, 1 to 9 ranks and many lengths, as one number: those of x86-64.
+const RESULTS: [(DType, u64); 12] = [
+    (DType::I8, 0xb8f1_8154_1354_8afa),
+    (DType::I16, 0x8596_76d6_101a_b60a),
+    (DType::I32, 0xdec7_655e_e532_5131),
+    (DType::I64, 0xcc60_9f12_5298_c3f1),
+    (DType::U8, 0x47d9_3d5e_a9e5_37e0),
+    (DType::U16, 0x8773_726b_2675_841a),
+    (DType::U32, 0x2131_be2e_93bb_6625),
+    (DType::U64, 0x2f64_80ce_9f8d_a395),
+    (DType::F16, 0xbd33_925d_3e2b_654d),
+    (DType::Bf16, 0x8053_c9e9_3eb3_f9fa),
+    (DType::F32, 0x0c6e_a6ca_4082_09d5),
+    (DType::F64, 0xd141_5d68_66dc_faa2),
+];
+
+/// Elements whose results are no NaN, of which processors make different ones: floats from 1 to 2 with either sign.
+fn plain_elements(dtype: DType, count: usize, state: &mut u64) -> Vec<u8> {
+    let fraction = match dtype {
+        DType::Bf16 => 7,
+        DType::F16 => 10,
+        DType::F32 => 23,
+        DType::F64 => 52,
+        _ => 0,
+    };
+    let bits = |state: &mut u64| match fraction {
+        0 => next(state),
+        _ => {
+            let sign = (next(state) >> 40 & 1) << (8 * dtype.size() - 1);
+            special_bits(dtype)[0] | sign | next(state) >> (64 - fraction)
+        }
+    };
+    let bytes = (0..count).flat_map(|_| bits(state).to_le_bytes().into_iter().take(dtype.size()));
+    bytes.collect()
+}
+
+#[test]
+fn reductions_give_the_same_bits_on_every_processor() {
+    let counts: Vec<usize> = (0..=70).chain([255, 256, 515, 1029]).collect();
+    let results = DType::ALL.map(|dtype| {
+        let of_kernels = every_kernels().map(|kernels| {
+            // FNV-1a, of 64 bits.
+            let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+            let ops = ReduceOp::ALL.into_iter().filter(|op| op.takes(dtype));
+            for (op, ranks) in ops.flat_map(|op| (1..=9_u32).map(move |ranks| (op, ranks))) {
+                let mut state = u64::from(ranks);
+                for count in &counts {
+                    let inputs: Vec<_> = (0..ranks)
+                        .map(|_| plain_elements(dtype, *count, &mut state))
+                        .collect();
+                    let srcs: Vec<_> = inputs.iter().map(|input| input.as_ptr()).collect();
+                    let mut result = vec![0; dtype.size() * count];
+                    // SAFETY: every buffer holds `count` elements, and the destination is one of its own.
+                    unsafe {
+                        kernels.reduce_n(dtype, op, &srcs, result.as_mut_ptr(), *count, ranks)
+                    };
+                    for byte in result {
+                        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                    }
+                }
+            }
+            hash
+        });
+        let mut hashes: Vec<u64> = of_kernels.collect();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 1, "{dtype}: instructions differ: {hashes:x?}");
+        (dtype, hashes[0])
+    });
+    for (got, expected) in results.iter().zip(RESULTS) {
+        assert_eq!(*got, expected, "{results:x?}");
+    }
+}
+
 #[test]
 fn folding_one_source_into_a_buffer_keeps_the_given_order() {
     for_cases(64, |case| {
