@@ -254,16 +254,16 @@ const RESULTS: [(DType, u64); 12] = [
 
 /// Elements whose results are no NaN, of which processors make different ones: floats from 1 to 2 with either sign.
 fn plain_elements(dtype: DType, count: usize, state: &mut u64) -> Vec<u8> {
-    let fraction = match dtype {
-        DType::Bf16 => 7,
-        DType::F16 => 10,
-        DType::F32 => 23,
-        DType::F64 => 52,
-        _ => 0,
-    };
+    let floats = [
+        (DType::Bf16, 7),
+        (DType::F16, 10),
+        (DType::F32, 23),
+        (DType::F64, 52),
+    ];
+    let fraction = floats.iter().find(|(float, _)| *float == dtype);
     let bits = |state: &mut u64| match fraction {
-        0 => next(state),
-        _ => {
+        None => next(state),
+        Some((_, fraction)) => {
             let sign = (next(state) >> 40 & 1) << (8 * dtype.size() - 1);
             special_bits(dtype)[0] | sign | next(state) >> (64 - fraction)
         }
@@ -290,7 +290,7 @@ fn reductions_give_the_same_bits_on_every_processor() {
                     let mut result = vec![0; dtype.size() * count];
                     // SAFETY: every buffer holds `count` elements, and the destination is one of its own.
                     unsafe {
-                        kernels.reduce_n(dtype, op, &srcs, result.as_mut_ptr(), *count, ranks)
+                        kernels.reduce_n(dtype, op, &srcs, result.as_mut_ptr(), *count, ranks);
                     };
                     for byte in result {
                         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
