@@ -9,9 +9,12 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use muster_comm::error::verdict::{lay_out, wrap};
+use muster_comm::sync::Deadline;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -127,11 +130,42 @@ pub fn escaped(text: &str) -> String {
     clean
 }
 
+/// Whether it is time to say something again that is said now and then only.
+#[derive(Debug, Default)]
+pub struct Again(Mutex<Option<Deadline>>);
+
+impl Again {
+    /// Nothing was said so far.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Whether it is to be said now; it counts as said then, for this long.
+    #[must_use]
+    pub fn is_due(&self, every: Duration) -> bool {
+        let mut again = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = again.is_none_or(|again| again.passed());
+        if is_due {
+            *again = Some(Deadline::after(every));
+        }
+        is_due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use muster_comm::error::verdict::COLUMNS;
 
     use super::*;
+
+    #[test]
+    fn what_is_said_now_and_then_is_due_once_and_again_when_its_time_has_passed() {
+        let again = Again::new();
+        assert!(again.is_due(Duration::ZERO));
+        assert!(again.is_due(Duration::from_secs(3600)));
+        assert!(!again.is_due(Duration::from_secs(3600)));
+    }
 
     #[test]
     fn a_terminal_gets_the_fields_of_a_verdict_one_below_the_other_and_a_pipe_gets_its_line() {

@@ -13,6 +13,7 @@
 pub mod arena;
 pub mod board;
 pub mod models;
+pub mod ring;
 pub mod shm;
 pub mod sync;
 #[path = "../../comm/src/types/mod.rs"]

@@ -3,6 +3,7 @@
 pub mod bell;
 pub mod board;
 pub mod directory;
+pub mod ring;
 pub mod slot;
 
 use loom::model::Builder;

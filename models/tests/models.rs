@@ -1,6 +1,6 @@
 //! Every model in every order that its bound allows.
 
-use muster_models::models::{bell, board, check, directory, slot};
+use muster_models::models::{bell, board, check, directory, ring, slot};
 
 #[test]
 fn two_ranks_exchange_entries() {
@@ -42,6 +42,16 @@ fn nobody_sleeps_for_ever() {
 #[should_panic(expected = "deadlock")]
 fn without_a_fence_a_wake_up_may_be_missed() {
     check(4, || bell::nobody_sleeps_for_ever(1, 1, false));
+}
+
+#[test]
+fn units_of_a_ring_come_in_order_up_to_the_last_one() {
+    check(3, || ring::units_come_in_order_up_to_the_last_one(3));
+}
+
+#[test]
+fn a_message_is_found_or_known_to_be_lost() {
+    check(4, ring::a_message_is_found_or_known_to_be_lost);
 }
 
 #[test]

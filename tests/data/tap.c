@@ -1,7 +1,9 @@
 /* A program that calls HCCL by itself: client RANKS FOLDER FAULT VICTIM. It forks its ranks, which meet by files in FOLDER, make
-   calls on two communicators over one stream, and end with "rank N well". With -DLOADED it loads HCCL itself. */
+   calls on two communicators over one stream, and end with "rank N well". With -DLOADED it loads HCCL itself. FAULT "many" makes
+   no fault but 10,000 calls a rank, on eight communicators from four threads. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,6 +72,45 @@ static void all_gather(HcclComm comm, aclrtStream stream, void *from, void *to) 
     OK(CALL(HcclAllGather)(from, to, 100, HCCL_DATA_TYPE_INT32, comm, stream));
 }
 
+enum { THREADS = 4, COMMS_EACH = 2, CALLS_EACH = 1250, CALLS_AHEAD = 50 };
+
+struct Work {
+    HcclComm comms[COMMS_EACH];
+    void *from, *to;
+};
+
+static void *work(void *given) {
+    struct Work *work = given;
+    aclrtStream stream;
+    OK(aclrtSetDevice(me));
+    OK(aclrtCreateStream(&stream));
+    for (int call = 1; call <= CALLS_EACH; call++) {
+        for (int one = 0; one < COMMS_EACH; one++)
+            all_reduce(work->comms[one], stream, work->from, work->to, 100, HCCL_DATA_TYPE_FP32);
+        if (call % CALLS_AHEAD == 0) OK(aclrtSynchronizeStream(stream));
+    }
+    return NULL;
+}
+
+static void many(uint32_t ranks, const char *folder) {
+    struct Work works[THREADS];
+    pthread_t threads[THREADS];
+    char name[32];
+    for (int at = 0; at < THREADS * COMMS_EACH; at++) {
+        struct Work *one = &works[at / COMMS_EACH];
+        snprintf(name, sizeof name, "many-%d", at);
+        one->comms[at % COMMS_EACH] = make(folder, name, ranks);
+    }
+    for (int at = 0; at < THREADS; at++) {
+        OK(aclrtMalloc(&works[at].from, BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
+        OK(aclrtMalloc(&works[at].to, BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
+        OK(pthread_create(&threads[at], NULL, work, &works[at]));
+    }
+    for (int at = 0; at < THREADS; at++) OK(pthread_join(threads[at], NULL));
+    for (int at = 0; at < THREADS * COMMS_EACH; at++)
+        OK(CALL(HcclCommDestroy)(works[at / COMMS_EACH].comms[at % COMMS_EACH]));
+}
+
 static int rank(uint32_t ranks, const char *folder) {
     aclrtStream stream;
     void *from, *to;
@@ -79,6 +120,7 @@ static int rank(uint32_t ranks, const char *folder) {
     OK(aclrtMalloc(&from, BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
     OK(aclrtMalloc(&to, BYTES, ACL_MEM_MALLOC_HUGE_FIRST));
     if (has("creation")) pause();
+    if (strcmp(fault, "many") == 0) many(ranks, folder);
     HcclComm first = make(folder, "first", ranks);
     HcclComm second = make(folder, "second", ranks);
     for (int round = 0; round < ROUNDS; round++) {

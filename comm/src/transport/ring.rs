@@ -12,18 +12,14 @@
 //! `head` counts the bytes ever written, `tail` the bytes ever read; they lie on lines of their
 //! own, since each is written by one side. A capacity need not be a power of two.
 //!
-//! Invariants:
-//! - RING-1: `tail <= head <= tail + capacity`, and both only grow. A peer's index that breaks
-//!   this is [`LinkError::Corrupt`] and never becomes an address.
-//! - RING-2: a side never reads its own index or place back from shared memory.
-//! - RING-3: `head` is published after the bytes, `tail` after they were copied out, and `closed`
-//!   after the last `head`.
+//! RING-1 to 3 stand in `cursor`, which says who publishes what when.
 
 #![expect(
     unsafe_code,
     reason = "shared memory is reached through raw pointers and atomics, never through slices"
 )]
 
+pub(crate) mod cursor;
 mod error;
 
 use std::any::Any;
@@ -31,22 +27,16 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use self::cursor::{CLOSED, Cursor, OPEN, PeerError, RESET, Told};
 pub use self::error::RingError;
 use super::stream::{LinkError, LinkKind, Source, Stream, Target};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Alignment that a block must have: a cache line.
 pub const BLOCK_ALIGN: usize = 64;
 
 /// Largest capacity of one direction. More than any cache holds only makes messages colder.
 pub const CAPACITY_MAX: usize = 1 << 30;
-
-/// A side's state: at work.
-const OPEN: u32 = 0;
-/// A side's state: nothing follows what was written.
-const CLOSED: u32 = 1;
-/// A side's state: torn down.
-const RESET: u32 = 2;
 
 /// The block's state: created and waiting for the other side. ("ring" read as a number.)
 const CREATED: u32 = u32::from_le_bytes(*b"ring");
@@ -91,96 +81,39 @@ struct Half {
     /// Written by the peer.
     theirs: NonNull<End>,
     data: NonNull<u8>,
-    capacity: usize,
-    /// My index; shared memory only ever gets a copy.
-    index: u64,
-    /// `index` modulo the capacity, kept by adding so that no byte costs a division.
-    place: usize,
-    /// The peer's index when it was last looked at.
-    seen: u64,
+    cursor: Cursor,
+}
+
+/// What a side tells of a ring.
+fn told(end: &NonNull<End>) -> Told<'_> {
+    // SAFETY: `RingStream` keeps the block alive, and the header was initialised before the Half was made; an End
+    // consists of atomics and padding, so sharing it is sound, and whatever the peer stores into an atomic is a valid value.
+    let end = unsafe { end.as_ref() };
+    Told {
+        index: &end.index,
+        state: &end.state,
+    }
 }
 
 impl Half {
-    fn mine(&self) -> &End {
-        // SAFETY: `RingStream` keeps the block alive, and the header was initialised before the
-        // Half was made; an End consists of atomics and padding, so sharing it is sound.
-        unsafe { self.mine.as_ref() }
-    }
-
-    fn theirs(&self) -> &End {
-        // SAFETY: as in `mine`; whatever the peer stores into an atomic is a valid value.
-        unsafe { self.theirs.as_ref() }
-    }
-
-    /// The peer's state. Read before its index: what it wrote before closing is then seen.
-    fn peer_state(&self) -> Result<u32, LinkError> {
-        // SYNC: Acquire pairs with the Release store in `leave`.
-        match self.theirs().state.load(Ordering::Acquire) {
-            RESET => Err(LinkError::Reset),
-            state @ (OPEN | CLOSED) => Ok(state),
-            garbage => Err(LinkError::Corrupt {
-                what: "state",
-                got: u64::from(garbage),
-                low: u64::from(OPEN),
-                high: u64::from(RESET),
-            }),
-        }
-    }
-
-    /// Looks at the peer's index, which must lie between what was seen last and `high`.
-    fn look(&mut self, what: &'static str, high: u64) -> Result<(), LinkError> {
-        // SYNC: Acquire pairs with the Release store in `advance` of the peer: it makes its bytes
-        // (or the end of its copying) visible.
-        let got = self.theirs().index.load(Ordering::Acquire);
-        if got < self.seen || got > high {
-            return Err(LinkError::Corrupt {
-                what,
-                got,
-                low: self.seen,
-                high,
-            });
-        }
-        self.seen = got;
-        Ok(())
-    }
-
-    /// Publishes that `len` more bytes are done.
-    fn advance(&mut self, len: usize) {
-        self.index += len as u64;
-        self.place += len;
-        if self.place >= self.capacity {
-            self.place -= self.capacity;
-        }
-        // SYNC: Release pairs with the Acquire load in `look` of the peer.
-        self.mine().index.store(self.index, Ordering::Release);
-    }
-
-    /// Says that this side is done; a reset is never taken back.
-    fn leave(&self, state: u32) {
-        // SYNC: Release pairs with the Acquire load in `peer_state`: the last index comes first.
-        self.mine().state.store(state, Ordering::Release);
-    }
-
     /// The longest run of ring bytes from my place on that holds at most `len`, as an address.
     fn run(&self, len: usize) -> (NonNull<u8>, usize) {
-        debug_assert!(self.place < self.capacity);
-        let len = len.min(self.capacity - self.place);
-        // SAFETY: `place < capacity`, and the ring has `capacity` bytes in one allocation.
-        let start = unsafe { self.data.add(self.place) };
+        let (place, len) = self.cursor.run(len);
+        // SAFETY: the place is less than the capacity, and the ring has so many bytes in one allocation.
+        let start = unsafe { self.data.add(place) };
         (start, len)
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.cursor.advance(told(&self.mine), len);
     }
 
     /// Copies from `source` into the ring as much as fits.
     fn put(&mut self, source: Source<'_>) -> Result<usize, LinkError> {
-        if self.peer_state()? == CLOSED {
+        if told(&self.theirs).state()? == CLOSED {
             return Err(LinkError::Closed);
         }
-        let capacity = self.capacity as u64;
-        if capacity - (self.index - self.seen) < source.len() as u64 {
-            self.look("tail", self.index)?;
-        }
-        let room = self.capacity - crate::types::index(self.index - self.seen);
-        let len = room.min(source.len());
+        let len = self.cursor.room(told(&self.theirs), source.len())?;
         let mut done = 0;
         while done < len {
             let (start, run) = self.run(len - done);
@@ -197,11 +130,9 @@ impl Half {
 
     /// Copies from the ring into `target` as much as there is.
     fn take(&mut self, mut target: Target<'_>) -> Result<usize, LinkError> {
-        let state = self.peer_state()?;
-        if self.seen - self.index < target.len() as u64 {
-            self.look("head", self.index + self.capacity as u64)?;
-        }
-        let there = crate::types::index(self.seen - self.index);
+        // The state first: what was written before the peer closed is then seen.
+        let state = told(&self.theirs).state()?;
+        let there = self.cursor.there(told(&self.theirs), target.len())?;
         if there == 0 && state == CLOSED {
             return Err(LinkError::Closed);
         }
@@ -375,10 +306,7 @@ impl RingStream {
                 mine,
                 theirs,
                 data,
-                capacity,
-                index: 0,
-                place: 0,
-                seen: 0,
+                cursor: Cursor::new(capacity),
             }
         };
         Self {
@@ -393,7 +321,7 @@ impl RingStream {
     /// Bytes that each direction holds.
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.send.capacity
+        self.send.cursor.capacity()
     }
 
     /// Remembers an error for good.
@@ -402,6 +330,25 @@ impl RingStream {
             self.dead = Some(error);
         }
         result
+    }
+}
+
+impl From<PeerError> for LinkError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Corrupt {
+                what,
+                got,
+                low,
+                high,
+            } => Self::Corrupt {
+                what,
+                got,
+                low,
+                high,
+            },
+            PeerError::Reset => Self::Reset,
+        }
     }
 }
 
@@ -455,32 +402,26 @@ impl Stream for RingStream {
     }
 
     fn stop_reading(&mut self) {
-        self.recv.leave(CLOSED);
-        // SYNC: pairs with the fence in `has_lost`: this side sees a message, or its sender that nobody reads.
-        fence(Ordering::SeqCst);
+        told(&self.recv.mine).stop_reading();
     }
 
     fn has_lost(&self) -> bool {
-        // SYNC: pairs with the fence in `stop_reading`.
-        fence(Ordering::SeqCst);
-        self.send.peer_state() == Ok(CLOSED)
-            // Relaxed: a count, and nothing is read by it.
-            && self.send.theirs().index.load(Ordering::Relaxed) != self.send.index
+        self.send.cursor.has_lost(told(&self.send.theirs))
     }
 
     fn reset(&mut self) {
         self.dead = Some(LinkError::Reset);
         self.torn = true;
-        self.send.leave(RESET);
-        self.recv.leave(RESET);
+        told(&self.send.mine).leave(RESET);
+        told(&self.recv.mine).leave(RESET);
     }
 }
 
 impl Drop for RingStream {
     fn drop(&mut self) {
         if !self.torn {
-            self.send.leave(CLOSED);
-            self.recv.leave(CLOSED);
+            told(&self.send.mine).leave(CLOSED);
+            told(&self.recv.mine).leave(CLOSED);
         }
     }
 }
@@ -489,8 +430,8 @@ impl fmt::Debug for RingStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RingStream")
             .field("capacity", &self.capacity())
-            .field("written", &self.send.index)
-            .field("read", &self.recv.index)
+            .field("written", &self.send.cursor.index())
+            .field("read", &self.recv.cursor.index())
             .field("dead", &self.dead)
             .finish_non_exhaustive()
     }

@@ -52,6 +52,7 @@ use self::report::Report;
 pub use self::site::ProgramSite;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
 pub use self::stack::{functions_of_python, in_words, tell_stacks_by};
+pub use self::suspect::STARVED_EVERY;
 pub use self::wire::ToOwner;
 use self::wire::{FromRank, ToRank};
 use crate::error::verdict::Verdict;

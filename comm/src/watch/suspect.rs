@@ -1,6 +1,7 @@
 //! Who is waited for, said once before anything has failed. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::judge::{Scene, kept_waiting_by};
 use super::report::{GroupState, InFlight};
@@ -11,8 +12,8 @@ const LEAST_MS: u64 = 1000;
 /// How much longer than usual a wait must be.
 const TIMES: u64 = 10;
 
-/// How long it is not said again that ranks are starved.
-const STARVED_EVERY_MS: u64 = 3_600_000;
+/// How long it is not said again that ranks are starved, by one arbiter or by the owner of several worlds.
+pub const STARVED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What was told so far.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl Suspects {
         told.lines = told.lines.saturating_add(1);
         if let Some(line) = scene.describe_starvation() {
             // Who gets no processor is late by right, and so is everybody who waits for it.
-            let is_due = |told_ms: u64| now_ms >= told_ms + STARVED_EVERY_MS;
+            let is_due = |told_ms: u64| now_ms >= told_ms + STARVED_EVERY.as_secs() * 1000;
             if !self.starved_ms.is_none_or(is_due) {
                 return None;
             }
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(suspects.look(&starved(2, 9000), 9000), None);
         assert!(
             suspects
-                .look(&starved(3, 9000), 5000 + STARVED_EVERY_MS)
+                .look(&starved(3, 9000), 5000 + (STARVED_EVERY.as_secs() * 1000))
                 .is_some()
         );
     }

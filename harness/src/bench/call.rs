@@ -13,7 +13,7 @@ use serde_bytes::ByteBuf;
 use crate::bench::data::{self, Data, Stretch};
 use crate::bench::ground::{Ground, There, no_room};
 use crate::bench::sweep::{Cell, Memory};
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]
@@ -237,7 +237,7 @@ impl<'a, T: Element> Call<'a, T> {
     /// The error of the call.
     #[inline]
     pub fn make(&mut self) -> Result<(), CommError> {
-        let form = Form {
+        let args = CallArgs {
             collective: self.collective,
             op: self.op,
             root: self.root,
@@ -246,12 +246,12 @@ impl<'a, T: Element> Call<'a, T> {
             recv_counts: &self.recv_counts,
         };
         if let Some(there) = &self.there {
-            return there.make(&form);
+            return there.make(&args);
         }
         if self.collective.is_of_objects() {
             return self.objects().map(drop);
         }
-        form.on_host(self.comm, &self.send, &mut self.recv)
+        args.on_host(self.comm, &self.send, &mut self.recv)
     }
 
     /// How the last call went, where the host backend carries it out by an algorithm.

@@ -10,7 +10,7 @@ use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::Collective;
 use muster_comm::vendor::{self, Fault};
 
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 
 /// A group to measure.
 #[derive(Clone, Debug)]
@@ -102,8 +102,8 @@ impl<T: Element> There<T> {
     }
 
     /// Makes the call once, and waits until the device has carried it out.
-    pub(super) fn make(&self, form: &Form<'_>) -> Result<(), CommError> {
-        form.on_device(&self.comm, &self.send, &self.recv)
+    pub(super) fn make(&self, args: &CallArgs<'_>) -> Result<(), CommError> {
+        args.on_device(&self.comm, &self.send, &self.recv)
     }
 }
 

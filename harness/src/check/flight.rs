@@ -8,7 +8,7 @@ use std::thread;
 use muster_comm::error::CommError;
 use muster_comm::types::Collective;
 
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 use crate::check::message::Wrong;
 use crate::check::subject::Subject;
 
@@ -48,12 +48,12 @@ fn work(comm: &Subject, salt: usize) -> Result<Option<Wrong>, CommError> {
         let value = |member: usize, at: usize| (member + 1) * 1000 + salt * 100 + call + at % 7;
         let send: Vec<i64> = (0..COUNT).map(|at| as_i64(value(me, at))).collect();
         let mut got = vec![-1_i64; COUNT];
-        comm.make(&Form::new(Collective::AllReduce), &send, &mut got)?;
+        comm.make(&CallArgs::new(Collective::AllReduce), &send, &mut got)?;
         let sum = |at: usize| as_i64((0..len).map(|member| value(member, at)).sum());
         wrong = wrong.or_else(|| first_wrong(comm, "all_reduce", &got, sum));
         let send: Vec<i64> = (0..len * 64).map(|at| as_i64(value(me, at))).collect();
         let mut got = vec![-1_i64; len * 64];
-        comm.make(&Form::new(Collective::AllToAll), &send, &mut got)?;
+        comm.make(&CallArgs::new(Collective::AllToAll), &send, &mut got)?;
         let block = |at: usize| as_i64(value(at / 64, me * 64 + at % 64));
         wrong = wrong.or_else(|| first_wrong(comm, "all_to_all", &got, block));
     }

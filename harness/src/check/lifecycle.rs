@@ -10,7 +10,7 @@ use muster_comm::strangers;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank};
 
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 use crate::check::message::Wrong;
 use crate::check::subject::Subject;
 
@@ -173,7 +173,7 @@ pub fn check(
         for (name, members) in groups {
             let comm = maker.make(name, members)?;
             let mut sum = [0_i32];
-            comm.make(&Form::new(Collective::AllReduce), &[1], &mut sum)?;
+            comm.make(&CallArgs::new(Collective::AllReduce), &[1], &mut sum)?;
             if usize::try_from(sum[0]) != Ok(members.len()) {
                 wrong.get_or_insert_with(|| Wrong {
                     element: Some(0),

@@ -15,7 +15,7 @@ use muster_comm::collective::reference::{Difference, distinct_inputs, first_diff
 use muster_comm::error::CommError;
 use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp, Source};
 
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 use crate::check::message::Wrong;
 use crate::check::subject::{Message, Subject};
 
@@ -158,7 +158,7 @@ impl Numbers<'_> {
             Source::Each => self.all_to_all::<T>(),
             Source::Nobody => self
                 .comm
-                .make::<T>(&self.form(), &[], &mut [])
+                .make::<T>(&self.args(), &[], &mut [])
                 .map(|()| None),
             Source::Reduction(_) => self.reductions::<T>(pattern),
             Source::Root if pattern.has_one_buffer() => self.broadcast::<T>(),
@@ -180,19 +180,19 @@ impl Numbers<'_> {
     }
 
     /// The call.
-    pub(super) fn form(&self) -> Form<'_> {
-        Form {
+    pub(super) fn args(&self) -> CallArgs<'_> {
+        CallArgs {
             root: self.root(),
-            ..Form::new(self.collective)
+            ..CallArgs::new(self.collective)
         }
     }
 
     /// The call with so many elements in each block. They count where blocks may differ only.
-    pub(super) fn of_blocks<'a>(&self, counts: &'a [usize]) -> Form<'a> {
-        Form {
+    pub(super) fn of_blocks<'a>(&self, counts: &'a [usize]) -> CallArgs<'a> {
+        CallArgs {
             root: self.root(),
             send_counts: counts,
-            ..Form::new(self.collective)
+            ..CallArgs::new(self.collective)
         }
     }
 
@@ -264,12 +264,12 @@ impl Numbers<'_> {
             blocks: (0..len).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
-        self.comm.make(&self.form(), &send, &mut attempt.got)?;
+        self.comm.make(&self.args(), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.got = send;
         "in place".clone_into(&mut attempt.how);
         self.comm
-            .make(&self.form().in_place(), &[], &mut attempt.got)?;
+            .make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -284,11 +284,11 @@ impl Numbers<'_> {
             .collect();
         let send: Vec<T> = elements(&sent);
         let mut got = blank(receives.iter().sum());
-        let form = Form {
+        let args = CallArgs {
             recv_counts: &receives,
             ..self.of_blocks(&sends)
         };
-        self.comm.make(&form, &send, &mut got)?;
+        self.comm.make(&args, &send, &mut got)?;
         let attempt = Attempt {
             expected: (0..len)
                 .flat_map(|from| self.block(from, me, receives[from]))
@@ -337,7 +337,7 @@ impl Numbers<'_> {
             attempt.expected.clone_from(&input);
         }
         self.comm
-            .make(&self.form().in_place(), &[], &mut attempt.got)?;
+            .make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -372,7 +372,7 @@ impl Numbers<'_> {
             attempt.got = blank(parts[me]);
         }
         self.comm
-            .make(&self.form().in_place(), &[], &mut attempt.got)?;
+            .make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -384,7 +384,7 @@ impl Numbers<'_> {
         } else {
             blank(self.count)
         };
-        self.comm.make(&self.form(), &[], &mut got)?;
+        self.comm.make(&self.args(), &[], &mut got)?;
         let attempt = Attempt {
             expected,
             got,

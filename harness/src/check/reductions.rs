@@ -8,7 +8,7 @@ use muster_comm::collective::reference::{self, exact_inputs};
 use muster_comm::error::CommError;
 use muster_comm::types::{Extent, Pattern, Rank, ReduceOp};
 
-use crate::check::form::Form;
+use crate::check::call_args::CallArgs;
 use crate::check::message::Wrong;
 use crate::check::numbers::{Attempt, Numbers, blank, elements};
 
@@ -69,8 +69,8 @@ impl Numbers<'_> {
             blocks: Vec::new(),
             how: format!("{op}, four buffers"),
         };
-        let form = Form { op, ..self.form() };
-        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
+        let args = CallArgs { op, ..self.args() };
+        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(attempt.judge(self, None))
     }
 
@@ -103,8 +103,8 @@ impl Numbers<'_> {
             blocks: Vec::new(),
             how: format!("{op}{to}, out of place"),
         };
-        let form = Form { op, ..self.form() };
-        self.comm.make(&form, &send, &mut attempt.got)?;
+        let args = CallArgs { op, ..self.args() };
+        self.comm.make(&args, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.how = format!("{op}{to}, in place");
         attempt.got = send;
@@ -112,7 +112,7 @@ impl Numbers<'_> {
             // There the buffer is only read.
             attempt.expected = sent;
         }
-        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
+        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -142,11 +142,11 @@ impl Numbers<'_> {
             blocks: Vec::new(),
             how: format!("{op}, out of place"),
         };
-        let form = Form {
+        let args = CallArgs {
             op,
             ..self.of_blocks(&parts)
         };
-        self.comm.make(&form, &send, &mut attempt.got)?;
+        self.comm.make(&args, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         if self.collective.has_lengths() {
             return Ok(wrong);
@@ -158,7 +158,7 @@ impl Numbers<'_> {
         attempt.expected = expected;
         attempt.got = send;
         attempt.how = format!("{op}, in place");
-        self.comm.make(&form.in_place(), &[], &mut attempt.got)?;
+        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 }

@@ -15,7 +15,7 @@ use muster_comm::device::{DeviceBuffer, DeviceCommunicator, DeviceError, DeviceM
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::types::{Collective, DType, Rank, ReduceOp};
 
-use super::form::Form;
+use super::call_args::CallArgs;
 use region::OnRegion;
 
 /// A group to check.
@@ -139,21 +139,21 @@ impl Subject {
     /// As the call of the communicator.
     pub fn make<T: Element>(
         &self,
-        form: &Form<'_>,
+        args: &CallArgs<'_>,
         sendbuf: &[T],
         recvbuf: &mut [T],
     ) -> Result<(), CommError> {
-        let collective = form.collective;
+        let collective = args.collective;
         match self {
-            Self::Host(comm) => form.on_host(comm, sendbuf, recvbuf),
+            Self::Host(comm) => args.on_host(comm, sendbuf, recvbuf),
             Self::Region(region) => {
                 region.call(collective, sendbuf, recvbuf, &|comm, send, recv| {
-                    form.on_host(comm, send, recv)
+                    args.on_host(comm, send, recv)
                 })
             }
             Self::Device(device) => {
                 device.call(collective, sendbuf, recvbuf, &|comm, send, recv| {
-                    form.on_device(comm, send, recv)
+                    args.on_device(comm, send, recv)
                 })
             }
         }

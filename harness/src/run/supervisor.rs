@@ -21,15 +21,17 @@ use muster_comm::rendezvous::{Coordinator, CoordinatorEvent, DownReason};
 use muster_comm::sync::Deadline;
 use muster_comm::types::Rank;
 use muster_comm::watch::judge::Fate;
+use muster_comm::watch::{STARVED_EVERY, ToOwner};
 use rustix::process::Signal;
 
 use self::last::Last;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::out;
 use crate::run::Finished;
 use crate::run::jobs::Jobs;
 use crate::run::standing::Arrivals;
-use crate::run::verdict::{BringUp, Death, Facts};
+use crate::run::verdict::{BringUp, Death, Facts, Remark};
 use crate::world::capture::Capture;
 use crate::world::{self, Ended, RankProcess, Ranks};
 
@@ -46,6 +48,15 @@ const STOPPED: Duration = Duration::from_secs(1);
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// What a case may take besides waiting for its peers: computing what it should receive.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Prints a line of the arbiter's. Worlds that follow each other share a host: that it is starved is said once for all of them.
+fn say(remark: Remark) {
+    static STARVED: out::Again = out::Again::new();
+    let (Remark::Suspect(line) | Remark::Starved(line)) = &remark;
+    if matches!(remark, Remark::Suspect(_)) || STARVED.is_due(STARVED_EVERY) {
+        out::note(&out::escaped(line));
+    }
+}
 
 /// What reaches the supervisor.
 #[derive(Debug)]
@@ -294,7 +305,8 @@ impl<'a> Supervisor<'a> {
             CoordinatorEvent::Lost { rank, reason } if self.is_guest() => self.lost(rank, &reason),
             CoordinatorEvent::Report { rank, bytes } => self.reported(rank.0, &bytes),
             CoordinatorEvent::Watch { bytes } => {
-                self.facts.hear(&bytes);
+                let remark = ToOwner::decode(&bytes).and_then(|told| self.facts.hear(told));
+                remark.into_iter().for_each(say);
                 if self.jobs.is_none() {
                     self.found();
                 }

@@ -3,19 +3,14 @@
 //! Pure: facts in, verdict out. The first failing rank is the cause; ranks that failed because it
 //! did are evidence, never culprits.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
 use muster_comm::error::ErrorKind;
 use muster_comm::error::verdict as watch;
-use muster_comm::sync::Deadline;
 use muster_comm::watch::ToOwner;
 use muster_comm::watch::judge::Fate;
 
 use crate::check::collect::{Collector, RankState};
 use crate::check::message::Failed;
 use crate::exit::Exit;
-use crate::out;
 use crate::report::cause::{Cause, listed};
 use crate::world::Ended;
 
@@ -78,12 +73,12 @@ impl Facts {
         found.filter(|found| found.is_final() || has_failed)
     }
 
-    /// Takes in what the arbiter says to the owner of the coordinator.
-    pub fn hear(&mut self, bytes: &[u8]) {
-        match ToOwner::decode(bytes) {
-            Some(ToOwner::Suspect(line)) => out::note(&out::escaped(&line)),
-            Some(ToOwner::Starved(line)) => tell_starved(&line),
-            Some(ToOwner::Verdict(verdict)) => {
+    /// Takes in what the arbiter says to the owner of the coordinator. What is to be printed is given back.
+    pub fn hear(&mut self, told: ToOwner) -> Option<Remark> {
+        match told {
+            ToOwner::Suspect(line) => Some(Remark::Suspect(line)),
+            ToOwner::Starved(line) => Some(Remark::Starved(line)),
+            ToOwner::Verdict(verdict) => {
                 // One that leaves the group usable gives way to one that does not, and the first stays
                 // first when it is told again with what followed from it.
                 let same = |known: &watch::Verdict| known.line() == verdict.line();
@@ -94,23 +89,19 @@ impl Facts {
                 if is_better {
                     self.found = Some(verdict);
                 }
+                None
             }
-            None => {}
         }
     }
 }
 
-/// How long the launcher does not say again that ranks are starved: worlds that follow each other share the host.
-const STARVED_EVERY: Duration = Duration::from_secs(3600);
-
-/// Prints that ranks are starved, unless that was said of this world or of an earlier one within the hour.
-fn tell_starved(line: &str) {
-    static AGAIN: Mutex<Option<Deadline>> = Mutex::new(None);
-    let mut again = AGAIN.lock().unwrap_or_else(PoisonError::into_inner);
-    if again.is_none_or(|again| again.passed()) {
-        *again = Some(Deadline::after(STARVED_EVERY));
-        out::note(&out::escaped(line));
-    }
+/// A line of the arbiter's before anything has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// Who gets no processor.
+    Starved(String),
+    /// Who is waited for.
+    Suspect(String),
 }
 
 /// The cause of a failure of programs, or `None` where they did their work or were interrupted. `told` is what is known of

@@ -125,11 +125,13 @@ fn a_reset_makes_waits_wait_for_the_next_record() {
     ok(aclrtSynchronizeStream(stream));
     assert_eq!(asked(aclrtQueryEventStatus, event), 0);
     ok(aclrtStreamWaitEvent(other, event));
-    refused(
-        aclrtSynchronizeStreamWithTimeout(other, 20),
-        507_046,
-        &["aclrtStreamWaitEvent"],
-    );
+    // On a busy machine the stream's thread comes to it later.
+    let is_there = |_| {
+        let got = aclrtSynchronizeStreamWithTimeout(other, 20);
+        assert_eq!(got, 507_046);
+        recent().contains("aclrtStreamWaitEvent")
+    };
+    assert!((0..500).any(is_there), "{}", recent());
     ok(aclrtRecordEvent(event, stream));
     ok(aclrtSynchronizeStream(other));
     assert_eq!(asked(aclrtQueryEventStatus, event), 1);

@@ -2,12 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use muster_tests::skipped;
+use muster_comm::sync::Clock;
+use muster_tests::{skipped, start, until};
+use rustix::process::Signal;
 
 use crate::toolkit::Toolkit;
 
 const RANKS: &str = "4";
+/// Long enough for a reader to find the processes.
+const SHORT: Duration = Duration::from_millis(500);
 
 /// A client, compiled against the headers of an emulated toolkit.
 struct Client {
@@ -301,4 +306,62 @@ fn a_python_program_that_uses_ctypes_shows_where_the_rank_is_that_does_not_come(
     let variables = [("MUSTER_TAP_STACKS", "0")];
     let (_, said) = client.watch(&words, "asleep", 1, &variables, &[]);
     assert!(!verdict(&said).contains("load_batch"), "{said}");
+}
+
+#[test]
+fn calls_go_on_while_who_reads_is_killed_or_stopped_and_the_next_reader_has_the_verdict() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let tap = text(&client.folder.path().join("tap"));
+    let installed = client.toolkit.run(&["tap", "install", &tap], &[]);
+    installed.expect_code(0);
+    let library_path = format!("{tap}:{}/lib64", client.toolkit.home());
+    let job = format!("readers-{}", std::process::id());
+    let begin = |fault: &str| {
+        let meeting = client.folder.path().join(fault);
+        std::fs::create_dir(&meeting).expect("a folder");
+        let variables = [
+            ("LD_LIBRARY_PATH", library_path.as_str()),
+            ("MUSTER_TAP_JOB", &job),
+        ];
+        start(&program, &[RANKS, &text(&meeting), fault, "1"], &variables)
+    };
+    let told = client.folder.path().join("told");
+    let command = format!("command=touch {}", told.display());
+    let read = || {
+        let words = ["tap", "watch", "--after", "2", "--on-verdict", &command];
+        client.toolkit.begin(&words, &[])
+    };
+
+    let running = begin("many");
+    let killed = read();
+    Clock::pause(SHORT);
+    drop(killed);
+    let stopped = read();
+    Clock::pause(SHORT);
+    stopped.signal(Signal::STOP);
+    let ended = running.wait();
+    ended.expect_code(0);
+    assert_eq!(
+        ended.stdout.matches(" well\n").count(),
+        4,
+        "{}",
+        ended.stdout
+    );
+    drop(stopped);
+
+    let hanging = begin("asleep");
+    assert!(!told.exists(), "a verdict on a program that is well");
+    let next = read();
+    until("a verdict", || told.exists());
+    // Before the reader, which removes the boards of those who are killed.
+    drop(hanging);
+    next.signal(Signal::INT);
+    let said = next.wait().stderr;
+    let line = verdict(&said);
+    assert!(
+        line.starts_with("VERDICT NOT_JOINED who=rank 1 ("),
+        "{line}"
+    );
 }

@@ -1,4 +1,4 @@
-//! A collective call as a value: what is called, with what beside its buffers, on the host or on devices.
+//! The arguments of a collective call but its buffers, on the host or on devices.
 //!
 //! `verify` and `bench` make all calls on numbers through it, so that a collective is written out once.
 
@@ -10,7 +10,7 @@ use muster_comm::types::{Collective, ReduceOp};
 
 /// What tells one call from another, beside its buffers.
 #[derive(Clone, Copy, Debug)]
-pub struct Form<'a> {
+pub struct CallArgs<'a> {
     /// The call.
     pub collective: Collective,
     /// The reduction, where it reduces.
@@ -27,30 +27,30 @@ pub struct Form<'a> {
 
 /// The calls that host and devices have, and what else there is in arms of their own.
 macro_rules! make_call {
-    ($form:expr, $comm:expr, $send:expr, $recv:expr, { $($others:tt)* }) => {{
-        let form = $form;
-        let (op, root) = (form.op, form.root);
-        let (sends, recvs) = (form.send_counts, form.recv_counts);
-        match form.collective {
-            Collective::AllGather if form.in_place => $comm.all_gather_in_place($recv),
+    ($args:expr, $comm:expr, $send:expr, $recv:expr, { $($others:tt)* }) => {{
+        let args = $args;
+        let (op, root) = (args.op, args.root);
+        let (sends, recvs) = (args.send_counts, args.recv_counts);
+        match args.collective {
+            Collective::AllGather if args.in_place => $comm.all_gather_in_place($recv),
             Collective::AllGather => $comm.all_gather($send, $recv),
             Collective::AllGatherV => $comm.all_gather_v($send, $recv, sends),
-            Collective::AllReduce if form.in_place => $comm.all_reduce_in_place($recv, op),
+            Collective::AllReduce if args.in_place => $comm.all_reduce_in_place($recv, op),
             Collective::AllReduce => $comm.all_reduce($send, $recv, op),
-            Collective::AllToAll if form.in_place => $comm.all_to_all_in_place($recv),
+            Collective::AllToAll if args.in_place => $comm.all_to_all_in_place($recv),
             Collective::AllToAll => $comm.all_to_all($send, $recv),
             Collective::AllToAllV => $comm.all_to_all_v($send, sends, $recv, recvs),
             Collective::Barrier => $comm.barrier(),
             Collective::Broadcast => $comm.broadcast($recv, root),
-            Collective::Gather if form.in_place => $comm.gather_in_place($recv, root),
+            Collective::Gather if args.in_place => $comm.gather_in_place($recv, root),
             Collective::Gather => $comm.gather($send, $recv, root),
             Collective::GatherV => $comm.gather_v($send, $recv, sends, root),
-            Collective::Reduce if form.in_place => $comm.reduce_in_place($recv, op, root),
+            Collective::Reduce if args.in_place => $comm.reduce_in_place($recv, op, root),
             Collective::Reduce => $comm.reduce($send, $recv, op, root),
-            Collective::ReduceScatter if form.in_place => $comm.reduce_scatter_in_place($recv, op),
+            Collective::ReduceScatter if args.in_place => $comm.reduce_scatter_in_place($recv, op),
             Collective::ReduceScatter => $comm.reduce_scatter($send, $recv, op),
             Collective::ReduceScatterV => $comm.reduce_scatter_v($send, sends, $recv, op),
-            Collective::Scatter if form.in_place => $comm.scatter_in_place($recv, root),
+            Collective::Scatter if args.in_place => $comm.scatter_in_place($recv, root),
             Collective::Scatter => $comm.scatter($send, $recv, root),
             Collective::ScatterV => $comm.scatter_v($send, sends, $recv, root),
             $($others)*
@@ -58,7 +58,7 @@ macro_rules! make_call {
     }};
 }
 
-impl Form<'_> {
+impl CallArgs<'_> {
     /// A call out of place: the sum, to or from the first rank, with one count for all.
     #[must_use]
     pub const fn new(collective: Collective) -> Self {

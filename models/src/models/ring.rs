@@ -1,0 +1,128 @@
+//! The ring of messages of `transport::ring`: units come whole, in order, up to the last one.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::ring::cursor::{CLOSED, Cursor, OPEN, Told};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Units of a ring: fewer than are sent, so that places are used again.
+const CAPACITY: usize = 2;
+
+#[derive(Debug)]
+struct End {
+    index: AtomicU64,
+    state: AtomicU32,
+}
+
+impl End {
+    fn new() -> Self {
+        Self {
+            index: AtomicU64::new(0),
+            state: AtomicU32::new(OPEN),
+        }
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told {
+            index: &self.index,
+            state: &self.state,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Ring {
+    writer: End,
+    reader: End,
+    /// What is sent. Relaxed loads and stores stand for copies: nothing but the ring orders them.
+    units: [AtomicU64; CAPACITY],
+}
+
+impl Ring {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            writer: End::new(),
+            reader: End::new(),
+            units: [AtomicU64::new(0), AtomicU64::new(0)],
+        })
+    }
+
+    /// Writes a unit, if there is room.
+    fn put(&self, cursor: &mut Cursor, unit: u64) -> bool {
+        let has_room = cursor.room(self.reader.told(), 1) == Ok(1);
+        if has_room {
+            let (place, _) = cursor.run(1);
+            self.units[place].store(unit, Ordering::Relaxed);
+            cursor.advance(self.writer.told(), 1);
+        }
+        has_room
+    }
+
+    /// Reads a unit, if one is there.
+    ///
+    /// # Panics
+    /// If the writer's index cannot be.
+    fn take(&self, cursor: &mut Cursor) -> Option<u64> {
+        let there = cursor.there(self.writer.told(), 1).expect("an index");
+        (there > 0).then(|| {
+            let (place, _) = cursor.run(1);
+            let unit = self.units[place].load(Ordering::Relaxed);
+            cursor.advance(self.reader.told(), 1);
+            unit
+        })
+    }
+}
+
+/// The writer sends units and leaves; the reader gets each of them, and learns that there are no more after the last one.
+///
+/// # Panics
+/// If a unit is lost, comes twice or is another one.
+pub fn units_come_in_order_up_to_the_last_one(sent: u64) {
+    let ring = Ring::new();
+    let writing = Arc::clone(&ring);
+    let writer = thread::spawn(move || {
+        let mut cursor = Cursor::new(CAPACITY);
+        for unit in 1..=sent {
+            while !writing.put(&mut cursor, unit) {
+                thread::yield_now();
+            }
+        }
+        writing.writer.told().leave(CLOSED);
+    });
+    let mut cursor = Cursor::new(CAPACITY);
+    let mut got = 0;
+    loop {
+        // The state first, as the ring does.
+        let state = ring.writer.told().state().expect("a state");
+        match ring.take(&mut cursor) {
+            Some(unit) => {
+                got += 1;
+                assert_eq!(unit, got);
+            }
+            None if state == CLOSED => break,
+            None => thread::yield_now(),
+        }
+    }
+    assert_eq!(got, sent);
+    writer.join().expect("a writer does not panic");
+}
+
+/// A message is sent while the other side stops reading: that side finds it, or the sender finds that it is lost.
+///
+/// # Panics
+/// If neither does.
+pub fn a_message_is_found_or_known_to_be_lost() {
+    let ring = Ring::new();
+    let reading = Arc::clone(&ring);
+    let reader = thread::spawn(move || {
+        reading.reader.told().stop_reading();
+        reading.take(&mut Cursor::new(CAPACITY)).is_some()
+    });
+    let mut cursor = Cursor::new(CAPACITY);
+    assert!(ring.put(&mut cursor, 1));
+    let is_lost = cursor.has_lost(ring.reader.told());
+    let is_found = reader.join().expect("a reader does not panic");
+    assert!(is_lost || is_found);
+}
