@@ -117,6 +117,9 @@ struct RunArgs {
 /// Options of `muster tap watch`.
 #[derive(Debug, Args)]
 struct WatchArgs {
+    /// Only processes that have this text in MUSTER_TAP_JOB [default: all of this user]
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
     #[command(flatten)]
     limits: Limits,
 }
@@ -153,6 +156,6 @@ pub fn run(args: &TapArgs) -> Result<Exit, Failure> {
             install::install(folder.path(), &args.libraries)?;
             watch::run(&args.limits, folder.path(), &args.command)
         }
-        TapCommand::Watch(args) => watch::attach(&args.limits),
+        TapCommand::Watch(args) => watch::attach(&args.limits, args.job.as_deref()),
     }
 }

@@ -179,7 +179,7 @@ fn a_call_that_a_device_does_not_end_stands_on_the_board() {
     );
     // The line of the program that makes the call, here the tool's, and not one inside the library.
     let site = text(&call, "/site");
-    assert!(site.contains("check/subject.rs:"), "{site}");
+    assert!(site.contains("check/call_args.rs:"), "{site}");
     run.signal(rustix::process::Signal::INT);
     let _ = run.wait();
 }

@@ -330,7 +330,16 @@ fn calls_go_on_while_who_reads_is_killed_or_stopped_and_the_next_reader_has_the_
     let told = client.folder.path().join("told");
     let command = format!("command=touch {}", told.display());
     let read = || {
-        let words = ["tap", "watch", "--after", "2", "--on-verdict", &command];
+        let words = [
+            "tap",
+            "watch",
+            "--job",
+            &job,
+            "--after",
+            "2",
+            "--on-verdict",
+            &command,
+        ];
         client.toolkit.begin(&words, &[])
     };
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{iter, process, thread};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use muster_comm::error::verdict::Verdict;
+use muster_comm::error::verdict::Class;
 use muster_comm::rendezvous::{DownReason, ProcessId};
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::watch::process::{Sight, how_it_ended};
@@ -63,7 +63,10 @@ pub(super) struct Watch {
     actions: Vec<OnVerdict>,
     boards: BTreeMap<PathBuf, Watched>,
     jobs: BTreeMap<u64, Jobs>,
-    told: BTreeMap<u64, Verdict>,
+    /// Jobs that have had their verdict.
+    told: BTreeSet<u64>,
+    /// The class of the first verdict.
+    first: Option<Class>,
     /// Boards of other jobs.
     others: BTreeSet<PathBuf>,
     /// Processes that were watched so far.
@@ -80,7 +83,8 @@ impl Watch {
             actions,
             boards: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            told: BTreeMap::new(),
+            told: BTreeSet::new(),
+            first: None,
             others: BTreeSet::new(),
             count: 0,
             ends: unbounded(),
@@ -95,7 +99,7 @@ impl Watch {
         }
         let limit_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
         for (job, all) in of_job {
-            if self.told.contains_key(&job) {
+            if self.told.contains(&job) {
                 continue;
             }
             let looks = all.iter().copied().filter_map(|one| {
@@ -116,7 +120,8 @@ impl Watch {
                 let ranks = ranks_of(&seen).into_iter().zip(boards);
                 let members: Vec<_> = ranks.map(|(rank, board)| Member { rank, board }).collect();
                 tell(&mut verdict, &members, judged.reports(), &self.actions);
-                self.told.insert(job, verdict);
+                self.first.get_or_insert(verdict.class);
+                self.told.insert(job);
             }
         }
         self.forget();
@@ -192,9 +197,7 @@ impl Watch {
             keeps
         });
         self.jobs.retain(|job, _| living.contains(job));
-        if self.job.is_none() {
-            self.told.retain(|job, _| living.contains(job));
-        }
+        self.told.retain(|job| living.contains(job));
     }
 }
 
@@ -277,8 +280,7 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
                     watch.look(false);
                 }
                 // Some of what it started may be unknown to the tap.
-                if watch.actions.contains(&OnVerdict::Abort) && !watch.told.is_empty() && !is_asked
-                {
+                if watch.actions.contains(&OnVerdict::Abort) && watch.first.is_some() && !is_asked {
                     is_asked = true;
                     ask_to_end(pid);
                 }
@@ -302,8 +304,8 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
             "the tap saw no process that creates a communicator of HCCL; see docs/tap.md for what it cannot see",
         );
     }
-    if let Some(verdict) = watch.told.values().next() {
-        return Ok(Exit::from(verdict.class));
+    if let Some(class) = watch.first {
+        return Ok(Exit::from(class));
     }
     Ok(if status.success() {
         Exit::Ok
@@ -313,9 +315,9 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
 }
 
 /// Watches what runs with an installed tap, until Ctrl-C.
-pub(super) fn attach(limits: &Limits) -> Result<Exit, Failure> {
+pub(super) fn attach(limits: &Limits, job: Option<&str>) -> Result<Exit, Failure> {
     let interrupts = Interrupts::install()?;
-    let mut watch = limits.watch(None);
+    let mut watch = limits.watch(job.map(job_of));
     let mut known = 0;
     while interrupts.count() == 0 {
         watch.look(false);
