@@ -27,7 +27,7 @@ pub struct CallArgs<'a> {
 
 /// The calls that host and devices have, and what else there is in arms of their own.
 macro_rules! make_call {
-    ($args:expr, $comm:expr, $send:expr, $recv:expr, { $($others:tt)* }) => {{
+    ($args:expr, $comm:expr, $send:expr, $recv:expr, $message:ident, { $($others:tt)* }) => {{
         let args = $args;
         let (op, root) = (args.op, args.root);
         let (sends, recvs) = (args.send_counts, args.recv_counts);
@@ -45,6 +45,16 @@ macro_rules! make_call {
             Collective::Gather if args.in_place => $comm.gather_in_place($recv, root),
             Collective::Gather => $comm.gather($send, $recv, root),
             Collective::GatherV => $comm.gather_v($send, $recv, sends, root),
+            Collective::Recv
+            | Collective::RecvAny
+            | Collective::Send
+            | Collective::SendRecvBatch => {
+                let (n, me) = ($comm.size(), $comm.rank());
+                $comm.batch_send_recv(&[
+                    $message::send($send, (me + 1) % n),
+                    $message::recv($recv, (me + n - 1) % n),
+                ])
+            }
             Collective::Reduce if args.in_place => $comm.reduce_in_place($recv, op, root),
             Collective::Reduce => $comm.reduce($send, $recv, op, root),
             Collective::ReduceScatter if args.in_place => $comm.reduce_scatter_in_place($recv, op),
@@ -96,7 +106,7 @@ impl CallArgs<'_> {
         send: &[T],
         recv: &mut [T],
     ) -> Result<(), CommError> {
-        make_call!(self, comm, send, recv, {
+        make_call!(self, comm, send, recv, PointToPoint, {
             Collective::AllReduceCoalesced => {
                 let count = recv.len();
                 let (first, rest) = recv.split_at_mut(count / 4);
@@ -107,16 +117,6 @@ impl CallArgs<'_> {
             Collective::ExclusiveScan => comm.exclusive_scan(send, recv, self.op),
             Collective::Scan if self.in_place => comm.scan_in_place(recv, self.op),
             Collective::Scan => comm.scan(send, recv, self.op),
-            Collective::SendRecvBatch
-            | Collective::Send
-            | Collective::Recv
-            | Collective::RecvAny => {
-                let (n, me) = (comm.size(), comm.rank());
-                comm.batch_send_recv(&[
-                    PointToPoint::send(send, (me + 1) % n),
-                    PointToPoint::recv(recv, (me + n - 1) % n),
-                ])
-            }
             Collective::AllGatherObject
             | Collective::BroadcastObject
             | Collective::GatherObject
@@ -134,17 +134,7 @@ impl CallArgs<'_> {
         send: &DeviceBuffer<T>,
         recv: &DeviceBuffer<T>,
     ) -> Result<(), CommError> {
-        make_call!(self, comm, send, recv, {
-            Collective::Recv
-            | Collective::RecvAny
-            | Collective::Send
-            | Collective::SendRecvBatch => {
-                let (n, me) = (comm.size(), comm.rank());
-                comm.batch_send_recv(&[
-                    DeviceMessage::send(send, (me + 1) % n),
-                    DeviceMessage::recv(recv, (me + n - 1) % n),
-                ])
-            }
+        make_call!(self, comm, send, recv, DeviceMessage, {
             Collective::AllGatherObject
             | Collective::AllReduceCoalesced
             | Collective::BroadcastObject
