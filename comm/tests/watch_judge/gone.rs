@@ -275,38 +275,75 @@ fn a_message_may_outlive_the_group_of_its_sender() {
     assert!(found.place.starts_with("destroyed group tp0"), "{found}");
 }
 
-#[test]
-fn who_made_a_group_once_more_than_others_is_odd_and_has_not_destroyed_it() {
+/// These ranks of three have destroyed `tp0`, of which they made no call, and have made it again; the others wait in it.
+fn remade(by: &[u32]) -> Plant {
     let mut plant = Plant::new(3);
     plant.group(1, "tp0", &[0, 1, 2], 0);
     plant.group(2, "tp0", &[0, 1, 2], 0);
-    plant.report(0).groups.retain(|group| group.key == 1);
-    for rank in [1, 2] {
-        plant.report(rank).groups.retain(|group| group.key == 2);
-        plant.report(rank).destroyed.push(Destroyed {
-            key: 1,
-            name: "tp0".to_owned(),
-            entered: 0,
-            age_ms: 600,
-        });
+    plant.group(3, "world", &[0, 1, 2], 4);
+    for rank in 0..3 {
+        if by.contains(&rank) {
+            plant.report(rank).groups.retain(|group| group.key != 1);
+            plant.report(rank).destroyed.push(Destroyed {
+                key: 1,
+                name: "tp0".to_owned(),
+                entered: 0,
+                age_ms: 600,
+            });
+        } else {
+            plant.report(rank).groups.retain(|group| group.key != 2);
+            plant.waits(rank, 1, by);
+        }
     }
-    plant.waits(0, 1, &[1, 2]);
-    plant.waits(1, 2, &[0]);
-    plant.waits(2, 2, &[0]);
-    plant.confirm();
-    let found = verdict(judge(&plant.scene, Question::Waiting));
-    assert_eq!(
-        (found.class, found.blamed.as_slice()),
-        (Class::Mismatch, [0].as_slice()),
-        "{found}"
-    );
-    assert!(
-        found
-            .place
-            .starts_with("group tp0 was made more often on one side"),
-        "{found}"
-    );
-    assert!(found.next.contains("equally often"), "{found}");
+    plant
+}
+
+#[test]
+fn who_made_a_group_once_more_than_others_is_odd_and_has_not_destroyed_it() {
+    // They wait in what they made again, or elsewhere.
+    for elsewhere in [2, 3] {
+        let mut plant = remade(&[1, 2]);
+        plant.waits(1, elsewhere, &[0]);
+        plant.waits(2, elsewhere, &[0]);
+        plant.confirm();
+        let found = verdict(judge(&plant.scene, Question::Waiting));
+        assert_eq!(
+            (found.class, found.blamed.as_slice()),
+            (Class::Mismatch, [0].as_slice()),
+            "{found}"
+        );
+        assert!(
+            found
+                .place
+                .starts_with("group tp0 was made more often on one side"),
+            "{found}"
+        );
+        assert!(found.next.contains("equally often"), "{found}");
+    }
+}
+
+#[test]
+fn who_alone_made_a_group_again_has_destroyed_it_without_the_call_of_the_others() {
+    // It waits for them in what it made again, or elsewhere, or runs.
+    for waits in [Some(2), Some(3), None] {
+        let mut plant = remade(&[1]);
+        if let Some(key) = waits {
+            plant.waits(1, key, &[0, 2]);
+        }
+        plant.confirm();
+        for found in [
+            verdict(judge(&plant.scene, Question::Waiting)),
+            plant.overdue(0, 1),
+        ] {
+            assert_eq!(
+                (found.class, found.blamed.as_slice()),
+                (Class::NotJoined, [1].as_slice()),
+                "{found}"
+            );
+            let place = "destroyed group tp0 before its first call";
+            assert!(found.place.starts_with(place), "{found}");
+        }
+    }
 }
 
 #[test]
@@ -367,7 +404,7 @@ fn of_those_who_made_a_group_again_only_who_never_used_the_first_one_is_odd() {
     let found = verdict(judge(&plant.scene, Question::Waiting));
     assert_eq!(
         (found.class, found.blamed.as_slice()),
-        (Class::Mismatch, [3].as_slice()),
+        (Class::NotJoined, [3].as_slice()),
         "{found}"
     );
 }

@@ -155,7 +155,7 @@ impl<'a> Graph<'a> {
         if let Some(group) = same.filter(|group| group.pending > 0) {
             return self.follow_worker(from, rank, group);
         }
-        let gone = destroyed_in(report, &waiter).filter(|_| same.is_none());
+        let gone = self.destroyed_in(report, &waiter);
         // A message that was sent before may still come: until the time is up what counts is where the rank is now.
         let is_message = waiter.call.call.is_point_to_point();
         if let Some(group) = gone.filter(|_| !is_message || self.is_overdue) {
@@ -212,6 +212,29 @@ impl<'a> Graph<'a> {
                 && report.destroyed.len() < DESTROYED_MAX
         };
         group.members.contains(&waiter.rank) && report.is_some_and(remembers)
+    }
+
+    /// What is remembered of the group of a call where the rank has destroyed it. Where most of the members destroyed it without
+    /// a call and made it again, who still waits in it is odd, and there is nothing.
+    fn destroyed_in<'r>(&self, report: &'r Report, waiter: &Waiter<'_>) -> Option<&'r Destroyed> {
+        let group = waiter.group;
+        let is_gone = report.group(group.key).is_none();
+        let gone = report.destroyed(group.key).filter(|_| is_gone)?;
+        if !has_remade(report, group) {
+            return Some(gone);
+        }
+        let members = group.members.iter();
+        let reports = members.filter_map(|rank| self.scene.member(*rank)?.fresh());
+        let (mut remade, mut waiting, mut is_used) = (0, 0, false);
+        for report in reports {
+            let has_come = |entered: u64| entered >= waiter.call.seq;
+            let lives = report.group(group.key);
+            let past = report.destroyed(group.key);
+            remade += usize::from(has_remade(report, group));
+            waiting += usize::from(lives.is_some_and(|one| has_come(one.entered)));
+            is_used |= past.is_some_and(|one| has_come(one.entered));
+        }
+        (is_used || remade <= waiting).then_some(gone)
     }
 
     fn leaf(&mut self, from: usize, rank: u32, why: Why<'a>) {
@@ -321,9 +344,7 @@ impl<'a> Graph<'a> {
             let missing = waiter.wait.missing.iter();
             missing.copied().find_map(|rank| {
                 let report = self.scene.member(rank)?.fresh()?;
-                let is_gone = report.group(waiter.group.key).is_none();
-                let gone = destroyed_in(report, &waiter).filter(|_| is_gone)?;
-                Some((rank, *at, gone))
+                Some((rank, *at, self.destroyed_in(report, &waiter)?))
             })
         })
     }
@@ -433,12 +454,13 @@ fn has_come(member: &Member, waiter: &Waiter<'_>) -> bool {
         && entered.is_some_and(|entered| entered >= waiter.call.seq)
 }
 
-/// What is remembered of the group of a call where the rank has destroyed it, if that says something.
-fn destroyed_in<'a>(report: &'a Report, waiter: &Waiter<'_>) -> Option<&'a Destroyed> {
-    let gone = report.destroyed(waiter.group.key)?;
-    // Who made a group once more and never used the first one differs in that.
-    let is_remade = gone.entered == 0 && report.groups.iter().any(|group| group.name == gone.name);
-    (!is_remade).then_some(gone)
+/// Whether a rank destroyed this group before any call of it and has made it again.
+pub(super) fn has_remade(report: &Report, group: &GroupState) -> bool {
+    report.group(group.key).is_none()
+        && report
+            .destroyed(group.key)
+            .is_some_and(|gone| gone.entered == 0)
+        && report.groups.iter().any(|one| one.name == group.name)
 }
 
 /// Whether a rank with this line of the group has come to the call that the waiter is in.

@@ -1,6 +1,6 @@
 //! Groups of one name that ranks made with different members: each side waits for ranks that have another.
 
-use super::graph::{Graph, Waiter};
+use super::graph::{Graph, Waiter, has_remade};
 use super::verdicts::draft;
 use super::{Member, Scene};
 use crate::error::verdict::{Class, Verdict, ranks};
@@ -37,10 +37,11 @@ pub(super) fn namesakes<'g>(
         let odd =
             there.filter(|rank| one.wait.missing.contains(rank) && lacks(*rank, one.group.key));
         let made = |rank: u32| {
-            let groups = &report(rank)?.groups;
-            let other = groups
-                .iter()
-                .find(|group| group.name == one.group.name && group.differs(one.group));
+            let report = report(rank)?;
+            let is_remade = has_remade(report, one.group);
+            let other = report.groups.iter().find(|group| {
+                group.name == one.group.name && (is_remade || group.differs(one.group))
+            });
             Some((rank, other?))
         };
         Some(((one.rank, one.group), odd.filter_map(made).next()?))
@@ -100,9 +101,7 @@ pub(super) fn verdict(
     let mut shown = [(ours.clone(), mine.1), (others.clone(), theirs.1)];
     shown.sort_by_key(|(ranks, _)| ranks.first().copied());
     let place = shown.map(|(who, group)| format!("{:?} on {}", group.members, ranks(&who)));
-    let left_out =
-        never_used(scene, &ours, theirs.1).or_else(|| never_used(scene, &others, mine.1));
-    let blamed = left_out.unwrap_or_else(|| match ours.len().cmp(&others.len()) {
+    let blamed = match ours.len().cmp(&others.len()) {
         std::cmp::Ordering::Less => ours,
         std::cmp::Ordering::Greater => others,
         std::cmp::Ordering::Equal => {
@@ -110,7 +109,7 @@ pub(super) fn verdict(
             ours.sort_unstable();
             ours
         }
-    });
+    };
     let name = &mine.1.name;
     // Calls of other groups, in which somebody waits for these ranks, can still be made.
     let held: Vec<usize> = held
@@ -142,18 +141,4 @@ pub(super) fn verdict(
     });
     next.clone_into(&mut verdict.next);
     verdict
-}
-
-/// Ranks of a side that destroyed the group of the other side without the call that is waited for there, where others of their
-/// side made that call: those have made the group again rightly.
-fn never_used(scene: &Scene, side: &[u32], before: &GroupState) -> Option<Vec<u32>> {
-    let entered = |rank: &u32| {
-        let report = scene.member(*rank)?.report.as_ref()?;
-        Some(report.destroyed(before.key)?.entered)
-    };
-    let (used, unused): (Vec<u32>, Vec<u32>) = side
-        .iter()
-        .filter(|rank| entered(rank).is_some())
-        .partition(|rank| entered(rank) >= Some(before.entered));
-    (!used.is_empty() && !unused.is_empty()).then_some(unused)
 }

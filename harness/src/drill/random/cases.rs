@@ -129,6 +129,11 @@ pub const CASES: &[Case] = &[
         make: server_killed_beside,
     },
     Case {
+        name: "made-again-unused",
+        title: "a rank leaves out its call of a group, destroys it, makes it again, and closes a circle elsewhere",
+        make: made_again_unused,
+    },
+    Case {
         name: "two-killed",
         title: "two ranks are killed at once",
         make: two_killed,
@@ -321,6 +326,47 @@ fn server_leaves_early() -> Scenario {
         }
     });
     base(Launcher::Env, Way::Shm, program).planting(Fault::LeavesEarly, 0, None)
+}
+
+/// Rank 2 waits in the first `dp` for rank 0, which waits for rank 1, which waits for rank 2.
+fn made_again_unused() -> Scenario {
+    let make = |name: &str, members: &[u32]| Step::Make {
+        name: name.to_owned(),
+        members: members.to_vec(),
+    };
+    let dp = || make("dp", &[0, 2, 3]);
+    let destroy = || Step::Destroy {
+        group: "dp".to_owned(),
+    };
+    let work_on = |name| Step::call_on(name, all_reduce());
+    let program = program(4, |rank| match rank {
+        0 => vec![
+            dp(),
+            make("tp", &[0, 1]),
+            Step::Mark,
+            destroy(),
+            dp(),
+            work_on("tp"),
+        ],
+        1 => vec![
+            make("tp", &[0, 1]),
+            make("pair", &[1, 2]),
+            work_on("pair"),
+            work_on("tp"),
+        ],
+        2 => vec![
+            dp(),
+            make("pair", &[1, 2]),
+            work_on("dp"),
+            destroy(),
+            dp(),
+            work_on("pair"),
+        ],
+        _ => vec![dp(), work_on("dp"), destroy(), dp()],
+    });
+    let mut scenario = base(Launcher::Env, Way::Tcp, program).planting(Fault::Skips, 0, None);
+    scenario.planted[0].group = vec![0, 2, 3];
+    scenario
 }
 
 fn root_of_async_reduce() -> Scenario {
