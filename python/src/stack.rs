@@ -13,7 +13,6 @@
 )]
 
 use std::fs::{self, File};
-use std::mem;
 use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Mutex, Once, PoisonError};
@@ -21,6 +20,7 @@ use std::time::Duration;
 
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::watch;
+use muster_comm::watch::signal::{action_on, free, is_in};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -28,9 +28,9 @@ use pyo3::types::PyDict;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How often it is looked.
 const STEP: Duration = Duration::from_micros(200);
-/// Signals that are tried, from this one below the last for real-time use; those above are for stacks of other programs.
-const FIRST_TRIED: i32 = 11;
-const TRIED: i32 = 8;
+/// Where the search for a free signal begins, below the last one for real-time use; those above are for stacks of other
+/// programs.
+const BELOW_LAST: i32 = 11;
 /// Longest file that is read.
 const BYTES_MAX: usize = 64 << 10;
 
@@ -56,9 +56,7 @@ pub(crate) fn prepare(py: Python<'_>) {
 }
 
 fn install(py: Python<'_>) -> Option<Handler> {
-    let last = libc::SIGRTMAX() - FIRST_TRIED;
-    let is_free = |signal: &i32| action_on(*signal) == Some(libc::SIG_DFL);
-    let signal = (last - TRIED..=last).rev().find(is_free)?;
+    let signal = free(BELOW_LAST)?;
     // SAFETY: the name is a C string; nothing else is asked of memory.
     let number = unsafe { libc::memfd_create(c"muster-stack".as_ptr(), libc::MFD_CLOEXEC) };
     if number < 0 {
@@ -83,15 +81,6 @@ fn install(py: Python<'_>) -> Option<Handler> {
         address,
         file,
     })
-}
-
-/// What the process does on a signal.
-fn action_on(signal: i32) -> Option<usize> {
-    // SAFETY: an all-zero sigaction is one.
-    let mut now: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: it only reads the action.
-    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
-    (read == 0).then_some(now.sa_sigaction)
 }
 
 /// The stack of a thread of this process; empty where it is not to be had.
@@ -129,10 +118,5 @@ fn of_thread(tid: i32) -> Vec<String> {
 fn is_through(tid: i32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/self/task/{tid}/status"));
     let Ok(status) = status else { return true };
-    let has = |field: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-    };
-    !has("SigPnd:") && !has("SigBlk:")
+    !is_in(&status, "SigPnd:", signal) && !is_in(&status, "SigBlk:", signal)
 }

@@ -3,10 +3,7 @@
 //!
 //! PYTHON-1: Python is called only where it calls us, in its main thread: nothing waits for it.
 
-#![expect(
-    unsafe_code,
-    reason = "calls into Python, a file and a signal's action"
-)]
+#![expect(unsafe_code, reason = "calls into Python, and a file")]
 #![expect(
     clippy::disallowed_methods,
     reason = "the library has no configuration but variables"
@@ -16,13 +13,14 @@ use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use muster_comm::watch::signal::{action_on, free};
 use muster_comm::watch::tap::board::{Board, STACK_FILE};
 
 use crate::real::of_program;
 
-/// Signals that are tried, from this one below the last for real-time use: those above are for stacks of other programs.
-const FIRST_TRIED: i32 = 20;
-const TRIED: i32 = 8;
+/// Where the search for a free signal begins, below the last one for real-time use: those above are for stacks of other
+/// programs.
+const BELOW_LAST: i32 = 20;
 
 /// What Python does on the signal; written before the signal is told.
 static ACTION: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
@@ -54,9 +52,7 @@ pub(crate) fn prepare(board: &'static Board) {
 extern "C" fn install(board: *mut c_void) -> c_int {
     // SAFETY: it is what `prepare` gave, which is never unmapped.
     let board = unsafe { &*board.cast::<Board>() };
-    let last = libc::SIGRTMAX() - FIRST_TRIED;
-    let is_free = |signal: &i32| action_on(*signal) == Some(libc::SIG_DFL);
-    let signal = (last - TRIED..=last).rev().find(is_free);
+    let signal = free(BELOW_LAST);
     let run = of_program(c"PyRun_SimpleString");
     if let (Some(signal), false) = (signal, run.is_null()) {
         type Run = unsafe extern "C" fn(*const c_char) -> c_int;
@@ -106,13 +102,4 @@ pub(crate) fn check(board: &Board) {
     if signal != 0 && action != Some(ACTION.load(Ordering::Relaxed)) {
         board.stack_signal.store(0, Ordering::Release);
     }
-}
-
-/// What the process does on a signal.
-fn action_on(signal: i32) -> Option<usize> {
-    // SAFETY: an all-zero sigaction is one.
-    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: it only reads the action.
-    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
-    (read == 0).then_some(now.sa_sigaction)
 }

@@ -22,6 +22,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/transport/stream.rs",
     "comm/src/transport/tcp",
     "comm/src/watch/board/memory.rs",
+    "comm/src/watch/signal.rs",
     "comm/src/watch/stack.rs",
     "comm/src/watch/tap/ask.rs",
     "comm/src/watch/tap/files.rs",

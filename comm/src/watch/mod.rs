@@ -23,6 +23,7 @@ pub(crate) mod probe;
 pub mod process;
 pub mod report;
 mod runs;
+pub mod signal;
 mod site;
 mod stack;
 mod stderr;

@@ -12,6 +12,7 @@ pub use self::find::own;
 pub(super) use self::find::{Place, find};
 pub use self::freezer::Freezer;
 use super::cpu_time::{CpuTime, HostLoad};
+use super::signal::mask;
 use crate::rendezvous::{DownReason, ProcessId};
 
 /// Bit of a task's flags: it is on its way out of the kernel for good.
@@ -294,13 +295,12 @@ fn read(pid: u32) -> Option<(ProcessFacts, String)> {
 /// Whether `/proc/PID/status` shows a signal that waits and that the process neither blocks, ignores nor handles, of those that end
 /// a process by default.
 fn is_dying(status: &str) -> bool {
-    let mask = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+    let of = |fields: &[&str]| {
+        let masks = fields.iter().map(|field| mask(status, field));
+        masks.fold(0, |all, one| all | one)
     };
-    let pending = mask("SigPnd:").unwrap_or(0) | mask("ShdPnd:").unwrap_or(0);
-    let is_held =
-        mask("SigBlk:").unwrap_or(0) | mask("SigIgn:").unwrap_or(0) | mask("SigCgt:").unwrap_or(0);
+    let pending = of(&["SigPnd:", "ShdPnd:"]);
+    let is_held = of(&["SigBlk:", "SigIgn:", "SigCgt:"]);
     pending & !is_held & !HARMLESS != 0
 }
 

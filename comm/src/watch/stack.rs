@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::signal::{action_on, free};
 use crate::sync::{AtomicU32, AtomicUsize, Clock, Deadline, Ordering};
 
 /// Functions of which a stack consists at most; what lies further out is left out.
@@ -29,8 +30,8 @@ const TEXT_MAX: usize = 500;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How often it is looked.
 const STEP: Duration = Duration::from_micros(200);
-/// Signals that are tried, counted from the last one for real-time use: few programs use these.
-const TRIED: i32 = 8;
+/// Where the search for a free signal begins, below the last one for real-time use.
+const BELOW_LAST: i32 = 2;
 
 /// The thread whose turn it is; 0 for none. The handler does nothing in any other.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -162,24 +163,13 @@ extern "C" fn handler(_: i32) {
     unsafe { errno.write(kept) };
 }
 
-/// What the process does on a signal; 0 is the default.
-fn action_on(signal: i32) -> Option<usize> {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and the old action is written to memory of its size.
-    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
-    // SAFETY: all zeroes are a valid action, and the call wrote a valid one.
-    (asked == 0).then(|| unsafe { now.assume_init() }.sa_sigaction)
-}
-
 fn is_ours(signal: i32) -> bool {
     action_on(signal) == Some((handler as Handler) as usize)
 }
 
 /// Takes a signal that nobody uses.
 fn install() -> Option<i32> {
-    let free = |signal: &i32| action_on(*signal) == Some(libc::SIG_DFL);
-    let last = libc::SIGRTMAX() - 2;
-    let signal = (last - TRIED..=last).rev().find(free)?;
+    let signal = free(BELOW_LAST)?;
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     let place = action.as_mut_ptr();
     // SAFETY: `place` is valid memory, and all zeroes are a valid action.

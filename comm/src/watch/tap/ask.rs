@@ -16,6 +16,7 @@ use super::board::{Board, STACK_FILE};
 use crate::rendezvous::ProcessId;
 use crate::sync::{Clock, Deadline, Ordering};
 use crate::watch::process::number;
+use crate::watch::signal::is_in;
 use crate::watch::stack::functions_of_python;
 
 /// How long Python may take to write.
@@ -85,11 +86,5 @@ fn ask(board: &Board, process: &ProcessId) -> Option<String> {
 /// Whether a process has a handler for a signal, without which that might end it.
 fn catches(pid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let bit = u32::try_from(signal)
-        .ok()
-        .and_then(|signal| signal.checked_sub(1));
-    mask.zip(bit)
-        .is_some_and(|(mask, bit)| mask.checked_shr(bit).is_some_and(|mask| mask & 1 == 1))
+    is_in(&status, "SigCgt:", signal)
 }
