@@ -43,7 +43,8 @@ const SERVES_SILENTLY: Duration = Duration::from_secs(5);
 /// How long a rank that leaves, and cannot say so because the control plane is gone, stays for those who judge.
 const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 
-/// How long a rank that leaves waits for the verdict: a round of questions of the arbiter. Those who wait for this rank are to hear
+/// How long a rank that leaves waits for the verdict on a message that nobody received, as many times as threads want each processor:
+/// a round of questions of the arbiter. Those who wait for this rank are to hear
 /// that it has left before they take it for one that has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
 /// How long a rank that leaves gives others to read its last messages, as many times as threads want each processor.
@@ -199,7 +200,7 @@ impl Context {
         if !self.complain_with_board(call, cause) {
             return;
         }
-        let patience = Deadline::after(VERDICT_WAIT);
+        let patience = Deadline::after(VERDICT_WAIT * crowd());
         self.status
             .await_event(patience, || !self.status.is_untroubled());
     }
