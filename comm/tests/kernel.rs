@@ -424,6 +424,32 @@ fn copies_of_every_length_are_whole_and_touch_nothing_else() {
 }
 
 #[test]
+fn copies_are_whole_however_the_places_lie_within_their_pages() {
+    const PAGE: usize = 4096;
+    let mut state = 5;
+    let mut content = || next(&mut state).to_le_bytes()[5];
+    for length in [2048, 2049, 4127, 70_001] {
+        let source: Vec<u8> = (0..length).map(|_| content()).collect();
+        for apart in [0, 1, 15, 16, 31, 63, 64, 65, 4095] {
+            let mut target = vec![0xa5; length + 2 * PAGE];
+            let wanted = source.as_ptr().addr() + apart;
+            let start = wanted.wrapping_sub(target.as_ptr().addr()) % PAGE;
+            let to = target[start..].as_mut_ptr();
+            // SAFETY: both hold `length` bytes and are apart.
+            unsafe { kernel::copy(to, source.as_ptr(), length) };
+            let (before, rest) = target.split_at(start);
+            let (copied, after) = rest.split_at(length);
+            assert!(copied == source, "{length} bytes, {apart} apart");
+            let mut around = before.iter().chain(after);
+            assert!(
+                around.all(|byte| *byte == 0xa5),
+                "{length} bytes, {apart} apart"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_finished_average_is_the_sum_divided_once() {
     for divisor in [1u32, 2, 3, 7, 200, 1 << 24, u32::MAX] {
         for kernels in every_kernels() {

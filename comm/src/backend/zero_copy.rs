@@ -44,7 +44,6 @@ use super::wait_context::WaitContext;
 use super::{Counts, PerRank, Request};
 use crate::error::ErrorKind;
 use crate::kernel;
-use crate::transport::shm::peer_memory;
 use crate::transport::shm::spaces::Spaces;
 use crate::types::{Pattern, index};
 
@@ -247,7 +246,7 @@ impl<'a> ZeroCopy<'a> {
                 let size = self.request.dtype.size();
                 let from = source.address.wrapping_add((start * size) as u64);
                 // SAFETY: as the target of `copy`. What it is read from the system looks at.
-                unsafe { peer_memory::read_raw(source.pid, from, to, len * size) }
+                unsafe { buffer::read(source.pid, from, to, len * size) }
                     .map_err(|why| Unread { peer, why })?;
             }
             Buffer::Away => unreachable!("a way is chosen only where what it fetches can be read"),

@@ -168,13 +168,23 @@ pub unsafe fn narrow(dtype: DType, src: *const f32, dst: *mut u8, count: usize) 
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    if bytes >= stream::STRING_FROM && stream::has_fast_strings() {
+    if bytes >= stream::STRING_FROM && stream::is_slow_string(dst.addr(), src.addr()) {
         // SAFETY: the caller promises both ranges and that they are apart.
+        unsafe { stream::vector_copy(dst, src, bytes) };
+    } else if bytes >= stream::STRING_FROM && stream::has_fast_strings() {
+        // SAFETY: as above.
         unsafe { stream::string_copy(dst, src, bytes) };
     } else {
         // SAFETY: as above.
         unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
     }
+}
+
+/// Whether the system and the C library copy slowly from one of these addresses to the other (see `stream`); [`copy`] does not.
+#[must_use]
+#[inline]
+pub fn is_slow_elsewhere(dst: usize, src: usize) -> bool {
+    stream::is_slow_string(dst, src)
 }
 
 /// Copies bytes whose copy nobody reads soon, around the cache where the CPU can.

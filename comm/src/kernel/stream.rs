@@ -9,6 +9,9 @@
 const LINE: usize = 64;
 /// From this many bytes on the string copy is worth its start-up.
 pub(super) const STRING_FROM: usize = 2 << 10;
+/// The CPU compares places by their offsets in pages of this size.
+#[cfg(target_arch = "x86_64")]
+const PAGE: usize = 4096;
 
 /// Whether the CPU's string copy is fast (and, for long copies, does not fetch what it overwrites).
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +24,41 @@ pub(super) fn has_fast_strings() -> bool {
         // "Enhanced REP MOVSB", bit 9 of EBX.
         leaf.ebx & (1 << 9) != 0
     })
+}
+
+/// Whether the string copy is slow for these addresses: the target begins a little behind the source within their pages, so
+/// that the CPU takes what it loads for what it has just stored. That is so for buffers of equal size from one heap, and where
+/// a page is copied into large memory from `malloc`, which begins 16 bytes into a page. On an AMD EPYC such a copy of 16 KiB
+/// takes 5.3 us instead of 0.26 us where the distance is 1 to 31 bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn is_slow_string(dst: usize, src: usize) -> bool {
+    has_fast_strings() && (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
+}
+
+/// Copies through vector registers: for what the string copy is slow for.
+///
+/// # Safety
+/// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn vector_copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    const VECTORS: usize = LINE / size_of::<__m128i>();
+    let lines = bytes / LINE * LINE;
+    for at in (0..lines).step_by(LINE) {
+        let from = src.wrapping_add(at).cast::<__m128i>();
+        let to = dst.wrapping_add(at).cast::<__m128i>();
+        // SAFETY: a whole line at `at` lies in both ranges, and neither access needs an alignment.
+        let line: [__m128i; VECTORS] =
+            std::array::from_fn(|one| unsafe { _mm_loadu_si128(from.wrapping_add(one)) });
+        for (one, vector) in line.into_iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { _mm_storeu_si128(to.wrapping_add(one), vector) };
+        }
+    }
+    let (from, to) = (src.wrapping_add(lines), dst.wrapping_add(lines));
+    // SAFETY: what is left, less than a line, lies in both ranges.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes - lines) };
 }
 
 /// The string copy.
@@ -121,6 +159,23 @@ pub(super) fn fence() {
 #[inline]
 pub(super) fn has_fast_strings() -> bool {
     false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn is_slow_string(_: usize, _: usize) -> bool {
+    false
+}
+
+/// No other target needs one.
+///
+/// # Safety
+/// As for the copy that stands in.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) unsafe fn vector_copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller promises both ranges and that they are apart.
+    unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) };
 }
 
 /// No other target has one.

@@ -1,6 +1,6 @@
 //! The buffers of a cell and the one call that is repeated on them.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use muster_comm::algo::choices_for;
 use muster_comm::buffer::Element;
@@ -14,6 +14,9 @@ use crate::bench::data::{self, Data, Stretch};
 use crate::bench::ground::{Ground, There, no_room};
 use crate::bench::sweep::{Cell, Memory};
 use crate::check::call_args::CallArgs;
+
+/// Bytes within which processors compare places.
+const PAGE: usize = 4096;
 
 /// One member's buffers, with all that a call needs beside them.
 #[derive(Debug)]
@@ -37,15 +40,39 @@ pub struct Call<'a, T> {
 /// A buffer, wherever it lies.
 #[derive(Debug)]
 enum Store<T> {
-    Private(Vec<T>),
+    Private(Paged<T>),
     Region(RegionBuffer<T>),
+}
+
+/// Ordinary memory that begins at a page. How two buffers lie within their pages decides how fast some processors copy between
+/// them, and what was allocated before would decide that.
+#[derive(Debug)]
+struct Paged<T> {
+    memory: Vec<T>,
+    start: usize,
+    elements: usize,
+}
+
+impl<T: Element> Paged<T> {
+    fn zeroed(elements: usize) -> Self {
+        let memory = vec![T::zeroed(); elements + PAGE / size_of::<T>()];
+        Self {
+            start: memory.as_ptr().align_offset(PAGE),
+            memory,
+            elements,
+        }
+    }
+
+    fn place(&self) -> Range<usize> {
+        self.start..self.start + self.elements
+    }
 }
 
 impl<T: Element> Store<T> {
     /// Zeroed elements.
     fn take(comm: &Communicator, memory: Memory, elements: usize) -> Result<Self, AllocError> {
         Ok(match memory {
-            Memory::Device | Memory::Private => Self::Private(vec![T::zeroed(); elements]),
+            Memory::Device | Memory::Private => Self::Private(Paged::zeroed(elements)),
             Memory::Region => Self::Region(comm.alloc(elements)?),
         })
     }
@@ -56,7 +83,7 @@ impl<T: Element> Deref for Store<T> {
 
     fn deref(&self) -> &[T] {
         match self {
-            Self::Private(buffer) => buffer,
+            Self::Private(buffer) => &buffer.memory[buffer.place()],
             Self::Region(buffer) => buffer,
         }
     }
@@ -65,7 +92,10 @@ impl<T: Element> Deref for Store<T> {
 impl<T: Element> DerefMut for Store<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
-            Self::Private(buffer) => buffer,
+            Self::Private(buffer) => {
+                let place = buffer.place();
+                &mut buffer.memory[place]
+            }
             Self::Region(buffer) => buffer,
         }
     }

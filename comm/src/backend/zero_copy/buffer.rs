@@ -1,7 +1,13 @@
 //! Where the buffers of a call lie: as a rank's entry names them, and as its peers find them.
+#![expect(unsafe_code, reason = "reads into buffers by address")]
+
+use std::cell::RefCell;
+use std::io;
 
 use super::super::exchange::Exchange;
 use super::super::{Counts, Request};
+use crate::kernel;
+use crate::transport::shm::peer_memory;
 use crate::transport::shm::slot::{Entry, PAYLOAD_MAX};
 use crate::transport::shm::spaces::{Ordinary, Spaces};
 use crate::types::{Extent, Pattern, Source};
@@ -133,6 +139,40 @@ fn fetched_of(request: &Request<'_>, n: usize, me: usize) -> Option<Fetched> {
     (bytes / blocks >= least && bytes <= most).then_some(fetched)
 }
 
+/// Bytes that are read at once where they go through memory of this thread.
+const BOUNCE_BYTES: usize = 32 << 10;
+const PAGE: usize = 4096;
+
+thread_local! {
+    /// Memory that is read to where the system would copy slowly to the target; taken when first needed.
+    static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads memory of another process, in two fast copies where one is slow (see [`kernel::is_slow_elsewhere`]).
+///
+/// # Safety
+/// `to` must be valid for writes of `bytes` bytes.
+pub(super) unsafe fn read(pid: u32, from: u64, to: *mut u8, bytes: usize) -> io::Result<()> {
+    let offset = usize::try_from(from).unwrap_or(0);
+    if !kernel::is_slow_elsewhere(to.addr(), offset) {
+        // SAFETY: the caller promises the target.
+        return unsafe { peer_memory::read_raw(pid, from, to, bytes) };
+    }
+    BOUNCE.with_borrow_mut(|bounce| {
+        bounce.resize(BOUNCE_BYTES + PAGE, 0);
+        // Its offset in a page is that of the source.
+        let start = offset.wrapping_sub(bounce.as_ptr().addr()) % PAGE;
+        let bounce = &mut bounce[start..start + BOUNCE_BYTES];
+        for at in (0..bytes).step_by(BOUNCE_BYTES) {
+            let part = &mut bounce[..BOUNCE_BYTES.min(bytes - at)];
+            peer_memory::read(pid, from.wrapping_add(at as u64), part)?;
+            // SAFETY: the part was read, and its place in the target is the caller's.
+            unsafe { kernel::copy(to.wrapping_add(at), part.as_ptr(), part.len()) };
+        }
+        Ok(())
+    })
+}
+
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Buffer {
@@ -221,6 +261,38 @@ mod tests {
             recv: std::ptr::dangling_mut(),
         };
         fetched_of(&request, n, 0).is_some()
+    }
+
+    #[test]
+    fn memory_is_read_whole_wherever_it_lies() {
+        let source: Vec<u8> = (0..100_000_u32)
+            .map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1])
+            .collect();
+        let mut target = vec![0; source.len() + 2 * PAGE];
+        // Apart by so much within a page, and of so many bytes: less than, just, and more than what is read at once.
+        for apart in [0, 1, 16, 63, 64, 4095] {
+            for bytes in [
+                1,
+                BOUNCE_BYTES - 1,
+                BOUNCE_BYTES,
+                BOUNCE_BYTES + 1,
+                source.len(),
+            ] {
+                target.fill(0xa5);
+                let start =
+                    (source.as_ptr().addr() + apart).wrapping_sub(target.as_ptr().addr()) % PAGE;
+                let (from, to) = (source.as_ptr().addr() as u64, target[start..].as_mut_ptr());
+                // SAFETY: the target has room for all of the source behind `start`.
+                unsafe { read(std::process::id(), from, to, bytes) }.unwrap();
+                let (before, rest) = target.split_at(start);
+                let (read, after) = rest.split_at(bytes);
+                assert!(read == &source[..bytes], "{apart} apart, {bytes} bytes");
+                assert!(
+                    before.iter().chain(after).all(|byte| *byte == 0xa5),
+                    "{apart} apart, {bytes} bytes"
+                );
+            }
+        }
     }
 
     #[test]
