@@ -5,10 +5,12 @@
 
 mod any;
 mod components;
+mod destroyed;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+pub(super) use self::destroyed::has_remade;
 use super::{CYCLE_AFTER_MS, FROZEN_AFTER_MS, Member, Scene};
 use crate::error::verdict::CallId;
 use crate::types::Collective;
@@ -214,29 +216,6 @@ impl<'a> Graph<'a> {
         group.members.contains(&waiter.rank) && report.is_some_and(remembers)
     }
 
-    /// What is remembered of the group of a call where the rank has destroyed it. Where most of the members destroyed it without
-    /// a call and made it again, who still waits in it is odd, and there is nothing.
-    fn destroyed_in<'r>(&self, report: &'r Report, waiter: &Waiter<'_>) -> Option<&'r Destroyed> {
-        let group = waiter.group;
-        let is_gone = report.group(group.key).is_none();
-        let gone = report.destroyed(group.key).filter(|_| is_gone)?;
-        if !has_remade(report, group) {
-            return Some(gone);
-        }
-        let members = group.members.iter();
-        let reports = members.filter_map(|rank| self.scene.member(*rank)?.fresh());
-        let (mut remade, mut waiting, mut is_used) = (0, 0, false);
-        for report in reports {
-            let has_come = |entered: u64| entered >= waiter.call.seq;
-            let lives = report.group(group.key);
-            let past = report.destroyed(group.key);
-            remade += usize::from(has_remade(report, group));
-            waiting += usize::from(lives.is_some_and(|one| has_come(one.entered)));
-            is_used |= past.is_some_and(|one| has_come(one.entered));
-        }
-        (is_used || remade <= waiting).then_some(gone)
-    }
-
     fn leaf(&mut self, from: usize, rank: u32, why: Why<'a>) {
         self.leaves.push(Leaf {
             rank,
@@ -276,20 +255,6 @@ impl<'a> Graph<'a> {
             .filter(|leaf| from.contains(&leaf.missed_by))
             .cloned()
             .collect()
-    }
-
-    /// What a rank has destroyed that the chains from these waiters end at, the oldest of it.
-    pub(super) fn oldest_destroyed(&self, from: &[usize]) -> Option<&'a Destroyed> {
-        let leaves = self.leaves.iter();
-        let destroyed = leaves
-            .filter(|leaf| from.contains(&leaf.missed_by))
-            .filter_map(|leaf| {
-                let Why::Destroyed { group } = leaf.why else {
-                    return None;
-                };
-                Some(group)
-            });
-        destroyed.max_by_key(|group| group.age_ms)
     }
 
     /// The waiters that miss such a leaf themselves.
@@ -334,19 +299,6 @@ impl<'a> Graph<'a> {
             .into_iter()
             .filter(|component| component.iter().any(leads_elsewhere))
             .collect()
-    }
-
-    /// The group of a message in this circle that its sender has destroyed, and who that is: while the sender waits for the
-    /// receiver nothing more can come.
-    pub(super) fn destroyed_within(&self, cycle: &[usize]) -> Option<(u32, usize, &'a Destroyed)> {
-        cycle.iter().find_map(|at| {
-            let waiter = self.waiters[*at];
-            let missing = waiter.wait.missing.iter();
-            missing.copied().find_map(|rank| {
-                let report = self.scene.member(rank)?.fresh()?;
-                Some((rank, *at, self.destroyed_in(report, &waiter)?))
-            })
-        })
     }
 
     /// The ranks of a circle that are held up in another call than the one that they are waited for in: who is in the call that
@@ -452,15 +404,6 @@ fn has_come(member: &Member, waiter: &Waiter<'_>) -> bool {
     });
     !waiter.call.call.is_point_to_point()
         && entered.is_some_and(|entered| entered >= waiter.call.seq)
-}
-
-/// Whether a rank destroyed this group before any call of it and has made it again.
-pub(super) fn has_remade(report: &Report, group: &GroupState) -> bool {
-    report.group(group.key).is_none()
-        && report
-            .destroyed(group.key)
-            .is_some_and(|gone| gone.entered == 0)
-        && report.groups.iter().any(|one| one.name == group.name)
 }
 
 /// Whether a rank with this line of the group has come to the call that the waiter is in.
