@@ -43,17 +43,17 @@ pub(super) fn is_slow_string(dst: usize, src: usize) -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn vector_copy(dst: *mut u8, src: *const u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    const VECTORS: usize = LINE / size_of::<__m128i>();
+    const VECTOR: usize = size_of::<__m128i>();
     let lines = bytes / LINE * LINE;
     for at in (0..lines).step_by(LINE) {
-        let from = src.wrapping_add(at).cast::<__m128i>();
-        let to = dst.wrapping_add(at).cast::<__m128i>();
+        let (from, to) = (src.wrapping_add(at), dst.wrapping_add(at));
         // SAFETY: a whole line at `at` lies in both ranges, and neither access needs an alignment.
-        let line: [__m128i; VECTORS] =
-            std::array::from_fn(|one| unsafe { _mm_loadu_si128(from.wrapping_add(one)) });
+        let line: [__m128i; LINE / VECTOR] = std::array::from_fn(|one| unsafe {
+            _mm_loadu_si128(from.wrapping_add(one * VECTOR).cast())
+        });
         for (one, vector) in line.into_iter().enumerate() {
             // SAFETY: as above.
-            unsafe { _mm_storeu_si128(to.wrapping_add(one), vector) };
+            unsafe { _mm_storeu_si128(to.wrapping_add(one * VECTOR).cast(), vector) };
         }
     }
     let (from, to) = (src.wrapping_add(lines), dst.wrapping_add(lines));
