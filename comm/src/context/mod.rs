@@ -43,9 +43,9 @@ const SERVES_SILENTLY: Duration = Duration::from_secs(5);
 /// How long a rank that leaves, and cannot say so because the control plane is gone, stays for those who judge.
 const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 
-/// How long a rank that leaves waits for the verdict on a message that nobody received, as many times as threads want each processor:
-/// a round of questions of the arbiter. Those who wait for this rank are to hear
-/// that it has left before they take it for one that has destroyed the group.
+/// How long a rank that leaves waits for the verdict on a message that nobody received, as many times as threads want each processor: a
+/// round of questions of the arbiter. Those who wait for this rank are to hear that it has left before they take it for one that has
+/// destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
 /// How long a rank that leaves gives others to read its last messages, as many times as threads want each processor.
 const READERS_WAIT: Duration = Duration::from_millis(400);
