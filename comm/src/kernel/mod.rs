@@ -168,15 +168,15 @@ pub unsafe fn narrow(dtype: DType, src: *const f32, dst: *mut u8, count: usize) 
 /// - What another process does to this memory meanwhile is ruled out by the caller's protocol.
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
-    if bytes >= stream::STRING_FROM && stream::is_slow_string(dst.addr(), src.addr()) {
+    if bytes < stream::STRING_FROM || !stream::has_fast_strings() {
         // SAFETY: the caller promises both ranges and that they are apart.
-        unsafe { stream::vector_copy(dst, src, bytes) };
-    } else if bytes >= stream::STRING_FROM && stream::has_fast_strings() {
+        unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
+    } else if stream::is_slow_string(dst.addr(), src.addr()) {
         // SAFETY: as above.
-        unsafe { stream::string_copy(dst, src, bytes) };
+        unsafe { stream::vector_copy(dst, src, bytes) };
     } else {
         // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(src, dst, bytes) };
+        unsafe { stream::string_copy(dst, src, bytes) };
     }
 }
 
@@ -184,7 +184,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 #[must_use]
 #[inline]
 pub fn is_slow_elsewhere(dst: usize, src: usize) -> bool {
-    stream::is_slow_string(dst, src)
+    stream::has_fast_strings() && stream::is_slow_string(dst, src)
 }
 
 /// Copies bytes whose copy nobody reads soon, around the cache where the CPU can.

@@ -33,7 +33,7 @@ pub(super) fn has_fast_strings() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn is_slow_string(dst: usize, src: usize) -> bool {
-    has_fast_strings() && (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
+    (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
 }
 
 /// Copies through vector registers: for what the string copy is slow for.
