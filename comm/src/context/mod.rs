@@ -44,8 +44,8 @@ const SERVES_SILENTLY: Duration = Duration::from_secs(5);
 const LEAVES_UNSEEN: Duration = Duration::from_secs(2);
 
 /// How long a rank that leaves waits for the verdict on a message that nobody received, as many times as threads want each processor: a
-/// round of questions of the arbiter. Those who wait for this rank are to hear that it has left before they take it for one that has
-/// destroyed the group.
+/// round of questions of the arbiter. On a quiet host, those who wait for this rank hear that it has left before they ask why it has
+/// destroyed the group. On a crowded one they may ask first, and then the verdict says that it has destroyed the group.
 const VERDICT_WAIT: Duration = Duration::from_millis(400);
 /// How long a rank that leaves gives others to read its last messages, as many times as threads want each processor.
 const READERS_WAIT: Duration = Duration::from_millis(400);
