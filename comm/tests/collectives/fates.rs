@@ -230,8 +230,8 @@ fn a_rank_that_returns_early_is_named_long_before_the_deadline() {
             });
             for error in results.iter().flatten() {
                 // On a crowded host it stays a moment for its unread messages, and the verdict finds it there.
-                let is_named = is_gone(error, 1, "left the world")
-                    || is_gone(error, 1, "destroyed the group");
+                let is_named =
+                    is_gone(error, 1, "left the world") || is_gone(error, 1, "destroyed the group");
                 assert!(is_named, "{error}");
             }
             assert_eq!(results.iter().flatten().count(), 3);
