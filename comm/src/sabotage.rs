@@ -1,4 +1,4 @@
-//! Faults of our own, on purpose: what a drill must notice. In no build without the feature `sabotage`.
+//! Faults of our own, on purpose: what a drill must notice. Only builds with debug assertions have them.
 //!
 //! Which one is at work is said by `MUSTER_SABOTAGE`; without it, none is.
 
@@ -16,13 +16,13 @@ pub(crate) enum Sabotage {
 }
 
 /// Whether this one is at work.
-#[cfg(not(feature = "sabotage"))]
+#[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: Sabotage) -> bool {
     false
 }
 
 /// Whether this one is at work.
-#[cfg(feature = "sabotage")]
+#[cfg(debug_assertions)]
 pub(crate) fn is(which: Sabotage) -> bool {
     use std::sync::OnceLock;
     static CHOSEN: OnceLock<Option<Sabotage>> = OnceLock::new();

@@ -39,19 +39,9 @@ pub fn binary() -> &'static Path {
             "debug" => "dev",
             other => other,
         };
-        build(&["--profile", profile]);
+        build(profile);
         own.join("muster")
     })
-}
-
-/// The `muster` binary with faults of our own in it, which `MUSTER_SABOTAGE` sets to work.
-///
-/// # Panics
-/// If it cannot be built.
-#[must_use]
-pub fn sabotaged() -> PathBuf {
-    build(&["--profile", "sabotage", "--features", "sabotage"]);
-    profile_folder().with_file_name("sabotage").join("muster")
 }
 
 /// The folder of this test's profile, two above its program: `target/PROFILE/deps/TEST`.
@@ -61,13 +51,14 @@ fn profile_folder() -> PathBuf {
     folder.to_owned()
 }
 
-/// Builds `muster` into the target folder of this test.
-fn build(options: &[&str]) {
+/// Builds `muster` into the target folder of this test. The whole workspace and a test are named so that all features are those of
+/// `cargo test --workspace`, which has compiled the crates already.
+fn build(cargo_profile: &str) {
     let profile = profile_folder();
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--package", "muster"])
-        .args(options)
-        .arg("--target-dir")
+        .args(["build", "--quiet", "--locked", "--workspace"])
+        .args(["--bin", "muster", "--test", "readme"])
+        .args(["--profile", cargo_profile, "--target-dir"])
         .arg(profile.parent().expect("a target folder"))
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()

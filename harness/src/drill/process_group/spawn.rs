@@ -80,7 +80,7 @@ impl Stage<'_> {
             .env(MARK, &self.mark)
             .env("MUSTER_TRANSPORT", self.setting.transport.name())
             .env("MUSTER_DEADLINE_S", plan.deadline.as_secs_f64().to_string());
-        let sabotage = cfg!(feature = "sabotage").then_some("MUSTER_SABOTAGE");
+        let sabotage = cfg!(debug_assertions).then_some("MUSTER_SABOTAGE");
         for name in ["PATH", "HOME", "XDG_RUNTIME_DIR"]
             .into_iter()
             .chain(sabotage)
