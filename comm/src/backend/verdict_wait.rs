@@ -133,6 +133,7 @@ impl Inquest<'_> {
                 Some(peers::fate_of(gone.reason.as_ref()))
             },
             unprovoked: &|rank| self.status.ended_unprovoked(Rank(rank)),
+            heard: &|| self.cause(true).map(|first| (*first).clone()),
         })
     }
 

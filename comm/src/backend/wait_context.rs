@@ -161,7 +161,7 @@ impl WaitContext<'_> {
         let status = &self.context.status;
         let now_ms = System.now_ms();
         self.context.watch.take(verdict, |verdict, say| {
-            status.set_verdict(verdict, now_ms, say);
+            status.set_judged(self.call(), verdict, now_ms, say);
         });
         // Where the control plane is gone nobody needs it.
         let _ = self.context.control.complain(&judged);

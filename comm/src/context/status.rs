@@ -204,6 +204,28 @@ impl Status {
     pub(crate) fn set_verdict(&self, verdict: Verdict, now_ms: u64, say: impl FnOnce()) {
         self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        self.learn(verdict, now_ms, say);
+    }
+
+    /// This rank has judged by itself why a call ended, because the arbiter is gone or stands still. What was told before stays the verdict, and
+    /// ends the call too.
+    pub(crate) fn set_judged(
+        &self,
+        call: CallId,
+        verdict: Verdict,
+        now_ms: u64,
+        say: impl FnOnce(),
+    ) {
+        self.mark_trouble();
+        let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.cause_of(call, true, now_ms).is_some() {
+            self.disturb();
+        } else {
+            self.learn(verdict, now_ms, say);
+        }
+    }
+
+    fn learn(&self, verdict: Verdict, now_ms: u64, say: impl FnOnce()) {
         let is_same = |one: &Arc<Verdict>| {
             (one.since_unix_ms, &one.blamed, &one.place)
                 == (verdict.since_unix_ms, &verdict.blamed, &verdict.place)
@@ -432,6 +454,35 @@ mod tests {
         });
         status.await_news(seen, hour);
         assert!(status.gone(Rank(1)).is_some());
+    }
+
+    #[test]
+    fn what_a_rank_judges_itself_comes_after_what_it_was_told() {
+        let status = Status::default();
+        let (call, own_call) = (CallId { key: 7, seq: 4 }, CallId { key: 8, seq: 0 });
+        let judged = |blamed: u32| Verdict {
+            blamed: vec![blamed],
+            ends: vec![own_call],
+            ..example()
+        };
+        let told = Verdict {
+            ends: vec![call],
+            ..example()
+        };
+        status.set_verdict(told, 0, || ());
+        status.set_judged(own_call, judged(9), 1, || {
+            panic!("a second line is printed")
+        });
+        assert_eq!(
+            status.verdict(own_call).map(|one| one.blamed.clone()),
+            Some(example().blamed)
+        );
+        let status = Status::default();
+        status.set_judged(own_call, judged(9), 1, || ());
+        assert_eq!(
+            status.verdict(own_call).map(|one| one.blamed.clone()),
+            Some(vec![9])
+        );
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(crate) struct Ends<'a> {
     pub(crate) told: &'a dyn Fn(u32) -> Option<Fate>,
     /// Whether a rank that has ended is known to have neither left nor heard of a failure; nothing where nobody knows.
     pub(crate) unprovoked: &'a dyn Fn(u32) -> Option<bool>,
+    /// The verdict that this one has heard while it looked at the others.
+    pub(crate) heard: &'a dyn Fn() -> Option<Verdict>,
 }
 
 /// What a look at the process of a rank showed, and for how long all looks have found it stopped, in milliseconds.
@@ -88,6 +90,7 @@ pub(crate) struct Peers {
     /// The rank that runs the arbiter, where one does.
     served_by: Option<u32>,
     stops: Mutex<BTreeMap<u32, Stopped>>,
+    arbiter_stop: Mutex<Stop>,
 }
 
 impl Peers {
@@ -109,6 +112,7 @@ impl Peers {
             arbiter,
             served_by: served_by.map(|rank| rank.0),
             stops: Mutex::default(),
+            arbiter_stop: Mutex::default(),
         }
     }
 
@@ -134,13 +138,21 @@ impl Peers {
         (turn + u128::from(self.me)).is_multiple_of(stride as u128) || !lower.any(runs)
     }
 
-    /// Looks at the process of the arbiter.
+    /// Looks at the process of the arbiter. A busy host keeps a process in state D for moments: it runs then.
     pub(crate) fn arbiter_state(&self, probe: &dyn Probe) -> ArbiterState {
+        let now_ms = probe.now_ms();
         match probe.look(&self.arbiter) {
             Sight::Ended => ArbiterState::Ended,
-            Sight::Seen(facts) if facts.frozen().is_some() => ArbiterState::Stopped,
-            Sight::Seen(_) => ArbiterState::Runs,
             Sight::Hidden(_) => ArbiterState::Hidden,
+            Sight::Seen(facts) => {
+                let stop = self.arbiter_stop.lock();
+                let mut stop = stop.unwrap_or_else(PoisonError::into_inner);
+                stop.take(&facts, now_ms);
+                match stop.ms(now_ms) {
+                    Some(_) => ArbiterState::Stopped,
+                    None => ArbiterState::Runs,
+                }
+            }
         }
     }
 
@@ -211,13 +223,14 @@ impl Peers {
         if own.blamed.iter().any(|rank| is_unseen(*rank)) {
             let runs = |server: u32| {
                 let process = scene.member(server).and_then(|one| one.process.as_ref());
-                process.is_some_and(|sight| sight.facts().is_some() && sight.frozen().is_none())
+                let facts = process.and_then(Sight::facts);
+                facts.is_some_and(|facts| facts.stopped().is_none())
             };
             let server = self.served_by.filter(|server| !runs(*server));
             own = failure::unanswered(&scene, self.me, server, call, quiet_ms);
         }
         own.end(call);
-        self.tell(probe, own, call, patience)
+        (ends.heard)().or_else(|| self.tell(probe, own, call, patience))
     }
 
     /// The verdict on the rank that ran the arbiter and is gone with it, for a call that ends because of that. As in
@@ -244,7 +257,8 @@ impl Peers {
                 ..failure::fate(&DownReason::HungUp, 0)
             },
             ArbiterState::Runs | ArbiterState::Stopped => {
-                return Some(self.cut_off(probe, server, call));
+                let own = || Some(self.cut_off(probe, server, call));
+                return (ends.heard)().or_else(own);
             }
         };
         let fate_of = |rank: u32| {
@@ -292,7 +306,7 @@ impl Peers {
             // The call was not one that the server is needed in; it ends with the world all the same.
             .unwrap_or_else(|| failure::server_gone(&scene, self.me, server, call));
         own.end(call);
-        self.tell(probe, own, call, patience)
+        (ends.heard)().or_else(|| self.tell(probe, own, call, patience))
     }
 
     fn overdue(&self, call: CallId) -> Question {
@@ -312,6 +326,7 @@ impl Peers {
         let ends = Ends {
             told: &|rank| (rank == me).then(|| fate.clone()),
             unprovoked: &|_| None,
+            heard: &|| None,
         };
         let scene = self.scene(probe, self.glances(probe), ends, 1);
         let mut verdict = failure::server_gone(&scene, me, me, call);

@@ -147,6 +147,7 @@ impl Probe for Host {
 const UNKNOWN: Ends<'_> = Ends {
     told: &|_| None,
     unprovoked: &|_| None,
+    heard: &|| None,
 };
 
 fn blamed(verdict: Option<Verdict>) -> Option<(Class, Vec<u32>)> {
@@ -241,6 +242,39 @@ fn a_verdict_that_another_rank_is_telling_is_waited_for_until_patience_is_spent(
     let told = judge(Patience::Waits).unwrap();
     assert_eq!(told.blamed, [2]);
     assert!(told.ends.contains(&CALL));
+}
+
+#[test]
+fn an_arbiter_in_the_kernel_for_a_moment_is_not_stopped() {
+    let host = Host::of("DS");
+    let peers = host.peers(1);
+    let state_at = |ms| {
+        host.now_ms.set(ms);
+        peers.arbiter_state(&host)
+    };
+    assert_eq!(state_at(0), ArbiterState::Runs);
+    assert_eq!(state_at(900), ArbiterState::Runs);
+    assert_eq!(state_at(1000), ArbiterState::Stopped);
+    host.set(0, 'S');
+    assert_eq!(state_at(1100), ArbiterState::Runs);
+    host.set(0, 'T');
+    assert_eq!(state_at(1200), ArbiterState::Stopped);
+}
+
+#[test]
+fn a_verdict_that_comes_while_a_rank_judges_is_told_and_not_its_own() {
+    let (host, first) = (Host::of("XSS"), example());
+    let ends = Ends {
+        heard: &|| Some(example()),
+        ..UNKNOWN
+    };
+    let peers = host.peers(1);
+    let told = [
+        peers.judge_gone(&host, CALL, ends, Patience::Spent),
+        peers.judge_overdue(&host, CALL, ends, 1, Patience::Spent),
+    ];
+    assert_eq!(told, [Some(first.clone()), Some(first)]);
+    assert!(host.bulletins.borrow().is_empty(), "another rank is told");
 }
 
 #[test]
