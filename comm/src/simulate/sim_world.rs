@@ -360,6 +360,7 @@ impl<'a> Stage<'a> {
                     self.close_to_rank(token);
                 }
                 Task::Drain(token) => self.close_to_rank(token),
+                Task::HangUp(token) => self.close_to_desk(super::scenario::index(token)),
                 Task::Malformed(token, what) => {
                     self.wrong = Some(format!("connection {token} is called malformed: {what}"));
                 }

@@ -363,7 +363,7 @@ impl Engine {
         let is_written = match conn.flush() {
             Ok(is_written) => is_written,
             Err(error) => {
-                self.end(token, Ended::Unwritable(broken_off(&error)));
+                self.end(token, Ended::Unread(broken_off(&error)));
                 return;
             }
         };

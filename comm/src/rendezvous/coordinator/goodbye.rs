@@ -14,8 +14,8 @@ pub(super) enum Ended {
     Quietly,
     /// A rank's connection, without a goodbye.
     Lost(DownReason),
-    /// Writing to it failed; what it said before that may still be there to read.
-    Unwritable(DownReason),
+    /// As above, and what it said before that may still be there to read: writing to it failed, or its process has ended.
+    Unread(DownReason),
 }
 
 impl Engine {
@@ -27,7 +27,7 @@ impl Engine {
     /// Removes connections that are over and tells whoever needs to know (`ENGINE-1`).
     pub(super) fn settle(&mut self) {
         while let Some((token, how)) = self.ended.pop_first() {
-            if matches!(how, Ended::Unwritable(_)) {
+            if matches!(how, Ended::Unread(_)) {
                 self.take_in_rest(token);
                 if self.ended.contains_key(&token) {
                     continue;
@@ -45,7 +45,7 @@ impl Engine {
             };
             let lost = match how {
                 Ended::Quietly => None,
-                Ended::Lost(reason) | Ended::Unwritable(reason) => Some(reason),
+                Ended::Lost(reason) | Ended::Unread(reason) => Some(reason),
             };
             self.membership.ended(rank, lost, self.now_ms());
             self.carry_out();

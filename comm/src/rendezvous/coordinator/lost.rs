@@ -85,13 +85,13 @@ impl Membership {
         self.arbitrate(|arbiter| arbiter.looked(rank, seen, now_ms));
     }
 
-    /// The process of a rank has ended, and its connection has not: a child of its may hold it open.
+    /// The process of a rank has ended, and its connection has not: what it said last has not been read, or a child of its holds it
+    /// open.
     pub(super) fn found_ended(&mut self, rank: Rank) {
         if let Some(token) = self.token(rank)
             && !self.job.is_gone(rank)
         {
-            self.tasks.push(Task::Drain(token));
-            self.ended(rank, Some(DownReason::HungUp), self.seen_ms);
+            self.tasks.push(Task::HangUp(token));
         }
     }
 

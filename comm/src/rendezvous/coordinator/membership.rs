@@ -36,6 +36,8 @@ pub(crate) enum Task {
     Drain(u64),
     /// Tell the owner.
     Emit(CoordinatorEvent),
+    /// The process of its rank has ended: take in what it said last, and end it.
+    HangUp(u64),
     /// Look at the processes of these ranks, and tell the membership what is seen.
     Look(Vec<Rank>),
     /// It does not speak the protocol.

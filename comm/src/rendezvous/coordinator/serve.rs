@@ -56,6 +56,7 @@ impl Engine {
             Task::Dismiss(token, last) => self.dismiss(token, &last),
             Task::Drain(token) => self.drain(token),
             Task::Emit(event) => self.emit(event),
+            Task::HangUp(token) => self.end(token, Ended::Unread(DownReason::HungUp)),
             Task::Look(ranks) => self.look(&ranks),
             Task::Malformed(token, what) => self.malformed(token, &what),
             Task::Post(process, rank, bytes) => {
