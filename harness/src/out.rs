@@ -12,7 +12,9 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
+use muster_comm::config::Environment;
 use muster_comm::error::verdict::{lay_out, wrap};
 use muster_comm::sync::Deadline;
 
@@ -46,7 +48,7 @@ const FINDINGS: [&str; 4] = [
 /// A failure of class RESOURCE where the text could not be written, unless the reader went away.
 pub fn result(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
-    let text = shown(text, io::stdout().is_terminal());
+    let text = shown(text, is_on_terminal(&io::stdout()));
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
@@ -61,9 +63,25 @@ pub fn result(text: &str) -> Result<(), Failure> {
 
 /// Prints a line for people on stderr. Nothing depends on it, so a closed stderr is no error.
 pub fn note(line: &str) {
-    let line = shown(line, io::stderr().is_terminal());
+    let line = shown(line, is_on_terminal(&io::stderr()));
     // Whoever closed stderr does not want to read this.
     let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Leaves colours and layout for terminals out where `mpirun` of Open MPI started this process. It gives each rank a terminal of its own and
+/// passes on what comes from there, into a file too.
+pub fn be_plain_under_mpirun(environment: &Environment) {
+    if environment
+        .text("OMPI_COMM_WORLD_RANK")
+        .is_ok_and(|rank| rank.is_some())
+    {
+        ColorChoice::Never.write_global();
+    }
+}
+
+/// Whether people see on a terminal what is printed there.
+fn is_on_terminal(stream: &impl IsTerminal) -> bool {
+    ColorChoice::global() != ColorChoice::Never && stream.is_terminal()
 }
 
 /// Text as it is printed: where it goes to a terminal, the verdicts in it are laid out, and what a check found is broken

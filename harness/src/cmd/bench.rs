@@ -40,7 +40,7 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 )]
 pub struct BenchArgs {
     /// Collectives, barrier, group_create or bring_up; `all` for every collective [default: all_reduce]
-    #[arg(value_name = "COLLECTIVE", value_parser = choose::parse_what)]
+    #[arg(value_name = "COLLECTIVE", value_parser = choose::whats(), hide_possible_values = true)]
     what: Vec<choose::Whats>,
 
     /// Smallest size in bytes: 8, 64K, 1MiB (powers of 1024)

@@ -16,10 +16,11 @@ use muster_comm::layout::{
     CpAlgorithm, CpOptions, DEFAULT_ORDER, GroupKind, Groups, Layout, LayoutError, Matrix,
     MatrixError, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
 };
-use muster_comm::types::{Rank, UnknownName};
+use muster_comm::types::Rank;
 use serde::Serialize;
 use serde::ser::Serializer;
 
+use crate::cmd::values::presets;
 use crate::exit::Exit;
 use crate::fail::Failure;
 
@@ -64,9 +65,9 @@ pub struct GroupsArgs {
           conflicts_with_all = ["world_size", "tp", "pp", "cp", "ep", "dp", "preset"])]
     pub matrix: Option<String>,
     /// A named list of layouts instead of sizes: qwen3-30b-a3b-8, twinkle-8
-    #[arg(long, value_name = "NAME",
+    #[arg(long, value_name = "NAME", value_parser = presets(), hide_possible_values = true,
           conflicts_with_all = ["world_size", "tp", "pp", "cp", "ep", "etp", "dp", "order"])]
-    pub preset: Option<String>,
+    pub preset: Option<&'static Preset>,
     /// Table for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub format: GroupsFormat,
@@ -142,9 +143,6 @@ pub enum GroupsError {
         /// Number of ranks.
         world_size: u32,
     },
-    /// There is no preset of this name.
-    #[error("{0}")]
-    UnknownPreset(UnknownName),
     /// The result could not be written.
     #[error("the groups could not be written: {0}")]
     Write(#[from] io::Error),
@@ -157,16 +155,9 @@ impl From<GroupsError> for Failure {
             GroupsError::Layout(_)
             | GroupsError::Matrix(_)
             | GroupsError::MindSpeed(_)
-            | GroupsError::NoSuchRank { .. }
-            | GroupsError::UnknownPreset(_) => Exit::Usage,
+            | GroupsError::NoSuchRank { .. } => Exit::Usage,
         };
-        let failure = Self::new(exit, error.to_string());
-        if let GroupsError::UnknownPreset(unknown) = &error
-            && let Some(name) = unknown.suggestion()
-        {
-            return failure.with_help(format!("did you mean {name}?"));
-        }
-        failure
+        Self::new(exit, error.to_string())
     }
 }
 
@@ -250,10 +241,9 @@ impl Serialize for Lists {
 }
 
 fn views(args: &GroupsArgs) -> Result<Vec<View>, GroupsError> {
-    let Some(name) = &args.preset else {
+    let Some(preset) = args.preset else {
         return Ok(vec![view(args, layout(args)?)?]);
     };
-    let preset = Preset::find(name).map_err(GroupsError::UnknownPreset)?;
     let mut views = Vec::new();
     for phase in preset.phases()? {
         let mut remarks = Vec::new();

@@ -10,7 +10,7 @@ use muster_comm::layout::Layout;
 
 use crate::backend;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, matrix_of, parse_time, pin};
+use crate::cmd::values::{Common, Named, matrix_of, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -45,7 +45,7 @@ const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
 )]
 pub struct MoeArgs {
     /// The model: qwen3-30b-a3b, deepseek-v3, kimi-k2, … [default: qwen3-30b-a3b]
-    #[arg(long, value_name = "NAME", value_parser = parse_preset, conflicts_with_all = ["hidden", "experts", "top_k"])]
+    #[arg(long, value_name = "NAME", value_parser = models(), hide_possible_values = true, conflicts_with_all = ["hidden", "experts", "top_k"])]
     preset: Option<&'static ModelPreset>,
 
     /// Elements of a token, instead of a preset
@@ -163,6 +163,14 @@ fn after_long_help() -> String {
     )
 }
 
+/// Shapes of models by their names.
+fn models() -> Named<&'static ModelPreset> {
+    Named::new(
+        parse_preset,
+        ModelPreset::all().iter().map(|preset| preset.name),
+    )
+}
+
 fn parse_preset(name: &str) -> Result<&'static ModelPreset, String> {
     ModelPreset::find(name).map_err(|error| {
         let meant = ModelPreset::closest(name)
@@ -178,8 +186,9 @@ fn parse_dispatcher(name: &str) -> Result<Dispatcher, String> {
 }
 
 fn parse_tokens(text: &str) -> Result<usize, String> {
-    let allowed = || "a number of tokens is a whole number from 0 on".to_owned();
-    text.trim().parse().map_err(|_| allowed())
+    let allowed = || "a number of tokens is a whole number from 1 on".to_owned();
+    let tokens = text.trim().parse().ok();
+    tokens.filter(|tokens| *tokens > 0).ok_or_else(allowed)
 }
 
 fn parse_sweep(text: &str) -> Result<SweepArgs, String> {

@@ -1,11 +1,14 @@
 //! `muster run`: starts any program as the ranks of a world and watches it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use muster_comm::config::Environment;
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use crate::cmd::rules::Rules;
 use crate::exit::Exit;
@@ -77,6 +80,9 @@ pub fn guard(args: &GuardArgs) -> Result<Exit, Failure> {
 /// # Errors
 /// If they cannot be started.
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    if let Some(program) = args.command.first() {
+        check_program(program)?;
+    }
     let dumps = args.dumps.as_deref().map(folder).transpose()?;
     let rules = args.rules.file()?;
     program::run(&Program {
@@ -87,6 +93,38 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         dumps: dumps.as_deref(),
         command: &args.command,
     })
+}
+
+/// Refuses a program that no rank could run, before any rank is started.
+fn check_program(program: &OsStr) -> Result<(), Failure> {
+    let access = |path: &Path| rustix::fs::access(path, Access::EXEC_OK);
+    let fails = |error: &dyn std::fmt::Display| {
+        let program = program.display();
+        Err(Failure::usage(format!("{program} cannot be run: {error}")))
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = Path::new(program);
+        return match access(path) {
+            Ok(()) if path.is_dir() => fails(&Errno::ISDIR),
+            Ok(()) => Ok(()),
+            Err(error) => fails(&error),
+        };
+    }
+    // Without a PATH that can be read, the system knows where to look.
+    let Ok(Some(folders)) = Environment::capture()
+        .text("PATH")
+        .map(|path| path.map(str::to_owned))
+    else {
+        return Ok(());
+    };
+    let is_there = |folder: PathBuf| {
+        let path = folder.join(program);
+        path.is_file() && access(&path).is_ok()
+    };
+    if std::env::split_paths(&folders).any(is_there) {
+        return Ok(());
+    }
+    fails(&"no folder of PATH has such a program")
 }
 
 /// Makes the folder; its absolute path, since ranks may change theirs.

@@ -1,8 +1,10 @@
 //! Values of options that several commands take.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
 use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::{Layout, Matrix, Preset};
@@ -70,8 +72,49 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+/// Parses words, most of which have these names: shells complete the names.
+#[derive(Clone, Debug)]
+pub(super) struct Named<T> {
+    parse: fn(&str) -> Result<T, String>,
+    names: Vec<&'static str>,
+}
+
+impl<T> Named<T> {
+    pub(super) fn new(
+        parse: fn(&str) -> Result<T, String>,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        let names = names.into_iter().collect();
+        Self { parse, names }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Named<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        let parse = self.parse;
+        let parser = StringValueParser::new().try_map(move |word| parse(&word));
+        parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().copied().map(PossibleValue::new)))
+    }
+}
+
+/// Layouts of training stacks by their names.
+pub(super) fn presets() -> Named<&'static Preset> {
+    Named::new(parse_preset, Preset::all().iter().map(|preset| preset.name))
+}
+
 /// A layout of a training stack by its name.
-pub(super) fn parse_preset(name: &str) -> Result<&'static Preset, String> {
+fn parse_preset(name: &str) -> Result<&'static Preset, String> {
     Preset::find(name).map_err(|error| {
         let meant = Preset::closest(name)
             .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));

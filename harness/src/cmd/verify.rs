@@ -12,7 +12,7 @@ use muster_comm::types::DType;
 use crate::backend;
 use crate::check::inject::Inject;
 use crate::cmd::saving::publish;
-use crate::cmd::values::{Common, parse_count, parse_dtype, parse_preset};
+use crate::cmd::values::{Common, parse_count, parse_dtype, presets};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -55,7 +55,7 @@ pub struct VerifyArgs {
     /// The layouts of a training stack, such as qwen3-30b-a3b-8; may be given more than once
     ///
     /// `muster groups --preset NAME` shows what is in one.
-    #[arg(long, value_name = "NAME", value_parser = parse_preset)]
+    #[arg(long, value_name = "NAME", value_parser = presets(), hide_possible_values = true)]
     preset: Vec<&'static Preset>,
 
     /// Order of the axes, the fastest changing first, as Megatron-LM's initialize_model_parallel takes it
@@ -214,7 +214,14 @@ impl Session for Run<'_> {
 
     fn skip(&mut self, place: usize) {
         let (job, layout) = &self.jobs[place];
-        let reason = "not run after the failure before".to_owned();
+        let verdict = self.report.verdict.as_ref();
+        let is_interrupted = verdict.is_some_and(|one| one.class == Exit::Interrupted);
+        let reason = if is_interrupted {
+            "not run: interrupted before it"
+        } else {
+            "not run after the failure before"
+        };
+        let reason = reason.to_owned();
         self.report.matrices.push(run::skipped(job, layout, reason));
     }
 

@@ -110,6 +110,14 @@ impl Recorded {
         self.steps.len()
     }
 
+    /// Tokens of a rank, on average over the ranks and steps of the file, rounded up.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        let ranks = || self.steps.iter().flatten();
+        let tokens: usize = ranks().map(Vec::len).sum();
+        tokens.div_ceil(ranks().count().max(1))
+    }
+
     /// The routing of each of `sources` sources in a step; steps are repeated from the first on.
     ///
     /// # Errors
@@ -405,6 +413,8 @@ mod tests {
         let routings = parsed(text).expect("well formed");
         assert_eq!(routings[0].experts_of(0), [0, MASKED]);
         assert_eq!(routings[1].experts_of(0), [5, 7]);
+        let recorded = Recorded::parse("r.jsonl", text.as_bytes()).expect("well formed");
+        assert_eq!(recorded.tokens(), 1);
     }
 
     #[test]

@@ -110,14 +110,18 @@ impl Sweep {
         self.round.map_or(0..self.rounds, |round| round..round + 1)
     }
 
-    /// Every cell, in the order in which they are measured.
+    /// Every cell, in the order in which they are measured. A recording has its own number of tokens.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let mut cells = Vec::new();
         for source in &self.sources {
+            let tokens = match source {
+                Source::Made(_) => self.tokens.clone(),
+                Source::File(recorded) => vec![recorded.tokens()],
+            };
             for dispatcher in &self.dispatchers {
                 for payload in &self.payloads {
-                    cells.extend(self.tokens.iter().map(|tokens| Cell {
+                    cells.extend(tokens.iter().map(|tokens| Cell {
                         tokens: *tokens,
                         source,
                         dispatcher: *dispatcher,
@@ -264,7 +268,8 @@ impl Sweep {
     /// About how many bytes the buffers of a rank take.
     #[must_use]
     pub fn bytes_a_rank(&self) -> u64 {
-        let tokens = self.tokens.iter().max().copied().unwrap_or(0);
+        let tokens = self.cells().iter().map(|cell| cell.tokens).max();
+        let tokens = tokens.unwrap_or(0);
         let row = 4 * self.hidden as u64;
         // Input, copies for the experts, what arrives, what goes back, and sums in f32.
         (tokens as u64 * row).saturating_mul(2 + 5 * self.top_k as u64)

@@ -80,7 +80,8 @@ fn not_applicable(report: &Report, text: &mut String) {
 
 fn matrices(report: &Report) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
+    // A terminal of 80 columns shows it whole.
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
         "Matrix",
         "World size",
@@ -97,8 +98,9 @@ fn matrices(report: &Report) -> Table {
     for matrix in &report.matrices {
         table.add_row(row(matrix));
     }
-    for column in 1..10 {
-        if let Some(column) = table.column_mut(column) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if (1..10).contains(&at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -375,6 +377,22 @@ mod tests {
             assert!(text.contains(word), "{word:?} is missing from\n{text}");
         }
         assert!(!text.contains("VERDICT"), "{text}");
+    }
+
+    #[test]
+    fn the_table_fits_into_a_terminal_of_80_columns() {
+        let mut report = report(Outcome::Passed);
+        let wide = MatrixSummary {
+            matrix: "tp2cp2ep2@256".to_owned(),
+            world_size: 256,
+            cases: 12_345,
+            cases_passed: 12_345,
+            ..report.matrices[0].clone()
+        };
+        report.matrices.push(wide);
+        let text = matrices(&report).to_string();
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 80), "{text}");
     }
 
     #[test]

@@ -55,6 +55,18 @@ fn nonsense_is_answered_with_what_is_allowed() {
         ),
         (vec!["verify", "--transprot", "tcp"], vec!["--transport"]),
         (vec!["verfiy"], vec!["verify"]),
+        (
+            vec!["run", "-n", "2", "--", "/nope"],
+            vec!["/nope cannot be run: No such file or directory"],
+        ),
+        (
+            vec!["run", "-n", "2", "--", "/etc"],
+            vec!["/etc cannot be run"],
+        ),
+        (
+            vec!["run", "-n", "2", "--", "no-such-program"],
+            vec!["no folder of PATH"],
+        ),
         (vec![], vec!["Usage"]),
     ] {
         let told = refused(&args);

@@ -10,7 +10,7 @@ use muster_comm::types::{Collective, ReduceOp, closest};
 use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{matrix_of, pin};
+use crate::cmd::values::{Named, matrix_of, pin};
 use crate::fail::Failure;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::Work;
@@ -32,11 +32,16 @@ fn measurable() -> impl Iterator<Item = What> {
         .chain([What::GroupCreate, What::BringUp])
 }
 
+/// What can be measured, by its names.
+pub(super) fn whats() -> Named<Whats> {
+    Named::new(parse_what, measurable().map(What::name).chain(["all"]))
+}
+
 /// A collective, another thing that can be measured, or `all`.
 ///
 /// # Errors
 /// In words: what there is, and what may have been meant.
-pub(super) fn parse_what(word: &str) -> Result<Whats, String> {
+fn parse_what(word: &str) -> Result<Whats, String> {
     let word = word.trim();
     if word == "all" {
         let is_numeric = |what: &What| match what {

@@ -70,9 +70,9 @@ impl Serialize for EntriesJson<'_> {
 
 pub(super) fn write(args: &GroupsArgs, views: &[View], out: &mut dyn Write) -> io::Result<()> {
     let mut bodies: Vec<_> = views.iter().map(|view| view_json(args, view)).collect();
-    let body = match &args.preset {
+    let body = match args.preset {
         Some(preset) => Body::Preset {
-            preset,
+            preset: preset.name,
             phases: bodies,
         },
         None => Body::One(bodies.swap_remove(0)),

@@ -7,7 +7,7 @@ use muster_comm::layout::{Dims, Layout, Part};
 use muster_comm::types::Rank;
 
 use super::json::backend_name;
-use super::{GroupKind, GroupsArgs, Lists, Preset, View};
+use super::{GroupKind, GroupsArgs, Lists, View};
 
 /// Members of a group that are written out; a longer group is shortened.
 const MEMBERS_SHOWN: usize = 8;
@@ -17,11 +17,7 @@ const GROUPS_WIDTH: usize = 56;
 
 /// Writes every view, with a blank line between two.
 pub(super) fn write(args: &GroupsArgs, views: &[View], out: &mut dyn Write) -> io::Result<()> {
-    if let Some(preset) = args
-        .preset
-        .as_deref()
-        .and_then(|name| Preset::find(name).ok())
-    {
+    if let Some(preset) = args.preset {
         writeln!(out, "{}: {}", preset.name, preset.summary)?;
         writeln!(out, "source: {}", preset.source)?;
         writeln!(out, "note: {}", preset.notes)?;

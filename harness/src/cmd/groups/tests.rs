@@ -101,6 +101,14 @@ fn one_rank_sees_its_place_in_every_group() {
 }
 
 #[test]
+fn an_unknown_preset_is_refused_with_the_closest_one() {
+    let refused = Line::try_parse_from(["groups", "--preset", "twinkle-9"]).err();
+    let text = refused.expect("an error").to_string();
+    assert!(text.contains("unknown preset"), "{text}");
+    assert!(text.contains("did you mean twinkle-8?"), "{text}");
+}
+
+#[test]
 fn an_illegal_layout_is_a_usage_error_that_names_the_rule() {
     for (line, want) in [
         ("--world-size 8 --tp 3", "legal tp: 1, 2, 4, 8"),
@@ -115,7 +123,6 @@ fn an_illegal_layout_is_a_usage_error_that_names_the_rule() {
             "ulysses_degree=2",
         ),
         ("--matrix tp2zz4", "character 4"),
-        ("--preset twinkle-9", "unknown preset"),
     ] {
         let mut out = Vec::new();
         let words = std::iter::once("groups").chain(line.split(' '));
