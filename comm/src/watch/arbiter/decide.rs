@@ -27,8 +27,6 @@ pub(super) const ENDING_WAIT_MS: u64 = 1000;
 const ENDING_LOOK_MS: u64 = 5;
 /// Pause between two looks at them.
 const ENDING_PAUSE_MS: u64 = 5;
-/// How long a message that was never received is left to ranks that wait in calls of its group: what they wait for says more.
-const LEFT_TO_WAITERS_MS: u64 = 250;
 
 /// The looks for ranks that are ending, from when the first verdict on a rank that ended was due.
 #[derive(Debug, Default)]
@@ -77,8 +75,9 @@ impl Arbiter {
             return None;
         }
         if failure::is_left_to_waiters(&self.scene, &failed) {
-            // They may be through in a moment, and then nobody else tells of it.
-            if now_ms < failed.since_ms + LEFT_TO_WAITERS_MS {
+            // They may be through in a moment, and then nobody else tells of it: the rank stays a while.
+            let member = self.scene.member(failed.rank);
+            if member.is_some_and(|one| one.fate.is_none()) {
                 self.due_at(now_ms + LOOK_PAUSE_MS);
                 self.failed.push(failed);
             }

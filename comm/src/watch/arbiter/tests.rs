@@ -4,9 +4,9 @@ mod ends;
 
 use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
 use super::{Arbiter, ECHO_MS, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
-use crate::error::ErrorKind;
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
+use crate::error::{ErrorKind, Field};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, ProcessId, Seen};
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
@@ -59,7 +59,7 @@ struct Play {
     /// Ranks that answer.
     answer: Vec<u32>,
     told: Vec<Verdict>,
-    /// Whether boards are read while they are written: such a line shows no call.
+    /// Whether boards show no call: their ranks are through, or boards are read while they are written.
     is_torn: bool,
 }
 
@@ -166,6 +166,49 @@ fn process(state: char, ran_ms: u64, delayed_ms: u64) -> Option<Sight> {
         },
         ..ProcessFacts::default()
     }))
+}
+
+/// Rank 1 has left a message of rank 2 unread, and rank 0 waits in a call of the group.
+fn play_of_an_unread_message() -> Play {
+    let mut play = Play::new(&[0, 1, 2]);
+    let complaint = FromRank::Complaint {
+        call: CALL,
+        cause: Cause::Failed {
+            kind: ErrorKind::Mismatch {
+                field: Field::Count,
+                rank: Rank(1),
+                mine: "0".to_owned(),
+                peer: Rank(2),
+                theirs: "8".to_owned(),
+            },
+            usable: false,
+            culprit: Some(Rank(1)),
+        },
+        report: Some(Box::new(board(1, false))),
+    };
+    let acts = play
+        .arbiter
+        .heard(Rank(1), &encode(&complaint), play.now_ms);
+    play.act(acts);
+    play.pass(1500);
+    assert!(play.told.is_empty(), "what rank 0 waits for says more");
+    play
+}
+
+#[test]
+fn a_message_that_nobody_received_is_told_of_once_those_in_calls_of_its_group_are_through() {
+    let mut play = play_of_an_unread_message();
+    play.is_torn = true;
+    play.pass(200);
+    assert_eq!(play.told[0].class, Class::Mismatch, "{:?}", play.told);
+    // Where its rank does not stay for that, nothing is said.
+    let mut play = play_of_an_unread_message();
+    play.arbiter.left(Rank(1));
+    play.pass(200);
+    assert!(!play.arbiter.is_busy());
+    play.is_torn = true;
+    play.pass(1000);
+    assert!(play.told.is_empty(), "{:?}", play.told);
 }
 
 #[test]
