@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use muster_comm::types::Collective;
 
 use crate::out::{BAD, GOOD, STRONG, escaped};
@@ -81,7 +81,12 @@ fn not_applicable(report: &Report, text: &mut String) {
 fn matrices(report: &Report) -> Table {
     let mut table = Table::new();
     // A terminal of 80 columns shows it whole.
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    let line = |fill| LineStyle::none().fill(fill);
+    let style = presets::NOTHING
+        .top_border(line('─'))
+        .header_separator(line('═'))
+        .bottom_border(line('─'));
+    table.load_style(style);
     table.set_header([
         "Matrix",
         "World size",
