@@ -81,12 +81,7 @@ fn not_applicable(report: &Report, text: &mut String) {
 fn matrices(report: &Report) -> Table {
     let mut table = Table::new();
     // A terminal of 80 columns shows it whole.
-    let line = |fill| LineStyle::none().fill(fill);
-    let style = presets::NOTHING
-        .top_border(line('─'))
-        .header_separator(line('═'))
-        .bottom_border(line('─'));
-    table.load_style(style);
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─')));
     table.set_header([
         "Matrix",
         "World size",
