@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
-use muster_comm::config::Environment;
 
 use crate::cmd::Command;
 use crate::exit::Exit;
@@ -36,7 +35,7 @@ fn long_help() -> String {
 
 /// Runs the command line, whose first word is the program's name, and gives back how it ended.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
-    out::be_plain_under_mpirun(&Environment::capture());
+    out::be_plain_under_mpirun();
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {

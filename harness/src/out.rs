@@ -70,11 +70,10 @@ pub fn note(line: &str) {
 
 /// Leaves colours and layout for terminals out where `mpirun` of Open MPI started this process. It gives each rank a terminal of its own and
 /// passes on what comes from there, into a file too.
-pub fn be_plain_under_mpirun(environment: &Environment) {
-    if environment
-        .text("OMPI_COMM_WORLD_RANK")
-        .is_ok_and(|rank| rank.is_some())
-    {
+pub fn be_plain_under_mpirun() {
+    let environment = Environment::capture();
+    let rank = environment.text("OMPI_COMM_WORLD_RANK");
+    if rank.is_ok_and(|rank| rank.is_some()) {
         ColorChoice::Never.write_global();
     }
 }

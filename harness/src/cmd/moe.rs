@@ -350,10 +350,10 @@ impl MoeArgs {
         Ok(named.model())
     }
 
-    fn sources(&self) -> Result<Vec<Source>, Failure> {
+    fn sources(&self, world: usize) -> Result<Vec<Source>, Failure> {
         let parse = |text: &String| match text.strip_prefix("file:") {
             Some(path) => Recorded::read(path.as_ref())
-                .map(Source::File)
+                .map(|recorded| Source::File(recorded.in_world(world)))
                 .map_err(|error| Failure::usage(error.to_string())),
             None => text.trim().parse().map(Source::Made).map_err(
                 |error: crate::moe::workload::WorkloadError| {
@@ -375,7 +375,7 @@ impl MoeArgs {
             tokens: self
                 .sweep
                 .map_or_else(|| self.tokens.clone(), SweepArgs::sizes),
-            sources: self.sources()?,
+            sources: self.sources(layout.dims().world as usize)?,
             dispatchers: self.dispatcher.clone(),
             payloads: self.payload.clone(),
             steps: self.steps,

@@ -110,7 +110,16 @@ impl Recorded {
         self.steps.len()
     }
 
-    /// Tokens of a rank, on average over the ranks and steps of the file, rounded up.
+    /// The same for a world of so many ranks at least: those that the file does not name have no tokens.
+    #[must_use]
+    pub fn in_world(mut self, ranks: usize) -> Self {
+        for step in &mut self.steps {
+            step.resize_with(step.len().max(ranks), Vec::new);
+        }
+        self
+    }
+
+    /// Tokens of a rank, on average over ranks and steps, rounded up.
     #[must_use]
     pub fn tokens(&self) -> usize {
         let ranks = || self.steps.iter().flatten();
@@ -415,6 +424,10 @@ mod tests {
         assert_eq!(routings[1].experts_of(0), [5, 7]);
         let recorded = Recorded::parse("r.jsonl", text.as_bytes()).expect("well formed");
         assert_eq!(recorded.tokens(), 1);
+        let tokens = "{\"rank\": 0, \"topk_ids\": [0, 1]}\n".repeat(5);
+        let recorded = Recorded::parse("r.jsonl", tokens.as_bytes()).expect("well formed");
+        assert_eq!(recorded.clone().tokens(), 5);
+        assert_eq!(recorded.in_world(4).tokens(), 2);
     }
 
     #[test]

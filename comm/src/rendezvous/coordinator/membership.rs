@@ -361,11 +361,8 @@ impl Membership {
         let error = self.job.down(rank, reason.clone());
         match self.job.phase() {
             Phase::Failed(_) => {}
-            Phase::Gathering => {
-                if !self.job.is_gone(rank) {
-                    self.fail(error);
-                }
-            }
+            Phase::Gathering if self.job.is_gone(rank) => {}
+            Phase::Gathering => self.fail(error),
             Phase::Ready { .. } => {
                 if self.job.set_gone(rank) {
                     if let Some(arbiter) = &mut self.arbiter {

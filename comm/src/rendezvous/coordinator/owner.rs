@@ -57,6 +57,7 @@ fn listener_inode(table: &str, port: u16) -> Option<u64> {
     })
 }
 
+/// The process that has held this socket longest: one that it has just forked holds it too.
 fn process_with_socket(inode: u64) -> Option<u32> {
     let link = format!("socket:[{inode}]");
     let holds = |pid: &u32| {
@@ -71,7 +72,20 @@ fn process_with_socket(inode: u64) -> Option<u32> {
         .ok()?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .find(holds)
+        .filter(holds)
+        .min_by_key(|pid| started(*pid))
+}
+
+/// When a process started, in ticks since the machine did.
+fn started(pid: u32) -> u64 {
+    /// Field 22 of `stat`, counted from the state, which is the third.
+    const START_TIME: usize = 19;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_ascii_whitespace().nth(START_TIME);
+    ticks
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(u64::MAX)
 }
 
 fn command(pid: u32) -> String {
