@@ -225,6 +225,7 @@ impl Status {
         }
     }
 
+    /// Takes a verdict in. Whoever calls holds the lock of `telling`.
     fn learn(&self, verdict: Verdict, now_ms: u64, say: impl FnOnce()) {
         let is_same = |one: &Arc<Verdict>| {
             (one.since_unix_ms, &one.blamed, &one.place)

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    Absent, Act, Arbiter, Card, CoordinatorEvent, CoordinatorOptions, DownReason, Eyes, Liveness,
-    RendezvousError, Seen, Session, SessionEvent,
+    Absent, CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, Session,
+    SessionEvent,
 };
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::types::Rank;
@@ -135,41 +135,6 @@ fn a_process_that_is_seen_stopped_before_its_rank_joined_ends_bring_up_and_one_t
         error.to_string().ends_with("; rank 1: pid 8, it runs"),
         "{error}"
     );
-}
-
-/// An arbiter that sees rank 2 stopped, and says nothing.
-#[derive(Debug)]
-struct Onlooker;
-
-impl Arbiter for Onlooker {
-    fn ready(&mut self, _roster: &[Card]) {}
-
-    fn heard(&mut self, _rank: Rank, _bytes: &[u8], _now_ms: u64) -> Vec<Act> {
-        Vec::new()
-    }
-
-    fn eyes(&self) -> Option<Eyes> {
-        Some(Eyes {
-            look: |_, _| Seen {
-                liveness: Liveness::Hidden,
-                bytes: Vec::new(),
-            },
-            post: |_, _, _| {},
-            stopped: |process| (process.pid == 1002).then(|| "state T".to_owned()),
-        })
-    }
-
-    fn down(&mut self, _rank: Rank, _reason: &DownReason, _at_ms: u64) {}
-
-    fn left(&mut self, _rank: Rank) {}
-
-    fn tick(&mut self, _now_ms: u64) -> Vec<Act> {
-        Vec::new()
-    }
-
-    fn is_busy(&self) -> bool {
-        false
-    }
 }
 
 #[test]

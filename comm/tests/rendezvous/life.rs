@@ -4,51 +4,22 @@ use crate::support::*;
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    Act, Arbiter, Card, CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError,
-    SessionEvent,
+    CoordinatorEvent, CoordinatorOptions, DownReason, RendezvousError, SessionEvent,
 };
-use muster_comm::sync::{AtomicBool, Clock, Deadline, Ordering};
+use muster_comm::sync::{Deadline, Ordering};
 use muster_comm::types::Rank;
-
-/// Rank 1 has said goodbye.
-static HAS_SAID_GOODBYE: AtomicBool = AtomicBool::new(false);
-
-/// An arbiter that finds the process of rank 1 ended as soon as that has said goodbye, which the coordinator has not read then.
-#[derive(Debug)]
-struct EarlyRiser;
-
-impl Arbiter for EarlyRiser {
-    fn ready(&mut self, _roster: &[Card]) {}
-
-    fn heard(&mut self, _rank: Rank, _bytes: &[u8], _now_ms: u64) -> Vec<Act> {
-        let patience = Deadline::after(PATIENCE);
-        while !HAS_SAID_GOODBYE.load(Ordering::SeqCst) && !patience.passed() {
-            Clock::pause(Duration::from_millis(1));
-        }
-        vec![Act::Ended(Rank(1))]
-    }
-
-    fn down(&mut self, _rank: Rank, _reason: &DownReason, _at_ms: u64) {}
-
-    fn left(&mut self, _rank: Rank) {}
-
-    fn tick(&mut self, _now_ms: u64) -> Vec<Act> {
-        Vec::new()
-    }
-
-    fn is_busy(&self) -> bool {
-        false
-    }
-}
 
 #[test]
 fn a_goodbye_that_was_not_read_yet_wins_over_a_process_that_has_ended() {
     let coordinator = start(CoordinatorOptions {
-        arbiter: Some(|| Box::new(EarlyRiser)),
+        arbiter: Some(|| Box::new(Onlooker)),
         ..options(2)
     });
     let members = world(&coordinator, 2);
-    members[0].session.watch(b"a complaint".to_vec()).unwrap();
+    members[0]
+        .session
+        .watch(FIND_RANK_1_ENDED.to_vec())
+        .unwrap();
     // Nobody answers: the coordinator is busy with the complaint.
     members[1].session.leave();
     HAS_SAID_GOODBYE.store(true, Ordering::SeqCst);

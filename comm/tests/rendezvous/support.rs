@@ -5,10 +5,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use muster_comm::rendezvous::{
-    Card, Coordinator, CoordinatorEvent, CoordinatorOptions, Endpoint, Hello, ProcessId,
-    RendezvousError, Secret, Session, SessionEvent, build_id,
+    Act, Arbiter, Card, Coordinator, CoordinatorEvent, CoordinatorOptions, DownReason, Endpoint,
+    Eyes, Hello, Liveness, ProcessId, RendezvousError, Secret, Seen, Session, SessionEvent,
+    build_id,
 };
-use muster_comm::sync::Deadline;
+use muster_comm::sync::{AtomicBool, Clock, Deadline, Ordering};
+use muster_comm::types::Rank;
 
 /// Bound of every wait that is not itself under test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -196,4 +198,52 @@ pub(crate) fn failed(coordinator: &Coordinator) -> RendezvousError {
         unreachable!("this is what was waited for");
     };
     error
+}
+
+/// Rank 1 has said goodbye.
+pub(crate) static HAS_SAID_GOODBYE: AtomicBool = AtomicBool::new(false);
+/// What asks the arbiter of the tests to find the process of rank 1 ended once that has said goodbye.
+pub(crate) const FIND_RANK_1_ENDED: &[u8] = b"find rank 1 ended";
+
+/// An arbiter that sees rank 2 stopped, and says nothing unless it is asked to.
+#[derive(Debug)]
+pub(crate) struct Onlooker;
+
+impl Arbiter for Onlooker {
+    fn ready(&mut self, _roster: &[Card]) {}
+
+    fn heard(&mut self, _rank: Rank, bytes: &[u8], _now_ms: u64) -> Vec<Act> {
+        if bytes != FIND_RANK_1_ENDED {
+            return Vec::new();
+        }
+        // The coordinator reads nothing meanwhile.
+        let patience = Deadline::after(PATIENCE);
+        while !HAS_SAID_GOODBYE.load(Ordering::SeqCst) && !patience.passed() {
+            Clock::pause(Duration::from_millis(1));
+        }
+        vec![Act::Ended(Rank(1))]
+    }
+
+    fn eyes(&self) -> Option<Eyes> {
+        Some(Eyes {
+            look: |_, _| Seen {
+                liveness: Liveness::Hidden,
+                bytes: Vec::new(),
+            },
+            post: |_, _, _| {},
+            stopped: |process| (process.pid == 1002).then(|| "state T".to_owned()),
+        })
+    }
+
+    fn down(&mut self, _rank: Rank, _reason: &DownReason, _at_ms: u64) {}
+
+    fn left(&mut self, _rank: Rank) {}
+
+    fn tick(&mut self, _now_ms: u64) -> Vec<Act> {
+        Vec::new()
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
 }

@@ -166,7 +166,7 @@ impl Sweep {
             .find(|tokens| **tokens > TOKENS_MAX / world)
         {
             let most = TOKENS_MAX / world;
-            return Err(format!("{tokens} tokens a rank, allowed are 0 to {most}"));
+            return Err(format!("{tokens} tokens a rank, allowed are 1 to {most}"));
         }
         let shape = self.shape(layout);
         for source in &self.sources {
