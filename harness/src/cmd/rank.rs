@@ -40,8 +40,9 @@ pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::usage("a rank is started by `muster verify`, not by hand"))?;
     let options = joined::options(&environment, &identity, &job)?;
     let world = World::join(options).map_err(|error| joined::bring_up_failure(&error))?;
+    let mut is_lost = false;
     let outcome = rank::run(&world, &job, &layout, started, &mut |bytes| {
-        world.report(bytes)
+        world.report(bytes).inspect_err(|_| is_lost = true)
     });
     match outcome {
         // What was wrong has been reported; this rank has done its work.
@@ -49,8 +50,8 @@ pub fn run(args: &RankArgs) -> Result<Exit, Failure> {
             world.leave();
             Ok(Exit::Ok)
         }
-        // So has this, and the launcher prints it.
-        Err(failure) if failure.exit != Exit::Internal => Ok(failure.exit),
+        // So has this, and the launcher prints it, unless no report reaches it any more.
+        Err(failure) if failure.exit != Exit::Internal && !is_lost => Ok(failure.exit),
         Err(failure) => Err(failure),
     }
 }

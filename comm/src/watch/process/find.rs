@@ -1,8 +1,9 @@
 //! Which number /proc shows a process under: that of its own PID namespace, or another one where the observer
 //! stands in an ancestor of that namespace.
 //!
-//! - FIND-1: a number is only given for a process whose namespace, number there and start time are those that are
-//!   looked for. So no process is ever taken for another one.
+//! - FIND-1: a number is only given for a process whose namespace and number there are those that are looked for, and that
+//!   did not start after the time that the wanted process gave as its own start. It has held the number since then, so it is
+//!   that process. An emulator of a processor gives a program a start time that is a little late.
 //! - FIND-2: "it has ended" is only said where the process would be seen if it lived.
 
 use std::collections::HashMap;
@@ -79,7 +80,7 @@ pub(super) fn is_it(wanted: &ProcessId, stat: &str) -> bool {
         return false;
     };
     let ticks = View::own().normal(ticks);
-    wanted.started_ticks == 0 || ticks.abs_diff(wanted.started_ticks) <= ROUNDING_TICKS
+    wanted.started_ticks == 0 || ticks <= wanted.started_ticks.saturating_add(ROUNDING_TICKS)
 }
 
 /// Looks for a process.
@@ -236,6 +237,11 @@ mod tests {
             ..me
         };
         assert_eq!(find(&earlier), Place::Ended);
+        let emulated = ProcessId {
+            started_ticks: me.started_ticks + 500,
+            ..me
+        };
+        assert_eq!(find(&emulated), Place::At(me.pid));
         let nobody = ProcessId {
             pid: 4_194_304,
             ..me
