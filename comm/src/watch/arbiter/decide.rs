@@ -98,6 +98,10 @@ impl Arbiter {
                     LOOK_PAUSE_MS
                 }
             }
+            // The other side may have said before the error what this round shows of it, and be ending since.
+            ErrorKind::Transport { peer, .. } if failed.looks == 1 && self.is_present(peer.0) => {
+                AGAIN_PAUSE_MS
+            }
             // A link ends where its other side does, and that news may be late.
             ErrorKind::Transport { peer, .. }
                 if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS
@@ -169,14 +173,10 @@ impl Arbiter {
 
     /// Whether a rank may be ending because of a verdict that it was told a moment ago.
     fn may_follow(&self, rank: u32, now_ms: u64) -> bool {
-        let is_there = self
-            .scene
-            .member(rank)
-            .is_some_and(|one| one.fate.is_none());
         let mut told = self.told.iter();
         let is_cause =
             |told: &Told| told.concerns(rank) && told.may_be_followed(&self.scene, now_ms);
-        is_there && told.any(is_cause)
+        self.is_present(rank) && told.any(is_cause)
     }
 
     /// Whether a rank has said goodbye.

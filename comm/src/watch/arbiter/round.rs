@@ -80,6 +80,12 @@ impl Arbiter {
             .map(|(rank, _)| rank)
     }
 
+    /// Whether a rank is there, as far as is known.
+    pub(super) fn is_present(&self, rank: u32) -> bool {
+        let member = self.scene.member(rank);
+        member.is_some_and(|member| member.fate.is_none())
+    }
+
     /// A rank answers.
     pub(super) fn answered(
         &mut self,
@@ -306,15 +312,8 @@ impl Arbiter {
 
     /// Whether nothing is known of a rank at this moment.
     pub(super) fn is_unknown(&self, rank: u32) -> bool {
-        let is_there = self
-            .scene
-            .member(rank)
-            .is_some_and(|one| one.fate.is_none());
-        is_there
-            && self
-                .silences
-                .get(&rank)
-                .is_some_and(|silence| !silence.is_seen)
+        let silence = self.silences.get(&rank);
+        self.is_present(rank) && silence.is_some_and(|silence| !silence.is_seen)
     }
 
     /// Whether nothing is known of a rank that somebody waits for.

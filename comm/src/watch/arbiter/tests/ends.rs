@@ -206,3 +206,27 @@ fn a_link_to_a_rank_that_ends_by_a_mismatch_it_was_told_breaks_because_of_that()
     );
     assert!(play.told.iter().any(|told| told.ends.contains(&CALL)));
 }
+
+#[test]
+fn a_link_to_a_rank_that_ends_after_its_answer_is_not_what_is_broken() {
+    let mut play = Play::new(&[1, 2]);
+    play.complain(Cause::Waits);
+    // Rank 1 has answered in the round that is under way, and is killed: its port is closed first.
+    play.pass(20);
+    play.answer = vec![2];
+    play.sight = Some(Sight::Ended);
+    let kind = ErrorKind::Transport {
+        peer: Rank(1),
+        what: "connection refused".to_owned(),
+    };
+    play.complain(Cause::Failed {
+        kind,
+        usable: false,
+        culprit: None,
+    });
+    play.pass(2 * ROUND_MS);
+    assert_eq!(play.found(), None);
+    play.down(Rank(1), &DownReason::Killed { signal: 9 });
+    play.pass(2 * ROUND_MS);
+    assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
+}
