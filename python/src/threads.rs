@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use muster_comm::watch::process;
 use muster_comm::world::{self, ThreadOptions};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -25,8 +26,10 @@ use crate::world::{World, check_process, seconds};
 
 /// How often the thread that waits looks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long ranks may take to end after Ctrl-C.
+/// How long ranks may take to end after Ctrl-C, as many times as there are threads for each processor.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How many times at most.
+const CROWD_MAX: u32 = 20;
 /// Functions that are told of a rank that goes on.
 const TOLD_MAX: usize = 4;
 
@@ -171,7 +174,7 @@ impl Ranks {
             world.get().leave_thread_from_outside(py);
         }
         // What it gives is of no use any more.
-        let _ = py.detach(|| next(results, PATIENCE));
+        let _ = py.detach(|| next(results, PATIENCE * crowd()));
         if !signal.is_instance_of::<PyKeyboardInterrupt>(py) {
             return signal;
         }
@@ -186,6 +189,13 @@ impl Ranks {
         let what = "Ctrl-C ended muster.threads; what a rank does in Python cannot be ended from outside, and goes on in";
         PyKeyboardInterrupt::new_err(format!("{what} {}", left.join(", ")))
     }
+}
+
+/// How many threads want each processor of this host, within bounds.
+fn crowd() -> u32 {
+    let load = process::look(std::process::id()).map(|facts| facts.load);
+    load.map_or(1, |load| load.runnable / load.processors.max(1))
+        .clamp(1, CROWD_MAX)
 }
 
 /// Starts the thread of Python that calls `body(world, done)`.
