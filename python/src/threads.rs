@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use muster_comm::watch::process;
+use muster_comm::watch::cpu_time::HostLoad;
 use muster_comm::world::{self, ThreadOptions};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -173,8 +173,10 @@ impl Ranks {
         for world in &worlds {
             world.get().leave_thread_from_outside(py);
         }
+        let crowd = u32::try_from(HostLoad::now().crowd())
+            .map_or(CROWD_MAX, |crowd| crowd.clamp(1, CROWD_MAX));
         // What it gives is of no use any more.
-        let _ = py.detach(|| next(results, PATIENCE * crowd()));
+        let _ = py.detach(|| next(results, PATIENCE * crowd));
         if !signal.is_instance_of::<PyKeyboardInterrupt>(py) {
             return signal;
         }
@@ -189,13 +191,6 @@ impl Ranks {
         let what = "Ctrl-C ended muster.threads; what a rank does in Python cannot be ended from outside, and goes on in";
         PyKeyboardInterrupt::new_err(format!("{what} {}", left.join(", ")))
     }
-}
-
-/// How many threads want each processor of this host, within bounds.
-fn crowd() -> u32 {
-    let load = process::look(std::process::id()).map(|facts| facts.load);
-    load.map_or(1, |load| load.runnable / load.processors.max(1))
-        .clamp(1, CROWD_MAX)
 }
 
 /// Starts the thread of Python that calls `body(world, done)`.

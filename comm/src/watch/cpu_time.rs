@@ -75,12 +75,14 @@ impl std::fmt::Display for HostLoad {
 
 impl HostLoad {
     /// Threads for each processor.
-    pub(super) fn crowd(&self) -> u64 {
+    #[must_use]
+    pub fn crowd(&self) -> u64 {
         u64::from(self.runnable / self.processors.max(1))
     }
 
     /// Of this host now.
-    pub(super) fn now() -> Self {
+    #[must_use]
+    pub fn now() -> Self {
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             runnable: Self::parse(&text).unwrap_or(0),

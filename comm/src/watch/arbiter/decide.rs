@@ -53,8 +53,7 @@ impl Arbiter {
         let overdue = std::mem::take(&mut self.overdue);
         let is_overdue = !overdue.is_empty();
         for ((rank, call), since_ms) in overdue {
-            let is_gone = self.scene.member(rank).is_none_or(|one| one.fate.is_some());
-            if !self.is_known(call) && !is_gone {
+            if !self.is_known(call) && self.is_present(rank) {
                 acts.extend(self.decide_overdue(rank, call, since_ms, now_ms));
             }
         }
@@ -76,8 +75,7 @@ impl Arbiter {
         }
         if failure::is_left_to_waiters(&self.scene, &failed) {
             // They may be through in a moment, and then nobody else tells of it: the rank stays a while.
-            let member = self.scene.member(failed.rank);
-            if member.is_some_and(|one| one.fate.is_none()) {
+            if self.is_present(failed.rank) {
                 self.due_at(now_ms + LOOK_PAUSE_MS);
                 self.failed.push(failed);
             }

@@ -364,9 +364,7 @@ impl Arbiter {
     fn lookers(&self, process: &ProcessId) -> Vec<u32> {
         let mut lookers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (rank, other) in (0_u32..).zip(&self.processes) {
-            let member = self.scene.member(rank);
-            let answers = member.is_some_and(|member| member.fate.is_none())
-                && !self.silences.contains_key(&rank);
+            let answers = self.is_present(rank) && !self.silences.contains_key(&rank);
             let known = lookers.entry(other.namespace).or_default();
             if answers && other.boot == process.boot && process.boot != 0 && known.len() < LOOKERS {
                 known.push(rank);

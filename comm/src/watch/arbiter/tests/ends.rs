@@ -4,6 +4,17 @@ use super::*;
 use crate::error::Field;
 use crate::watch::report::{CallOutcome, CallRecord};
 
+fn link_error(peer: Rank, what: &str) -> Cause {
+    Cause::Failed {
+        kind: ErrorKind::Transport {
+            peer,
+            what: what.to_owned(),
+        },
+        usable: false,
+        culprit: None,
+    }
+}
+
 #[test]
 fn ranks_that_end_at_one_moment_are_named_together_and_one_that_ends_later_is_not() {
     // Rank 0 waits for rank 1.
@@ -105,15 +116,7 @@ fn who_ended_before_a_rank_whose_link_broke_is_named_beside_it() {
     let killed = DownReason::Killed { signal: 9 };
     play.down(Rank(2), &killed);
     play.down(Rank(1), &killed);
-    let kind = ErrorKind::Transport {
-        peer: Rank(1),
-        what: "it closed".to_owned(),
-    };
-    play.complain(Cause::Failed {
-        kind,
-        usable: false,
-        culprit: None,
-    });
+    play.complain(link_error(Rank(1), "it closed"));
     play.pass(2 * ROUND_MS);
     assert_eq!(play.found(), Some((Class::PeerDead, [1, 2].as_slice())));
 }
@@ -168,11 +171,6 @@ fn the_first_death_is_told_when_the_processes_that_were_ending_then_have_ended()
 #[test]
 fn a_link_to_a_rank_that_ends_by_a_mismatch_it_was_told_breaks_because_of_that() {
     let mut play = Play::new(&[0, 1, 2]);
-    let failed = |kind: ErrorKind, usable| Cause::Failed {
-        kind,
-        usable,
-        culprit: None,
-    };
     let kind = ErrorKind::Mismatch {
         field: Field::Dtype,
         rank: Rank(1),
@@ -182,7 +180,11 @@ fn a_link_to_a_rank_that_ends_by_a_mismatch_it_was_told_breaks_because_of_that()
     };
     let complaint = FromRank::Complaint {
         call: CallId { key: 4, seq: 1 },
-        cause: failed(kind, true),
+        cause: Cause::Failed {
+            kind,
+            usable: true,
+            culprit: None,
+        },
         report: None,
     };
     let acts = play
@@ -192,9 +194,8 @@ fn a_link_to_a_rank_that_ends_by_a_mismatch_it_was_told_breaks_because_of_that()
     play.pass(500);
     assert_eq!(play.found().map(|found| found.0), Some(Class::Mismatch));
     // Its port is closed, and its process is about to end.
-    let what = "connection refused".to_owned();
     let peer = Rank(play.told[0].blamed[0]);
-    play.complain(failed(ErrorKind::Transport { peer, what }, false));
+    play.complain(link_error(peer, "connection refused"));
     play.pass(300);
     play.down(peer, &DownReason::Exited { code: 7 });
     play.pass(300);
@@ -215,15 +216,7 @@ fn a_link_to_a_rank_that_ends_after_its_answer_is_not_what_is_broken() {
     play.pass(20);
     play.answer = vec![2];
     play.sight = Some(Sight::Ended);
-    let kind = ErrorKind::Transport {
-        peer: Rank(1),
-        what: "connection refused".to_owned(),
-    };
-    play.complain(Cause::Failed {
-        kind,
-        usable: false,
-        culprit: None,
-    });
+    play.complain(link_error(Rank(1), "connection refused"));
     play.pass(2 * ROUND_MS);
     assert_eq!(play.found(), None);
     play.down(Rank(1), &DownReason::Killed { signal: 9 });
