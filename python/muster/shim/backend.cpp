@@ -35,6 +35,10 @@ std::string name_of(const O&, long) {
 }
 
 using Reference = c10::intrusive_ptr<c10d::Work>;
+
+// Whether torch's functions take no work from a call that has ended. They do in 2.9, and do not in 2.6.
+constexpr bool kMayGiveNone = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 9;
+
 using c10d::OpType;
 
 class MusterBackend : public c10d::Backend {
@@ -411,6 +415,13 @@ class MusterBackend : public c10d::Backend {
   Reference begin(Operation op, OpType type, const char* title, const Tensors& inputs, const O& opts) {
     const auto timeout = opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
     if (is_async(opts, 0) || coalescing_) return start(std::move(op), type, title, inputs, timeout);
+    if (kMayGiveNone && !at::hasCallbacks()) {
+      prepare(op);
+      auto* error = table->run(group_, op.calls.data(), op.calls.size(), timeout.count());
+      if (error) std::rethrow_exception(exception_of(error));
+      op.finish();
+      return nullptr;
+    }
     auto work = make(std::move(op), type, title, inputs, timeout);
     auto& calls = work->operation_.calls;
     work->end(table->run(group_, calls.data(), calls.size(), timeout.count()));
@@ -428,12 +439,17 @@ class MusterBackend : public c10d::Backend {
     return work;
   }
 
-  c10::intrusive_ptr<MusterWork> make(
-      Operation op, OpType type, const char* title, const Tensors& inputs, std::chrono::milliseconds timeout) {
+  // Says where the calls are made, and gives their number.
+  uint64_t prepare(Operation& op) {
     MusterWork::sweep();
     const auto* site = call_site();
     for (auto& call : op.calls) call.site = site;
-    const auto seq = ++seq_;
+    return ++seq_;
+  }
+
+  c10::intrusive_ptr<MusterWork> make(
+      Operation op, OpType type, const char* title, const Tensors& inputs, std::chrono::milliseconds timeout) {
+    const auto seq = prepare(op);
     if (!at::hasCallbacks()) return c10::make_intrusive<MusterWork>(rank_, type, std::move(op), timeout, seq);
     return c10::make_intrusive<MusterWork>(rank_, type, name_ + ":" + title, inputs, std::move(op), timeout, seq);
   }

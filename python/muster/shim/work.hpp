@@ -204,6 +204,8 @@ class AllWork : public c10d::Work {
 struct Code {
   bool is_torch;
   std::string file;
+  // Its places by instruction: to look one up costs less than to find the line.
+  std::unordered_map<int, const void*> sites;
 };
 
 constexpr size_t kCodesMax = 4096;
@@ -216,7 +218,7 @@ const std::string& torch_folder() {
 }
 
 // What is known of a code object; null where it cannot be remembered. Needs the GIL.
-const Code* known(PyCodeObject* code) {
+Code* known(PyCodeObject* code) {
   static auto* all = new std::unordered_map<PyCodeObject*, Code>();
   const auto found = all->find(code);
   if (found != all->end()) return &found->second;
@@ -225,11 +227,23 @@ const Code* known(PyCodeObject* code) {
   const char* file = name ? PyUnicode_AsUTF8(name) : nullptr;
   const bool is_torch = !file || std::strncmp(file, torch_folder().c_str(), torch_folder().size()) == 0 ||
       std::strstr(file, "/contextlib.py");
-  const auto& made = all->emplace(code, Code{is_torch, file ? file : ""}).first->second;
+  auto& made = all->emplace(code, Code{is_torch, file ? file : "", {}}).first->second;
   Py_INCREF(code);
   Py_XDECREF(name);
   PyErr_Clear();
   return &made;
+}
+
+// The place that a frame is at. Needs the GIL.
+const void* site_of(PyCodeObject* code, Code& seen, PyFrameObject* frame) {
+  auto at = [&] { return table->site(code, seen.file.c_str(), uint32_t(PyFrame_GetLineNumber(frame))); };
+#if PY_VERSION_HEX >= 0x030b0000
+  const auto [place, is_new] = seen.sites.try_emplace(PyFrame_GetLasti(frame), nullptr);
+  if (is_new) place->second = at();
+  return place->second;
+#else
+  return at();
+#endif
 }
 
 // The innermost frame of the main thread that is not torch's own. Other threads call for autograd or for the user; they
@@ -243,9 +257,9 @@ const void* call_site() {
   const void* site = nullptr;
   while (frame) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    const auto* seen = known(code);
+    auto* seen = known(code);
     const bool is_torch = seen && seen->is_torch;
-    if (seen && !is_torch) site = table->site(code, seen->file.c_str(), uint32_t(PyFrame_GetLineNumber(frame)));
+    if (seen && !is_torch) site = site_of(code, *seen, frame);
     Py_DECREF(code);
     PyFrameObject* back = is_torch ? PyFrame_GetBack(frame) : nullptr;
     Py_DECREF(frame);
