@@ -410,7 +410,9 @@ def test_a_rank_that_does_not_come_is_named_at_the_groups_timeout(torch_ranks):
         """
         import time
         group = dist.new_group(timeout=timedelta(seconds=2))
-        dist.barrier(group)
+        for _ in range(2):
+            dist.all_reduce(torch.ones(1), group=group)
+            dist.barrier(group)
         if r == 1:
             time.sleep(8)
         else:
@@ -424,7 +426,11 @@ def test_a_rank_that_does_not_come_is_named_at_the_groups_timeout(torch_ranks):
     ended = torch_ranks(2, program)
     well(ended)
     assert "VERDICT NOT_JOINED who=rank 1" in ended[0].out, ended
-    assert "program.py:" in ended[0].out, ended
+    # Each call has its own line, though one function makes them all.
+    lines = list(enumerate(program.splitlines(), 3))
+    barrier, gather = (next(at for at, line in lines if call in line) for call in ("barrier(g", "all_gather_o"))
+    assert re.search(rf"last finished barrier #4 on 1 at \S*program\.py:{barrier} ", ended[0].out), ended
+    assert re.search(rf"all_gather #5 on 1 .*program\.py:{gather}\)", ended[0].err), ended
 
 
 def test_torchrun_starts_it(job, tmp_path, compiled):
