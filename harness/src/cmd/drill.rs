@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use muster_comm::config::{self, Environment};
 use muster_comm::sync::Clock;
+use muster_comm::types::closest;
 
 use crate::TOOL;
 use crate::cmd::saving::Saving;
@@ -263,13 +264,9 @@ fn chosen(args: &DrillArgs) -> Result<Vec<&'static Drill>, Failure> {
 }
 
 fn unknown(name: &str) -> Failure {
-    let close = drills()
-        .map(|drill| (strsim::jaro_winkler(drill.name, name), drill.name))
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .filter(|(likeness, _)| *likeness > 0.8);
     let failure = Failure::usage(format!("no drill is called {name:?}"));
-    match close {
-        Some((_, close)) => failure.with_help(format!("did you mean {close}?")),
+    match closest(name, drills().map(|drill| drill.name)) {
+        Some(close) => failure.with_help(format!("did you mean {close}?")),
         None => failure.with_help("`muster drill --list` shows all of them"),
     }
 }

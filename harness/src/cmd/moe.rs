@@ -10,7 +10,7 @@ use muster_comm::layout::Layout;
 
 use crate::backend;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, Named, matrix_of, parse_time, pin};
+use crate::cmd::values::{Common, Named, did_you_mean, matrix_of, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -173,8 +173,7 @@ fn models() -> Named<&'static ModelPreset> {
 
 fn parse_preset(name: &str) -> Result<&'static ModelPreset, String> {
     ModelPreset::find(name).map_err(|error| {
-        let meant = ModelPreset::closest(name)
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        let meant = did_you_mean(ModelPreset::closest(name));
         format!("{error}{meant}")
     })
 }

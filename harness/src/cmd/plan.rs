@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use muster_comm::algo::planned;
 use muster_comm::types::{Collective, closest};
 
+use crate::cmd::values::did_you_mean;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -98,9 +99,7 @@ fn parse_collective(word: &str) -> Result<Collective, String> {
         .find(|collective| collective.name() == word)
         .ok_or_else(|| {
             let known: Vec<&str> = names().collect();
-            let meant = closest(word, names())
-                .map(|name| format!("; did you mean {name}?"))
-                .unwrap_or_default();
+            let meant = did_you_mean(closest(word, names()));
             format!("known: {}{meant}", known.join(", "))
         })
 }

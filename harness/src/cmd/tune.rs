@@ -17,7 +17,7 @@ use crate::bench::shape::Split;
 use crate::bench::sweep::{CELLS_MAX, Memory, Places, Stop, Sweep, What, parse_size, sweep};
 use crate::bench::tune::{SCHEMA_VERSION, TuneReport, Tuning, table};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{parse_time, pin, settings};
+use crate::cmd::values::{did_you_mean, parse_time, pin, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -145,8 +145,7 @@ fn after_long_help() -> String {
 fn parse_collective(word: &str) -> Result<Collective, String> {
     let names = || planned().map(Collective::name);
     planned().find(|call| call.name() == word).ok_or_else(|| {
-        let meant =
-            closest(word, names()).map_or_else(String::new, |m| format!(" (did you mean {m}?)"));
+        let meant = did_you_mean(closest(word, names()));
         format!("there is {}{meant}", names().collect::<Vec<_>>().join(", "))
     })
 }

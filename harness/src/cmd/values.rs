@@ -42,11 +42,14 @@ pub(crate) fn matrix_of(name: &str, command: &str) -> Result<(Matrix, Layout), F
     Ok((matrix, layout))
 }
 
+/// What a message about an unknown name ends with: the name that is like it, if there is one.
+pub(crate) fn did_you_mean(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
+}
+
 pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
     name.trim().parse::<DType>().map_err(|error| {
-        let meant = error
-            .suggestion()
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        let meant = did_you_mean(error.suggestion());
         format!("{error}{meant}")
     })
 }
@@ -116,8 +119,7 @@ pub(super) fn presets() -> Named<&'static Preset> {
 /// A layout of a training stack by its name.
 fn parse_preset(name: &str) -> Result<&'static Preset, String> {
     Preset::find(name).map_err(|error| {
-        let meant = Preset::closest(name)
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        let meant = did_you_mean(Preset::closest(name));
         format!("{error}{meant}")
     })
 }

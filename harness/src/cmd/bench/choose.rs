@@ -10,7 +10,7 @@ use muster_comm::types::{Collective, ReduceOp, closest};
 use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{Named, matrix_of, pin};
+use crate::cmd::values::{Named, did_you_mean, matrix_of, pin};
 use crate::fail::Failure;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::Work;
@@ -53,8 +53,7 @@ fn parse_what(word: &str) -> Result<Whats, String> {
     let found = measurable().find(|what| what.name() == word);
     found.map(|what| Whats(vec![what])).ok_or_else(|| {
         let names: Vec<&str> = measurable().map(What::name).chain(["all"]).collect();
-        let meant = closest(word, names.iter().copied())
-            .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+        let meant = did_you_mean(closest(word, names.iter().copied()));
         format!("there is {}{meant}", names.join(", "))
     })
 }
@@ -71,9 +70,7 @@ pub(super) fn op(text: &str) -> Result<ReduceOp, String> {
     text.trim()
         .parse()
         .map_err(|error: muster_comm::types::UnknownName| {
-            let meant = error
-                .suggestion()
-                .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+            let meant = did_you_mean(error.suggestion());
             format!("{error}{meant}")
         })
 }
@@ -86,8 +83,7 @@ pub(super) fn group(text: &str) -> Result<String, String> {
     let names: Vec<&str> = std::iter::once(WORLD_KIND)
         .chain(GroupKind::ALL.into_iter().map(GroupKind::name))
         .collect();
-    let meant = closest(text, names.iter().copied())
-        .map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+    let meant = did_you_mean(closest(text, names.iter().copied()));
     Err(format!("there is {}{meant}", names.join(", ")))
 }
 

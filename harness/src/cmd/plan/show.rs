@@ -9,6 +9,7 @@ use muster_comm::types::{Collective, Pattern};
 use serde_json::json;
 
 use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
+use crate::cmd::values::did_you_mean;
 use crate::fail::Failure;
 
 /// Most ranks whose plans are shown: more can be drawn by nobody and checked only slowly.
@@ -173,10 +174,7 @@ impl ShowArgs {
     fn algorithm(&self, problem: &Problem) -> Result<&'static Algorithm, Failure> {
         if let Some(name) = &self.algo {
             return find(self.collective, name).map_err(|error| {
-                let meant = error
-                    .suggestion()
-                    .map(|name| format!("; did you mean {name}?"))
-                    .unwrap_or_default();
+                let meant = did_you_mean(error.suggestion());
                 Failure::usage(format!("{error}{meant}"))
             });
         }
