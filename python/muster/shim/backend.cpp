@@ -35,11 +35,11 @@ std::string name_of(const O&, long) {
 }
 
 using Reference = c10::intrusive_ptr<c10d::Work>;
-
-// Whether torch's functions take no work from a call that has ended. They do in 2.9, and do not in 2.6.
-constexpr bool kMayGiveNone = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 9;
-
 using c10d::OpType;
+
+// Whether torch's Python functions accept a synchronous call that gives no work: 2.9 does, 2.6 does not, and none between
+// was tried.
+constexpr bool kMayGiveNone = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 9;
 
 class MusterBackend : public c10d::Backend {
  public:
@@ -415,6 +415,7 @@ class MusterBackend : public c10d::Backend {
   Reference begin(Operation op, OpType type, const char* title, const Tensors& inputs, const O& opts) {
     const auto timeout = opts.timeout == c10d::kUnsetTimeout ? timeout_ : opts.timeout;
     if (is_async(opts, 0) || coalescing_) return start(std::move(op), type, title, inputs, timeout);
+    // A profiler times a call by its work.
     if (kMayGiveNone && !at::hasCallbacks()) {
       prepare(op);
       auto* error = table->run(group_, op.calls.data(), op.calls.size(), timeout.count());
