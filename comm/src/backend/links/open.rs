@@ -78,11 +78,7 @@ impl Links {
         peers: impl Iterator<Item = usize>,
     ) -> Result<Awaited, ErrorKind> {
         let (n, me) = (wait_context.group.len(), wait_context.group.me);
-        for streams in [&mut self.collective, &mut self.point] {
-            if streams.is_empty() {
-                streams.resize_with(n, || None);
-            }
-        }
+        self.make_places(n);
         let mut awaited = Awaited {
             plane,
             peers: Vec::new(),
@@ -99,6 +95,15 @@ impl Links {
             }
         }
         Ok(awaited)
+    }
+
+    /// Places for the streams to `n` members.
+    pub(super) fn make_places(&mut self, n: usize) {
+        for streams in [&mut self.collective, &mut self.point] {
+            if streams.is_empty() {
+                streams.resize_with(n, || None);
+            }
+        }
     }
 
     pub(super) fn plane(&mut self, plane: Plane) -> &mut Vec<Option<Box<dyn Stream>>> {

@@ -23,6 +23,7 @@ impl Links {
         if let Some(net) = &context.net {
             net.listener.end(group.key);
         }
+        self.make_places(group.len());
         let peers = (0..group.len()).filter(|peer| *peer != group.me);
         let planes = [Plane::Collective, Plane::PointToPoint];
         let found = peers
@@ -31,11 +32,11 @@ impl Links {
                 let counters = &self.counters;
                 let [sent, received] = [Direction::Send, Direction::Recv]
                     .map(|direction| counters.count(direction, peer));
-                let held = self.plane(plane).get_mut(peer);
-                let mut parked = None;
-                let stream = match held.and_then(Option::as_mut) {
+                let held = self.plane(plane).get_mut(peer)?;
+                // It stays: its end would look like a broken link to a peer that waits for another rank.
+                let stream = match held {
                     Some(stream) => stream,
-                    None => parked.insert(never_taken(context, group, plane, peer)?),
+                    None => held.insert(never_taken(context, group, plane, peer)?),
                 };
                 if plane == Plane::PointToPoint && stream.kind().is_network() {
                     say_closed(stream.as_mut(), group.key, received);

@@ -7,7 +7,7 @@ mod two;
 use std::time::Duration;
 
 use self::large::large;
-use self::messages::{recv_left_out, sent_to_an_ended_group};
+use self::messages::{link_never_taken, recv_left_out, sent_to_an_ended_group};
 use self::two::{server_killed_beside, two_killed};
 use super::fault::{Act, Fault, Planted, Strike, When};
 use super::program::Program;
@@ -122,6 +122,11 @@ pub const CASES: &[Case] = &[
         name: "sent-to-an-ended-group",
         title: "a message is sent to a rank that has ended the group and leaves a moment after the sender",
         make: sent_to_an_ended_group,
+    },
+    Case {
+        name: "link-never-taken",
+        title: "a rank leaves out the first call of a group, in which the others connect to it over TCP",
+        make: link_never_taken,
     },
     Case {
         name: "server-killed-beside",

@@ -34,6 +34,17 @@ pub(super) fn recv_left_out() -> Scenario {
     scenario
 }
 
+pub(super) fn link_never_taken() -> Scenario {
+    let program = program(3, |rank| {
+        if rank == 2 {
+            vec![Step::Mark, Step::Pause { ms: 200 }]
+        } else {
+            vec![work()]
+        }
+    });
+    base(Launcher::Env, Way::Tcp, program).planting(Fault::Skips, 2, None)
+}
+
 pub(super) fn sent_to_an_ended_group() -> Scenario {
     let program = program(2, |rank| {
         let make = Step::Make {
