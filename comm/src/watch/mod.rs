@@ -191,11 +191,18 @@ impl Watch {
     }
 
     /// The calling thread's number.
+    #[inline]
     fn thread(&self, board: &Board) -> u32 {
         let (known, number) = THREAD.get();
         if known == self.world {
-            return number;
+            number
+        } else {
+            self.new_thread(board)
         }
+    }
+
+    #[cold]
+    fn new_thread(&self, board: &Board) -> u32 {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let number = board.count_thread();
         threads.push(stack::own_tid());

@@ -135,6 +135,7 @@ impl Default for Sites {
 impl Sites {
     /// The number of a site, from 1; 0 where there is no more room. `write` is called once a site,
     /// before its number is given out.
+    #[inline]
     pub(super) fn number<'a>(
         &self,
         site: &'a Location<'a>,
@@ -148,6 +149,13 @@ impl Sites {
         if word >> NUMBER_BITS == address & (u64::MAX >> NUMBER_BITS) {
             return crate::types::index(word & ((1 << NUMBER_BITS) - 1));
         }
+        self.look_up(site, write)
+    }
+
+    /// The number of a site that is not in its place.
+    #[cold]
+    fn look_up<'a>(&self, site: &'a Location<'a>, write: impl FnOnce(usize, Spot<'a>)) -> usize {
+        let address = address_of(site);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let number = match known.iter().position(|one| *one == address) {
             Some(at) => at + 1,
@@ -159,7 +167,8 @@ impl Sites {
             None => 0,
         };
         // SYNC: pairs with the Acquire above. Sites that share a place take turns in it.
-        place.store(address << NUMBER_BITS | number as u64, Ordering::Release);
+        self.places[place_of(address)]
+            .store(address << NUMBER_BITS | number as u64, Ordering::Release);
         number
     }
 }

@@ -268,7 +268,7 @@ impl Arbiter {
     fn differing(&self, verdict: &Verdict) -> Option<Verdict> {
         let is_inferred = matches!(
             verdict.class,
-            Class::Deadlock | Class::Internal | Class::Link | Class::NotJoined
+            Class::Deadlock | Class::Internal | Class::Link | Class::NotJoined | Class::Resource
         );
         if !is_inferred {
             return None;

@@ -11,7 +11,7 @@ use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, Pro
 use crate::types::Rank;
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
-use crate::watch::report::{CallCode, GroupState, InFlight, Report, Wait};
+use crate::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
 
 const CALL: CallId = CallId { key: 9, seq: 3 };
@@ -61,6 +61,8 @@ struct Play {
     told: Vec<Verdict>,
     /// Whether boards show no call: their ranks are through, or boards are read while they are written.
     is_torn: bool,
+    /// Whether ranks made the call before the one that waits differently.
+    differs: bool,
 }
 
 impl Play {
@@ -74,7 +76,25 @@ impl Play {
             answer: answer.to_vec(),
             told: Vec::new(),
             is_torn: false,
+            differs: false,
         }
+    }
+
+    fn board(&self, rank: u32, waits: bool) -> Box<Report> {
+        let mut report = board(rank, waits);
+        if self.differs {
+            report.calls.push(CallRecord {
+                key: CALL.key,
+                seq: CALL.seq - 1,
+                call: CallCode {
+                    word: 4 + u64::from(rank),
+                    count: 8,
+                },
+                outcome: CallOutcome::Completed,
+                ..CallRecord::default()
+            });
+        }
+        Box::new(report)
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
@@ -82,7 +102,7 @@ impl Play {
     }
 
     fn complain(&mut self, cause: Cause) {
-        let report = (cause != Cause::Waits).then(|| Box::new(board(0, true)));
+        let report = (cause != Cause::Waits).then(|| self.board(0, true));
         let complaint = FromRank::Complaint {
             call: CALL,
             cause,
@@ -120,7 +140,7 @@ impl Play {
         let answer = match decode::<ToRank>(bytes) {
             Some(ToRank::Ask { ask, .. }) if self.answer.contains(&rank.0) => FromRank::Answer {
                 ask,
-                report: Box::new(board(rank.0, rank.0 == 0 && !self.is_torn)),
+                report: self.board(rank.0, rank.0 == 0 && !self.is_torn),
                 looks: Vec::new(),
             },
             Some(ToRank::Stack { .. }) => FromRank::Stack {
@@ -140,7 +160,7 @@ impl Play {
         let sight = sight.unwrap_or_else(|| Sight::Hidden("elsewhere".to_owned()));
         let look = Look {
             rank: rank.0,
-            report: sight.facts().map(|_| Box::new(board(rank.0, false))),
+            report: sight.facts().map(|_| self.board(rank.0, false)),
             sight,
         };
         let seen = Seen {
@@ -297,9 +317,10 @@ fn a_rank_is_frozen_that_every_look_of_a_second_found_stopped_and_that_did_not_r
     assert_eq!(play.found(), Some((Class::PeerFrozen, [1].as_slice())));
 }
 
-#[test]
-fn a_rank_that_gets_no_processor_is_not_to_blame() {
+/// Rank 0 waits to its deadline for rank 1, which gets no processor.
+fn play_of_a_starved_rank(differs: bool) -> Play {
     let mut play = Play::new(&[0, 2]);
+    play.differs = differs;
     for second in 0..12 {
         play.sight = process('R', 40, second * 1000);
         play.complain(Cause::Waits);
@@ -308,6 +329,18 @@ fn a_rank_that_gets_no_processor_is_not_to_blame() {
     assert_eq!(play.found(), None);
     play.complain(Cause::InVain);
     play.pass(500);
+    play
+}
+
+#[test]
+fn who_made_an_earlier_call_differently_is_the_cause_on_a_starved_host_too() {
+    let play = play_of_a_starved_rank(true);
+    assert_eq!(play.found(), Some((Class::Mismatch, [1].as_slice())));
+}
+
+#[test]
+fn a_rank_that_gets_no_processor_is_not_to_blame() {
+    let play = play_of_a_starved_rank(false);
     assert_eq!(play.found(), Some((Class::Resource, [].as_slice())));
     assert!(
         play.told[0].place.contains("starved: rank 1"),

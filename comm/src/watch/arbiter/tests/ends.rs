@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::error::Field;
-use crate::watch::report::{CallOutcome, CallRecord};
 
 fn link_error(peer: Rank, what: &str) -> Cause {
     Cause::Failed {
