@@ -82,7 +82,7 @@ impl Play {
 
     fn board(&self, rank: u32, waits: bool) -> Box<Report> {
         let mut report = board(rank, waits);
-        if self.differs {
+        if self.differs && rank < 2 {
             report.calls.push(CallRecord {
                 key: CALL.key,
                 seq: CALL.seq - 1,
