@@ -181,7 +181,7 @@ impl Referee for Arbiter {
 
     fn down(&mut self, rank: Rank, reason: &DownReason, at_ms: u64) {
         for told in &mut self.told {
-            told.note_end(rank.0, reason, &self.scene, self.seen_ms);
+            told.note_end(rank.0, reason, &self.scene, at_ms);
         }
         let mut fate = failure::fate(reason, self.departures);
         let is_end = fate.cause != EndCause::Unknown || *reason == DownReason::Ended;

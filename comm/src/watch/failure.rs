@@ -168,8 +168,8 @@ fn hint(reason: &DownReason) -> &'static str {
     }
 }
 
-/// The verdict on an error that a rank met in a call.
-pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
+/// The verdict on an error that a rank met in a call. `is_told` says whether a verdict on an earlier call is out.
+pub(super) fn verdict(scene: &Scene, failed: &Failed, is_told: &dyn Fn(CallId) -> bool) -> Verdict {
     let Failed {
         rank,
         call,
@@ -196,7 +196,7 @@ pub(super) fn verdict(scene: &Scene, failed: &Failed) -> Verdict {
     if let ErrorKind::Mismatch { field, .. } = kind
         && *field != Field::Membership
     {
-        let mut verdict = mismatch(scene, failed);
+        let mut verdict = mismatch(scene, failed, is_told);
         if is_unread(kind, culprit) && verdict.kind == *kind {
             // Nothing says which of the two made a call too many or too few.
             verdict.confidence = Confidence::Likely;
@@ -256,7 +256,7 @@ fn is_unread(kind: &ErrorKind, culprit: Option<Rank>) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "no other kind is a mismatch"
 )]
-fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
+fn mismatch(scene: &Scene, failed: &Failed, is_told: &dyn Fn(CallId) -> bool) -> Verdict {
     let Failed {
         rank,
         call,
@@ -278,13 +278,13 @@ fn mismatch(scene: &Scene, failed: &Failed) -> Verdict {
         // the places in the program.
         let is_met = mine == format!("call {}", call.seq);
         let up_to = call.seq - u64::from(!is_met && call.seq > 0);
-        if let Some((call, found)) = mismatch::earliest(scene, call, up_to) {
+        if let Some((call, found)) = mismatch::earliest(scene, call, up_to, is_told) {
             return compared(scene, rank, call, found, usable);
         }
     } else {
         // A message may be of an earlier call than the one that met it.
         let found = mismatch::compare(scene, call).map(|found| (call, found));
-        let found = found.or_else(|| mismatch::earliest(scene, call, call.seq));
+        let found = found.or_else(|| mismatch::earliest(scene, call, call.seq, is_told));
         if let Some((call, found)) = found {
             return compared(scene, rank, call, found, usable);
         }

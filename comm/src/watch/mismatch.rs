@@ -110,8 +110,14 @@ pub(super) fn odd_of(scene: &Scene, call: CallId, pair: [u32; 2]) -> Option<u32>
     }
 }
 
-/// The first of the last calls of a group, up to number `up_to`, that ranks made differently.
-pub(super) fn earliest(scene: &Scene, call: CallId, up_to: u64) -> Option<(CallId, Comparison)> {
+/// The first of the last calls of a group, up to number `up_to`, that ranks made differently and of which nobody was told: after
+/// one that all were told of, the group may have gone on.
+pub(super) fn earliest(
+    scene: &Scene,
+    call: CallId,
+    up_to: u64,
+    is_told: &dyn Fn(CallId) -> bool,
+) -> Option<(CallId, Comparison)> {
     let all = scene
         .members
         .iter()
@@ -122,10 +128,9 @@ pub(super) fn earliest(scene: &Scene, call: CallId, up_to: u64) -> Option<(CallI
     let mut seqs: Vec<u64> = of_group.map(|made| made.seq).collect();
     seqs.sort_unstable();
     seqs.dedup();
-    seqs.into_iter().find_map(|seq| {
-        let earlier = CallId { seq, ..call };
-        Some((earlier, compare(scene, earlier)?))
-    })
+    let calls = seqs.into_iter().map(|seq| CallId { seq, ..call });
+    let mut untold = calls.filter(|earlier| !is_told(*earlier));
+    untold.find_map(|earlier| Some((earlier, compare(scene, earlier)?)))
 }
 
 /// A call that ranks made differently and in which nobody can go on: each member is past it, or waits.

@@ -327,6 +327,34 @@ fn a_mismatch_in_every_call_of_a_long_row_is_found_each_time() {
 }
 
 #[test]
+fn a_call_that_differed_is_not_why_a_later_one_fails() {
+    let results = ranks(4, &Setup::shm(), |world| {
+        let everyone = world.everyone().unwrap();
+        let comm = group(&world, "old", &[0, 1, 2, 3]);
+        let error = sum(5 + usize::from(comm.rank() == 1))(&comm).unwrap_err();
+        let caught = error.verdict().unwrap();
+        assert_eq!(
+            (caught.class, &caught.blamed[..]),
+            (Class::Mismatch, &[1][..])
+        );
+        is_sound(&comm);
+        let later = if comm.rank() == 2 {
+            drop(comm);
+            None
+        } else {
+            Some(sum(5)(&comm).unwrap_err())
+        };
+        is_sound(&everyone);
+        later
+    });
+    for error in results.into_iter().flatten() {
+        let verdict = error.verdict().unwrap();
+        let named = (verdict.class, &verdict.blamed[..]);
+        assert_eq!(named, (Class::NotJoined, &[2][..]), "{verdict}");
+    }
+}
+
+#[test]
 fn a_group_of_one_name_with_other_members_is_named_by_the_deadline_and_harms_nobody_else() {
     let results = ranks(4, &Setup::shm().deadline_ms(400), |world| {
         let everyone = world.everyone().unwrap();

@@ -1,6 +1,6 @@
 //! What the arbiter decides at the end of a round.
 
-use super::{Arbiter, PAUSE_MS, STOPPED_WAIT_MS, Told, UNKNOWN_WAIT_MS, covers};
+use super::{Arbiter, PAUSE_MS, STOPPED_WAIT_MS, UNKNOWN_WAIT_MS, covers};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
@@ -117,7 +117,7 @@ impl Arbiter {
                 LOOK_PAUSE_MS
             }
             _ => {
-                let verdict = failure::verdict(&self.scene, &failed);
+                let verdict = failure::verdict(&self.scene, &failed, &|call| self.is_known(call));
                 let verdict = self.differing(&verdict).unwrap_or(verdict);
                 // Another rank may have ended before the one that it names.
                 if verdict.class != Class::PeerDead || !self.are_others_ending(now_ms) {
@@ -172,9 +172,7 @@ impl Arbiter {
     /// Whether a rank may be ending because of a verdict that it was told a moment ago.
     fn may_follow(&self, rank: u32, now_ms: u64) -> bool {
         let mut told = self.told.iter();
-        let is_cause =
-            |told: &Told| told.concerns(rank) && told.may_be_followed(&self.scene, now_ms);
-        self.is_present(rank) && told.any(is_cause)
+        self.is_present(rank) && told.any(|told| told.may_move(rank, &self.scene, now_ms))
     }
 
     /// Whether a rank has said goodbye.
@@ -266,17 +264,25 @@ impl Arbiter {
     /// The verdict on calls that differ, where that is why others wait in vain: ranks in one call that the last one has not
     /// come to, or an earlier call of the group that nobody had to wait in.
     fn differing(&self, verdict: &Verdict) -> Option<Verdict> {
-        let is_inferred = matches!(
-            verdict.class,
-            Class::Deadlock | Class::Internal | Class::Link | Class::NotJoined | Class::Resource
-        );
+        let is_inferred = match verdict.class {
+            Class::Deadlock | Class::Internal | Class::Link | Class::NotJoined => true,
+            // A wait on a crowded host, and not what a rank itself ran out of.
+            Class::Resource => matches!(verdict.kind, ErrorKind::Stalled { .. }),
+            Class::RdvMissing
+            | Class::RdvConflict
+            | Class::RdvUnreachable
+            | Class::PeerDead
+            | Class::PeerFrozen
+            | Class::Mismatch
+            | Class::Data => false,
+        };
         if !is_inferred {
             return None;
         }
-        let found = verdict
-            .ends
-            .iter()
-            .find_map(|call| mismatch::earliest(&self.scene, *call, call.seq));
+        let is_told = |call| self.is_known(call);
+        let mut ends = verdict.ends.iter();
+        let found =
+            ends.find_map(|call| mismatch::earliest(&self.scene, *call, call.seq, &is_told));
         let (call, found) = found?;
         let mut differs = failure::compared(&self.scene, 0, call, found, false);
         differs.ends.extend(&verdict.ends);

@@ -1,12 +1,13 @@
 //! Telling a verdict to everybody, and remembering whose doing it makes of what comes later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Arbiter;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, DownReason, ProcessId};
-use crate::types::Rank;
+use crate::types::{Collective, Rank};
 use crate::watch::judge::Scene;
+use crate::watch::report::{CallOutcome, CallRecord, Report};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
@@ -17,7 +18,7 @@ pub(crate) const ECHO_MS: u64 = 10_000;
 const FOLLOWS_MS: u64 = 3000;
 /// How many times longer the first of these times grows at most.
 const SLOWNESS_MAX: u64 = 12;
-/// Verdicts that are remembered. A world that has this many has long ended.
+/// Verdicts that are remembered: the last ones, where their groups go on. A world that has this many others has long ended.
 const TOLD_MAX: usize = 256;
 
 /// A verdict that everybody has.
@@ -26,8 +27,8 @@ pub(super) struct Told {
     pub(super) verdict: Verdict,
     /// Ranks that share its fate: what they do later is its doing.
     victims: BTreeSet<u32>,
-    /// Ranks that have ended because of it, and when the last of them did.
-    followers: BTreeSet<u32>,
+    /// Ranks that have ended because of it, and whether their exit codes say so; when the last of them did.
+    followers: BTreeMap<u32, bool>,
     followed_ms: u64,
     told_ms: u64,
 }
@@ -38,27 +39,58 @@ impl Told {
         let has_all = |ranks: &BTreeSet<u32>| {
             !subjects.is_empty() && subjects.iter().all(|rank| ranks.contains(rank))
         };
+        let follows = |rank: &u32| {
+            let is_said = self.followers.get(rank);
+            is_said.is_some_and(|is_said| *is_said || !self.has_gone_on(*rank, scene))
+        };
         // A verdict on who followed may name the culprit of this one beside it.
-        let is_of_this =
-            |rank: &u32| self.followers.contains(rank) || self.verdict.blamed.contains(rank);
-        if !subjects.is_empty() && subjects.iter().all(is_of_this) {
+        let is_of_this = |rank: &u32| follows(rank) || self.verdict.blamed.contains(rank);
+        if subjects.iter().any(follows) && subjects.iter().all(is_of_this) {
             return true;
         }
         if self.verdict.about.is_none() {
             return self.is_recent(self.told_ms, scene, now_ms) || has_all(&self.victims);
         }
-        self.may_be_followed(scene, now_ms) && has_all(&self.victims)
+        let is_moved = |rank: &u32| self.may_move(*rank, scene, now_ms);
+        !subjects.is_empty() && subjects.iter().all(is_moved)
     }
 
     fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
         now_ms.saturating_sub(at_ms) <= ECHO_MS * scene.slowness().min(SLOWNESS_MAX)
     }
 
-    /// Whether what a rank that it concerns does now is its doing. Where the group is usable ranks may go on, and what they
-    /// do then is their own doing.
-    pub(super) fn may_be_followed(&self, scene: &Scene, now_ms: u64) -> bool {
+    /// Whether what a rank does now may be because of it. Where the group is usable ranks may go on, and what they do then is
+    /// their own doing.
+    pub(super) fn may_move(&self, rank: u32, scene: &Scene, now_ms: u64) -> bool {
         let age_ms = now_ms.saturating_sub(self.told_ms);
-        self.verdict.about.is_none() || age_ms <= FOLLOWS_MS.saturating_mul(scene.slowness())
+        let is_late = age_ms > FOLLOWS_MS.saturating_mul(scene.slowness());
+        self.victims.contains(&rank)
+            && (self.verdict.about.is_none() || !is_late && !self.has_gone_on(rank, scene))
+    }
+
+    /// Whether a rank has made another call of the group since. Boards of ranks that have ended are old, so what others have
+    /// done with it counts too.
+    fn has_gone_on(&self, rank: u32, scene: &Scene) -> bool {
+        // A verdict on devices ends its call, and numbers calls of their own.
+        let Some(about) = self.verdict.about.filter(|_| self.verdict.ends.is_empty()) else {
+            return false;
+        };
+        let has_entered = |report: &Report| {
+            let group = report.group(about.key);
+            group.is_some_and(|group| group.entered > about.seq)
+        };
+        let has_met = |made: &CallRecord| {
+            made.key == about.key
+                && made.seq > about.seq
+                && made.outcome == CallOutcome::Completed
+                && made
+                    .call
+                    .collective()
+                    .is_some_and(Collective::needs_everybody)
+        };
+        let mut reports = scene.members.iter().filter_map(|one| one.report.as_ref());
+        let own = scene.member(rank).and_then(|one| one.report.as_ref());
+        own.is_some_and(has_entered) || reports.any(|report| report.calls.iter().any(has_met))
     }
 
     /// Takes note of a rank that has ended: because it was told this, as its exit code shows; because this concerns it; or because
@@ -66,19 +98,14 @@ impl Told {
     pub(super) fn note_end(&mut self, rank: u32, reason: &DownReason, scene: &Scene, now_ms: u64) {
         let has_its_code = matches!(reason, DownReason::Exited { code }
             if i32::from(self.verdict.class.code()) == *code);
-        let is_concerned = self.concerns(rank) && self.may_be_followed(scene, now_ms);
+        let is_concerned = self.may_move(rank, scene, now_ms);
         let may_be_ended = matches!(reason, DownReason::Ended)
             && !self.followers.is_empty()
             && self.is_recent(self.followed_ms, scene, now_ms);
         if has_its_code || is_concerned || may_be_ended {
-            self.followers.insert(rank);
+            self.followers.insert(rank, has_its_code);
             self.followed_ms = now_ms;
         }
-    }
-
-    /// Whether it blames this rank, or ended what the rank did.
-    pub(super) fn concerns(&self, rank: u32) -> bool {
-        self.victims.contains(&rank)
     }
 
     /// Takes up what it has led to.
@@ -122,11 +149,19 @@ impl Arbiter {
                 .chain([Act::Report(report)])
                 .collect();
         }
+        if self.told.len() == TOLD_MAX
+            && let Some(oldest) = self
+                .told
+                .iter()
+                .position(|told| told.verdict.about.is_some())
+        {
+            self.told.remove(oldest);
+        }
         if self.told.len() < TOLD_MAX {
             self.told.push(Told {
                 verdict: verdict.clone(),
                 victims,
-                followers: BTreeSet::new(),
+                followers: BTreeMap::new(),
                 followed_ms: 0,
                 told_ms: now_ms,
             });

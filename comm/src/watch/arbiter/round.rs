@@ -206,7 +206,10 @@ impl Arbiter {
 
     /// Ranks whose processes have ended without a goodbye, and whom no verdict concerns.
     fn ended_untold(&self) -> Vec<u32> {
-        let is_told = |rank: &u32| self.told.iter().any(|told| told.concerns(*rank));
+        let is_told = |rank: &u32| {
+            let mut told = self.told.iter();
+            told.any(|told| told.may_move(*rank, &self.scene, self.seen_ms))
+        };
         let has_died = |member: &Member| {
             let fate = member.fate.as_ref();
             fate.is_some_and(|fate| !fate.orderly && fate.class == Class::PeerDead)

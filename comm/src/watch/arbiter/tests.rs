@@ -8,7 +8,7 @@ use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::error::{ErrorKind, Field};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, ProcessId, Seen};
-use crate::types::Rank;
+use crate::types::{Collective, Rank};
 use crate::watch::cpu_time::CpuTime;
 use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
@@ -61,8 +61,8 @@ struct Play {
     told: Vec<Verdict>,
     /// Whether boards show no call: their ranks are through, or boards are read while they are written.
     is_torn: bool,
-    /// Whether ranks made the call before the one that waits differently.
-    differs: bool,
+    /// Calls of the past, and who made them.
+    made: Vec<(u32, CallRecord)>,
 }
 
 impl Play {
@@ -76,25 +76,58 @@ impl Play {
             answer: answer.to_vec(),
             told: Vec::new(),
             is_torn: false,
-            differs: false,
+            made: Vec::new(),
         }
     }
 
     fn board(&self, rank: u32, waits: bool) -> Box<Report> {
         let mut report = board(rank, waits);
-        if self.differs && rank < 2 {
-            report.calls.push(CallRecord {
-                key: CALL.key,
-                seq: CALL.seq - 1,
-                call: CallCode {
-                    word: 4 + u64::from(rank),
-                    count: 8,
-                },
-                outcome: CallOutcome::Completed,
-                ..CallRecord::default()
-            });
-        }
+        let own = self.made.iter().filter(|(by, _)| *by == rank);
+        report.calls = own.map(|(_, call)| call.clone()).collect();
         Box::new(report)
+    }
+
+    /// Ranks 0 and 1 have made this call, with another count each if it is to differ.
+    fn make(&mut self, seq: u64, differs: bool, outcome: CallOutcome) {
+        for rank in 0..2 {
+            let word = Collective::AllReduce as u64;
+            let count = 8 + u64::from(differs) * u64::from(rank);
+            let call = CallRecord {
+                key: CALL.key,
+                seq,
+                call: CallCode { word, count },
+                outcome,
+                ..CallRecord::default()
+            };
+            self.made.push((rank, call));
+        }
+    }
+
+    /// Rank 0 says of a call that ranks made it differently, and goes on.
+    fn catch(&mut self, seq: u64) {
+        self.make(seq, true, CallOutcome::Failed);
+        let kind = ErrorKind::Mismatch {
+            field: Field::Count,
+            rank: Rank(0),
+            mine: "8".to_owned(),
+            peer: Rank(1),
+            theirs: "9".to_owned(),
+        };
+        let complaint = FromRank::Complaint {
+            call: CallId { seq, ..CALL },
+            cause: Cause::Failed {
+                kind,
+                usable: true,
+                culprit: None,
+            },
+            report: Some(self.board(0, false)),
+        };
+        let acts = self
+            .arbiter
+            .heard(Rank(0), &encode(&complaint), self.now_ms);
+        self.act(acts);
+        self.pass(500);
+        assert_eq!(self.found(), Some((Class::Mismatch, [1].as_slice())));
     }
 
     fn down(&mut self, rank: Rank, reason: &DownReason) {
@@ -320,7 +353,7 @@ fn a_rank_is_frozen_that_every_look_of_a_second_found_stopped_and_that_did_not_r
 /// Rank 0 waits to its deadline for rank 1, which gets no processor.
 fn play_of_a_starved_rank(differs: bool) -> Play {
     let mut play = Play::new(&[0, 2]);
-    play.differs = differs;
+    play.make(CALL.seq - 1, differs, CallOutcome::Completed);
     for second in 0..12 {
         play.sight = process('R', 40, second * 1000);
         play.complain(Cause::Waits);
@@ -336,6 +369,34 @@ fn play_of_a_starved_rank(differs: bool) -> Play {
 fn who_made_an_earlier_call_differently_is_the_cause_on_a_starved_host_too() {
     let play = play_of_a_starved_rank(true);
     assert_eq!(play.found(), Some((Class::Mismatch, [1].as_slice())));
+}
+
+#[test]
+fn a_call_that_ranks_were_told_of_and_went_on_from_is_not_why_a_later_one_fails() {
+    let last = |play: &Play| {
+        let verdict = play.told.last();
+        verdict.map(|verdict| (verdict.class, verdict.blamed.clone()))
+    };
+    let mut play = Play::new(&[0, 1, 2]);
+    play.catch(CALL.seq - 1);
+    play.pass(10_000);
+    play.complain(Cause::InVain);
+    play.pass(500);
+    assert_eq!(last(&play), Some((Class::NotJoined, vec![1])));
+
+    // Who ends soon has not gone on, unless others have made another call with it since.
+    for (seq, class) in [
+        (CALL.seq - 1, Class::Mismatch),
+        (CALL.seq - 2, Class::PeerDead),
+    ] {
+        let mut play = Play::new(&[0, 2]);
+        play.catch(seq);
+        play.make(CALL.seq - 1, false, CallOutcome::Completed);
+        play.down(Rank(1), &DownReason::Killed { signal: 9 });
+        play.complain(Cause::InVain);
+        play.pass(1500);
+        assert_eq!(last(&play), Some((class, vec![1])), "{:?}", play.told);
+    }
 }
 
 #[test]

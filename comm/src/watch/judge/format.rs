@@ -100,11 +100,14 @@ pub(super) fn full_call_of(waiter: &Waiter<'_>) -> String {
     format!("{}{}", call_of(waiter), waiter.call.call.details())
 }
 
-/// `, last finished all_reduce #183 on tp0 at x.rs:88`, as far as the rank's board tells.
+/// `, last finished all_reduce #183 on tp0 at x.rs:88`, as far as the rank's board tells. That of a rank that has gone was read
+/// before, and the rank may have made more calls.
 pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
-    let Some(report) = scene.member(rank).and_then(|member| member.report.as_ref()) else {
+    let member = scene.member(rank);
+    let Some(report) = member.and_then(|member| member.report.as_ref()) else {
         return String::new();
     };
+    let has_gone = member.is_some_and(|member| member.fate.is_some());
     let cancels = report.groups.iter().filter_map(|group| {
         let why = group.cancelled.as_ref()?;
         Some(format!(", cancelled its calls on {}: {why}", group.name))
@@ -115,8 +118,11 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
         .iter()
         .rfind(|call| call.outcome == CallOutcome::Open && !call.is_async);
     let (verb, call) = match (open, report.last_completed()) {
+        (Some(call), _) if has_gone => ("last seen in", call),
         (Some(call), _) => ("in", call),
+        (None, Some(call)) if has_gone => ("last seen after", call),
         (None, Some(call)) => ("last finished", call),
+        (None, None) if has_gone => return cancels,
         (None, None) => return format!(", no call so far{cancels}"),
     };
     let on = if call.group.is_empty() {

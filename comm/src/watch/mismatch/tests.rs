@@ -203,9 +203,9 @@ fn the_first_call_that_differs_is_found_from_a_later_one() {
     ];
     let scene = scene(members);
     let later = CallId { seq: 4, ..CALL };
-    let (call, found) = earliest(&scene, later, 3).unwrap();
+    let (call, found) = earliest(&scene, later, 3, &|_| false).unwrap();
     assert_eq!((call, found.blamed), (CALL, vec![1]));
-    assert!(earliest(&scene, later, 2).is_none());
+    assert!(earliest(&scene, later, 2, &|_| false).is_none());
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn the_other_members_tell_who_is_odd_where_a_message_of_a_collective_was_never_r
             looks: 0,
             since_ms: 0,
         };
-        crate::watch::failure::verdict(&scene(members.collect()), &failed)
+        crate::watch::failure::verdict(&scene(members.collect()), &failed, &|_| false)
     };
     let (alone, with_others) = (verdict(&[]), verdict(&[2, 3]));
     assert_eq!(alone.blamed, [0, 1]);
