@@ -432,9 +432,11 @@ impl Scene {
         groups.flat_map(|group| &group.members).copied().collect()
     }
 
-    /// How many threads are ready to run for each processor, at least 1, on the host where it is most.
+    /// How many threads are ready to run for each processor, at least 1, on the host where it is most. What a rank that has gone
+    /// said of it is old.
     pub(super) fn slowness(&self) -> u64 {
-        let loads = self.members.iter().filter_map(|member| member.starvation);
+        let members = self.members.iter().filter(|member| member.fate.is_none());
+        let loads = members.filter_map(|member| member.starvation);
         let slowness = loads.map(|one| one.load.crowd());
         slowness.max().unwrap_or(1).max(1)
     }

@@ -7,7 +7,7 @@ use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, DownReason, ProcessId};
 use crate::types::{Collective, Rank};
 use crate::watch::judge::Scene;
-use crate::watch::report::{CallOutcome, CallRecord, Report};
+use crate::watch::report::{CallOutcome, CallRecord};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
@@ -31,14 +31,13 @@ pub(super) struct Told {
     followers: BTreeMap<u32, bool>,
     followed_ms: u64,
     told_ms: u64,
+    /// The last call of each group that anybody had entered then; `None` where not all ranks had said.
+    reached: Option<BTreeMap<u64, u64>>,
 }
 
 impl Told {
     /// Whether a verdict tells what this one has led to. It blames `subjects`, or they have asked where it blames nobody.
     fn has_led_to(&self, subjects: &[u32], scene: &Scene, now_ms: u64) -> bool {
-        let has_all = |ranks: &BTreeSet<u32>| {
-            !subjects.is_empty() && subjects.iter().all(|rank| ranks.contains(rank))
-        };
         let follows = |rank: &u32| {
             let is_said = self.followers.get(rank);
             is_said.is_some_and(|is_said| *is_said || !self.has_gone_on(*rank, scene))
@@ -48,49 +47,55 @@ impl Told {
         if subjects.iter().any(follows) && subjects.iter().all(is_of_this) {
             return true;
         }
+        let may_move = |rank: &u32| self.may_move(*rank, scene, now_ms);
+        let has_moved_all = !subjects.is_empty() && subjects.iter().all(may_move);
         if self.verdict.about.is_none() {
-            return self.is_recent(self.told_ms, scene, now_ms) || has_all(&self.victims);
+            return self.is_recent(self.told_ms, scene, now_ms) || has_moved_all;
         }
-        let is_moved = |rank: &u32| self.may_move(*rank, scene, now_ms);
-        !subjects.is_empty() && subjects.iter().all(is_moved)
+        has_moved_all
     }
 
     fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
         now_ms.saturating_sub(at_ms) <= ECHO_MS * scene.slowness().min(SLOWNESS_MAX)
     }
 
-    /// Whether what a rank does now may be because of it. Where the group is usable ranks may go on, and what they do then is
-    /// their own doing.
+    /// Whether what a rank does now may be because of it. Ranks may catch the error and go on, and what they do then is their
+    /// own doing.
     pub(super) fn may_move(&self, rank: u32, scene: &Scene, now_ms: u64) -> bool {
         let age_ms = now_ms.saturating_sub(self.told_ms);
         let is_late = age_ms > FOLLOWS_MS.saturating_mul(scene.slowness());
         self.victims.contains(&rank)
-            && (self.verdict.about.is_none() || !is_late && !self.has_gone_on(rank, scene))
+            && (self.verdict.about.is_none() || !is_late)
+            && !self.has_gone_on(rank, scene)
     }
 
-    /// Whether a rank has made another call of the group since. Boards of ranks that have ended are old, so what others have
-    /// done with it counts too.
+    /// Whether a rank has made another call since: of the same group where that is usable, otherwise of any group. Boards of
+    /// ranks that have ended are old, so what others have done with it counts too.
     fn has_gone_on(&self, rank: u32, scene: &Scene) -> bool {
         // A verdict on devices ends its call, and numbers calls of their own.
-        let Some(about) = self.verdict.about.filter(|_| self.verdict.ends.is_empty()) else {
-            return false;
+        let usable = self.verdict.about.filter(|_| self.verdict.ends.is_empty());
+        let is_later = |key: u64, seq: u64| match (usable, &self.reached) {
+            (Some(about), _) => key == about.key && seq > about.seq,
+            (None, Some(reached)) => reached.get(&key).is_none_or(|known| seq > *known),
+            (None, None) => false,
         };
-        let has_entered = |report: &Report| {
-            let group = report.group(about.key);
-            group.is_some_and(|group| group.entered > about.seq)
-        };
-        let has_met = |made: &CallRecord| {
-            made.key == about.key
-                && made.seq > about.seq
-                && made.outcome == CallOutcome::Completed
-                && made
-                    .call
-                    .collective()
-                    .is_some_and(Collective::needs_everybody)
-        };
-        let mut reports = scene.members.iter().filter_map(|one| one.report.as_ref());
         let own = scene.member(rank).and_then(|one| one.report.as_ref());
-        own.is_some_and(has_entered) || reports.any(|report| report.calls.iter().any(has_met))
+        let mut groups = own.iter().flat_map(|report| &report.groups);
+        if groups.any(|group| group.entered > 0 && is_later(group.key, group.entered)) {
+            return true;
+        }
+        let mut reports = scene.members.iter().filter_map(|one| one.report.as_ref());
+        reports.any(|report| {
+            let has_met = |made: &CallRecord| {
+                let collective = made.call.collective();
+                let group = report.group(made.key);
+                is_later(made.key, made.seq)
+                    && made.outcome == CallOutcome::Completed
+                    && collective.is_some_and(Collective::needs_everybody)
+                    && group.is_some_and(|group| group.members.contains(&rank))
+            };
+            report.calls.iter().any(has_met)
+        })
     }
 
     /// Takes note of a rank that has ended: because it was told this, as its exit code shows; because this concerns it; or because
@@ -164,6 +169,7 @@ impl Arbiter {
                 followers: BTreeMap::new(),
                 followed_ms: 0,
                 told_ms: now_ms,
+                reached: reached(scene),
             });
         }
         let bytes = encode(&verdict);
@@ -216,6 +222,22 @@ impl Arbiter {
             .chain(verdict.blamed.iter().copied())
             .collect()
     }
+}
+
+/// The last call of each group that any rank has entered; `None` where a rank that lives has not said.
+fn reached(scene: &Scene) -> Option<BTreeMap<u64, u64>> {
+    let mut reached = BTreeMap::new();
+    for member in &scene.members {
+        let Some(report) = &member.report else {
+            member.fate.as_ref()?;
+            continue;
+        };
+        for group in &report.groups {
+            let known: &mut u64 = reached.entry(group.key).or_default();
+            *known = group.entered.max(*known);
+        }
+    }
+    Some(reached)
 }
 
 /// Whether a verdict ends this call, or is about it.

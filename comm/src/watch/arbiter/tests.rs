@@ -400,6 +400,36 @@ fn a_call_that_ranks_were_told_of_and_went_on_from_is_not_why_a_later_one_fails(
 }
 
 #[test]
+fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
+    let told_later = |outcome| {
+        let mut play = Play::new(&[0, 1, 2]);
+        play.complain(Cause::InVain);
+        play.pass(2 * ECHO_MS);
+        assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
+        // Ranks 0 and 1 have made, or tried, an earlier call of another group.
+        let other = CallId { key: 77, ..CALL };
+        play.make(CALL.seq - 1, false, outcome);
+        let mut report = play.board(0, true);
+        report.groups[0].key = other.key;
+        report.calls[0].key = other.key;
+        let complaint = FromRank::Complaint {
+            call: other,
+            cause: Cause::InVain,
+            report: Some(report),
+        };
+        let acts = play
+            .arbiter
+            .heard(Rank(0), &encode(&complaint), play.now_ms);
+        play.act(acts);
+        play.pass(500);
+        let last = play.told.last().expect("a verdict");
+        (last.ends.contains(&CALL), last.ends.contains(&other))
+    };
+    assert_eq!(told_later(CallOutcome::Failed), (true, true));
+    assert_eq!(told_later(CallOutcome::Completed), (false, true));
+}
+
+#[test]
 fn a_rank_that_gets_no_processor_is_not_to_blame() {
     let play = play_of_a_starved_rank(false);
     assert_eq!(play.found(), Some((Class::Resource, [].as_slice())));
