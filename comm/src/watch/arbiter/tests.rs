@@ -61,6 +61,8 @@ struct Play {
     told: Vec<Verdict>,
     /// Whether boards show no call: their ranks are through, or boards are read while they are written.
     is_torn: bool,
+    /// Key of the group that boards show.
+    key: u64,
     /// Calls of the past, and who made them.
     made: Vec<(u32, CallRecord)>,
 }
@@ -76,12 +78,14 @@ impl Play {
             answer: answer.to_vec(),
             told: Vec::new(),
             is_torn: false,
+            key: CALL.key,
             made: Vec::new(),
         }
     }
 
     fn board(&self, rank: u32, waits: bool) -> Box<Report> {
         let mut report = board(rank, waits);
+        report.groups[0].key = self.key;
         let own = self.made.iter().filter(|(by, _)| *by == rank);
         report.calls = own.map(|(_, call)| call.clone()).collect();
         Box::new(report)
@@ -93,7 +97,7 @@ impl Play {
             let word = Collective::AllReduce as u64;
             let count = 8 + u64::from(differs) * u64::from(rank);
             let call = CallRecord {
-                key: CALL.key,
+                key: self.key,
                 seq,
                 call: CallCode { word, count },
                 outcome,
@@ -137,7 +141,10 @@ impl Play {
     fn complain(&mut self, cause: Cause) {
         let report = (cause != Cause::Waits).then(|| self.board(0, true));
         let complaint = FromRank::Complaint {
-            call: CALL,
+            call: CallId {
+                key: self.key,
+                ..CALL
+            },
             cause,
             report,
         };
@@ -406,27 +413,17 @@ fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
         play.complain(Cause::InVain);
         play.pass(2 * ECHO_MS);
         assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
-        // Ranks 0 and 1 have made, or tried, an earlier call of another group.
-        let other = CallId { key: 77, ..CALL };
+        // Ranks 0 and 1 have made, or tried, a call of another group since.
+        play.key = 77;
+        play.answer = vec![0, 2];
         play.make(CALL.seq - 1, false, outcome);
-        let mut report = play.board(0, true);
-        report.groups[0].key = other.key;
-        report.calls[0].key = other.key;
-        let complaint = FromRank::Complaint {
-            call: other,
-            cause: Cause::InVain,
-            report: Some(report),
-        };
-        let acts = play
-            .arbiter
-            .heard(Rank(0), &encode(&complaint), play.now_ms);
-        play.act(acts);
-        play.pass(500);
+        play.complain(Cause::InVain);
+        play.pass(UNKNOWN_WAIT_MS + 1000);
         let last = play.told.last().expect("a verdict");
-        (last.ends.contains(&CALL), last.ends.contains(&other))
+        [CALL.key, play.key].map(|key| last.ends.contains(&CallId { key, ..CALL }))
     };
-    assert_eq!(told_later(CallOutcome::Failed), (true, true));
-    assert_eq!(told_later(CallOutcome::Completed), (false, true));
+    assert_eq!(told_later(CallOutcome::Failed), [true, true]);
+    assert_eq!(told_later(CallOutcome::Completed), [false, true]);
 }
 
 #[test]
