@@ -50,6 +50,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     threshold: f64,
 
+    /// How much slower a row may be at most to count as the same, in percent [default: twice the threshold]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    margin: Option<f64>,
+
     /// Accept rows that are missing in the new file
     #[arg(long)]
     allow_missing: bool,
@@ -95,7 +99,7 @@ fn percent(text: &str) -> Result<f64, String> {
         .parse()
         .ok()
         .filter(|percent: &f64| (0.1..=1000.0).contains(percent))
-        .ok_or_else(|| "a threshold is 0.1 to 1000 percent".to_owned())
+        .ok_or_else(|| "allowed are 0.1 to 1000 percent".to_owned())
 }
 
 /// Runs `muster compare`.
@@ -119,6 +123,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     }
     let wishes = Wishes {
         threshold: args.threshold / 100.0,
+        margin: args.margin.unwrap_or(2.0 * args.threshold) / 100.0,
         allow_missing: args.allow_missing,
     };
     let (mut base, mut new) = (Side::of(&base)?, Side::of(&new)?);

@@ -3,7 +3,7 @@
 //! JUDGE-1: a row is a regression only if the rank test over rounds says so, corrected for the number
 //! of rows, and the effect is above the threshold, and neither what all rows have in common nor what
 //! the machine itself did explains it.
-//! JUDGE-2: what cannot be decided is said, and never counts as the same.
+//! JUDGE-2: what cannot be decided is said, and never counts as the same: neither a row nor all of them together.
 //! JUDGE-3: wrong data outranks every time.
 
 use std::collections::{HashMap, HashSet};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::common::common;
 use crate::compare::conditions::usual;
 use crate::compare::machine::machine_ratio;
+use crate::compare::margin::Margin;
 use crate::compare::rank_test::{self, Effect};
 use crate::exit::Exit;
 use crate::report::document::Row;
@@ -27,6 +28,8 @@ pub const LEVEL: f64 = 0.05;
 pub struct Wishes {
     /// Least effect that counts, as a part: 0.05.
     pub threshold: f64,
+    /// How much slower a row may be at most to count as the same, as a part: 0.1.
+    pub margin: f64,
     /// Whether rows that are not in the new file are no failure.
     pub allow_missing: bool,
 }
@@ -46,7 +49,7 @@ pub enum Fate {
     Missing,
     /// Slower in these figures, but so was the machine.
     MachineSlower,
-    /// Too few rounds, or nothing to compare.
+    /// Neither a difference that counts nor its absence is shown.
     Undecided,
     /// Wrong or failed on both sides.
     StillWrong,
@@ -80,6 +83,9 @@ pub struct Compared {
     pub ratio_interval: Option<(f64, f64)>,
     /// Probability of a difference like this by chance, corrected for all rows.
     pub p: Option<f64>,
+    /// About how many rounds of each side would decide, where the row is undecided.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rounds_wanted: Option<usize>,
     /// What is to be said, one sentence.
     pub sentence: String,
 }
@@ -143,8 +149,16 @@ pub fn judge(
         everything.p_slower <= LEVEL && everything.ratio > (1.0 + 2.0 * wishes.threshold) * machine;
     remarks.extend(unusual);
     let shown = if is_common { everything.ratio } else { common };
+    let is_open = !is_common && common > 1.0 + wishes.margin;
     remarks.extend(common_remark(shown, machine, is_common, measured.len()));
-    let class = class_of(&rows, is_common, measured.len(), wishes);
+    remarks.extend(is_open.then(|| {
+        format!(
+            "all rows together are slower than the margin of {:.0} %, and neither the program nor the machine is shown to be the cause: \
+             measure again",
+            wishes.margin * 100.0
+        )
+    }));
+    let class = class_of(&rows, is_common, is_open, wishes);
     Comparison {
         rows,
         common_ratio: common,
@@ -176,13 +190,23 @@ fn left_out_remark(base: (usize, usize), new: (usize, usize)) -> Option<String> 
     })
 }
 
-/// Fate, effect and corrected p of every row that was timed on both sides.
+/// What the times of a row show.
+struct Timed {
+    fate: Fate,
+    effect: Effect,
+    /// Corrected for all rows.
+    p: f64,
+    /// Rounds that would decide.
+    wanted: Option<usize>,
+}
+
+/// Of every row that was timed on both sides, what its times show.
 fn times<'a>(
     measured: &[(&'a Row, &Row)],
     common: f64,
     machine: f64,
     wishes: &Wishes,
-) -> HashMap<&'a str, (Fate, Effect, f64)> {
+) -> HashMap<&'a str, Timed> {
     // What all rows have in common is no fault of one. A row that stayed while others got faster has
     // not become slower.
     let scale = common.max(1.0);
@@ -205,12 +229,15 @@ fn times<'a>(
         p_of(|effect| effect.p_faster),
     );
     let limit = 1.0 + wishes.threshold;
+    let margin = Margin {
+        margin: wishes.margin,
+        rows: measured.len(),
+    };
     let mut fates = HashMap::new();
     for (index, (base, new)) in measured.iter().enumerate() {
         let Some(effect) = effects[index] else {
             continue;
         };
-        let reachable = rank_test::least_p(base.rounds_us.len(), new.rounds_us.len());
         let (fate, p) = if slower[index] <= LEVEL && effect.ratio >= limit {
             let is_machine = effect.ratio * scale <= machine * limit;
             let fate = if is_machine {
@@ -221,23 +248,39 @@ fn times<'a>(
             (fate, slower[index])
         } else if faster[index] <= LEVEL && effect.ratio * scale <= 1.0 / limit {
             (Fate::Improved, faster[index])
-        } else if reachable * measured.len() as f64 > LEVEL {
-            (Fate::Undecided, slower[index].min(faster[index]))
         } else {
-            (Fate::Same, slower[index].min(faster[index]))
+            let of_medians = middle(&new.rounds_us)
+                .zip(middle(&base.rounds_us))
+                .map_or(1.0, |(new, base)| new / (base * scale));
+            let fate = if margin.holds(&effect, of_medians) {
+                Fate::Same
+            } else {
+                Fate::Undecided
+            };
+            (fate, slower[index].min(faster[index]))
         };
+        let rounds = base.rounds_us.len().min(new.rounds_us.len());
+        let wanted = (fate == Fate::Undecided)
+            .then(|| margin.rounds_wanted(&effect, rounds))
+            .flatten();
         let absolute = Effect {
             ratio: effect.ratio * scale,
             low: effect.low * scale,
             high: effect.high * scale,
             ..effect
         };
-        fates.insert(base.name.as_str(), (fate, absolute, p));
+        let timed = Timed {
+            fate,
+            effect: absolute,
+            p,
+            wanted,
+        };
+        fates.insert(base.name.as_str(), timed);
     }
     fates
 }
 
-fn one(base: &Row, new: Option<&Row>, time: Option<(Fate, Effect, f64)>) -> Compared {
+fn one(base: &Row, new: Option<&Row>, time: Option<Timed>) -> Compared {
     let Some(new) = new else {
         return bare(base, Fate::Missing, "not in the new file".to_owned());
     };
@@ -267,13 +310,15 @@ fn one(base: &Row, new: Option<&Row>, time: Option<(Fate, Effect, f64)>) -> Comp
     row.base_us = middle(&base.rounds_us);
     row.new_us = middle(&new.rounds_us);
     row.rounds = (base.rounds_us.len(), new.rounds_us.len());
-    if let Some((fate, effect, p)) = time {
+    if let Some(timed) = time {
+        let effect = timed.effect;
         row.ratio = Some(effect.ratio);
         row.ratio_interval = effect.high.is_finite().then_some((effect.low, effect.high));
-        row.p = Some(p);
+        row.p = Some(timed.p);
         if row.fate == Fate::Same {
-            row.fate = fate;
-            row.sentence = in_words(&row, fate);
+            row.fate = timed.fate;
+            row.rounds_wanted = timed.wanted;
+            row.sentence = in_words(&row, timed.fate);
         }
     }
     row
@@ -290,12 +335,18 @@ fn in_words(row: &Compared, fate: Fate) -> String {
     });
     let p = row.p.map_or_else(String::new, |p| format!(", p {p:.2e}"));
     match fate {
-        Fate::Undecided => format!(
-            "{times}: {} in {} against {} rounds, too few to tell",
-            percent(ratio),
-            row.rounds.1,
-            row.rounds.0
-        ),
+        Fate::Undecided => {
+            let wanted = row.rounds_wanted.map_or_else(
+                || "more rounds are not likely to decide".to_owned(),
+                |wanted| format!("about {wanted} on each side would decide"),
+            );
+            format!(
+                "{times}: {}{interval} in {} against {} rounds; {wanted}",
+                percent(ratio),
+                row.rounds.1,
+                row.rounds.0
+            )
+        }
         Fate::MachineSlower => format!(
             "{times}: {}{interval}, but so was the machine",
             percent(ratio)
@@ -322,6 +373,7 @@ fn bare(row: &Row, fate: Fate, sentence: String) -> Compared {
         ratio: None,
         ratio_interval: None,
         p: None,
+        rounds_wanted: None,
         sentence,
     }
 }
@@ -347,12 +399,9 @@ fn common_remark(common: f64, machine: f64, is_common: bool, rows: usize) -> Opt
     })
 }
 
-fn class_of(rows: &[Compared], is_common: bool, measured: usize, wishes: &Wishes) -> Exit {
+/// `is_common`: everything became slower. `is_open`: it looks so, and neither that nor the opposite is shown.
+fn class_of(rows: &[Compared], is_common: bool, is_open: bool, wishes: &Wishes) -> Exit {
     let has = |fate: Fate| rows.iter().any(|row| row.fate == fate);
-    let undecided = rows
-        .iter()
-        .filter(|row| row.fate == Fate::Undecided)
-        .count();
     if has(Fate::WrongData) {
         Exit::Data
     } else if has(Fate::Regressed) || is_common {
@@ -361,7 +410,9 @@ fn class_of(rows: &[Compared], is_common: bool, measured: usize, wishes: &Wishes
         Exit::FailedCell
     } else if (has(Fate::Missing) && !wishes.allow_missing)
         || rows.is_empty()
-        || (measured > 0 && undecided == measured)
+        || has(Fate::Undecided)
+        || has(Fate::MachineSlower)
+        || is_open
     {
         Exit::Internal
     } else {
@@ -375,6 +426,7 @@ mod tests {
 
     const WISHES: Wishes = Wishes {
         threshold: 0.05,
+        margin: 0.1,
         allow_missing: false,
     };
 
@@ -444,8 +496,9 @@ mod tests {
             };
             (0..10).map(pulse).collect()
         };
+        // That is no regression, and no proof that there is none.
         let comparison = judge(&rows(0), &new, &pulse(60.0), &pulse(270.0), &WISHES);
-        assert_eq!(comparison.class, Exit::Ok, "{:?}", comparison.remarks);
+        assert_eq!(comparison.class, Exit::Internal, "{:?}", comparison.remarks);
         assert!(comparison.remarks[0].contains("not the same"));
     }
 

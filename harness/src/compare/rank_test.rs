@@ -1,12 +1,16 @@
 //! Whether one set of figures is greater than another, and by how much, from their order alone.
 //!
 //! The test is that of Wilcoxon, Mann and Whitney with the exact distribution of the rank sum,
-//! equal figures included: all ways to deal the observed ranks into the two sets are counted. The
-//! size of the effect is the median of all ratios (Hodges and Lehmann), with the interval that
-//! belongs to the test.
+//! equal figures included: all ways to deal the observed ranks into the two sets are counted. Where
+//! there are many figures, the normal distribution stands for the exact one. The size of the effect
+//! is the median of all ratios (Hodges and Lehmann), with the interval that belongs to the test.
 
-/// Most figures in both sets together for which all ways are counted; more are thinned.
-pub const FIGURES_MAX: usize = 60;
+use crate::stats;
+
+/// Most figures in both sets together for which all ways are counted.
+const EXACT_MAX: usize = 60;
+/// Most figures of a set; more are thinned.
+const FIGURES_MAX: usize = 200;
 
 /// How far one set lies above another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,27 +39,47 @@ pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
         return None;
     }
     let (base, new) = (
-        crate::stats::thinned(base, FIGURES_MAX / 2),
-        crate::stats::thinned(new, FIGURES_MAX / 2),
+        stats::thinned(base, FIGURES_MAX),
+        stats::thinned(new, FIGURES_MAX),
     );
-    let ranks = doubled_ranks(&base, &new);
-    let observed: usize = ranks[base.len()..].iter().sum();
-    let ways = ways(&ranks, new.len());
-    let all: f64 = ways.iter().sum();
-    let tail = |ways: &[f64]| ways.iter().sum::<f64>() / all;
+    let (p_slower, p_faster) = tails(&doubled_ranks(&base, &new), base.len());
     let mut ratios: Vec<f64> = new
         .iter()
         .flat_map(|new| base.iter().map(move |base| new / base))
         .collect();
-    crate::stats::sort(&mut ratios);
+    stats::sort(&mut ratios);
     let (low, high) = interval(&ratios, base.len(), new.len());
     Some(Effect {
-        ratio: crate::stats::median(&ratios),
+        ratio: stats::median(&ratios),
         low,
         high,
-        p_slower: tail(&ways[observed..]),
-        p_faster: tail(&ways[..=observed]),
+        p_slower,
+        p_faster,
     })
+}
+
+/// How probable it is that the ranks behind the first `base` have so great a sum, or so small a one.
+fn tails(ranks: &[usize], base: usize) -> (f64, f64) {
+    let observed: usize = ranks[base..].iter().sum();
+    let new = ranks.len() - base;
+    if ranks.len() <= EXACT_MAX {
+        let ways = ways(ranks, new);
+        let all: f64 = ways.iter().sum();
+        let tail = |ways: &[f64]| ways.iter().sum::<f64>() / all;
+        return (tail(&ways[observed..]), tail(&ways[..=observed]));
+    }
+    // The sum of `new` numbers that are drawn from all ranks; equal ranks make it vary less.
+    let n = ranks.len() as f64;
+    let mean = n + 1.0;
+    let squares: f64 = ranks.iter().map(|rank| (*rank as f64 - mean).powi(2)).sum();
+    let deviation = (base as f64 * new as f64 / (n * (n - 1.0)) * squares).sqrt();
+    let above = observed as f64 - new as f64 * mean;
+    // Sums of doubled ranks are two apart, so the observed one stands for what is up to one beside it.
+    let tail = |above: f64| match deviation > 0.0 {
+        true => libm::erfc((above - 1.0) / deviation / std::f64::consts::SQRT_2) / 2.0,
+        false => 1.0,
+    };
+    (tail(above), tail(-above))
 }
 
 /// The smallest p that sets of these sizes can have: what even the clearest difference reaches.
@@ -100,7 +124,33 @@ fn ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
 /// The 95 % interval of the median ratio: as many of the outermost ratios fall away on each side as
 /// the test, for figures that all differ, allows with 2.5 %.
 fn interval(ascending: &[f64], base: usize, new: usize) -> (f64, f64) {
+    let outside = outside(base, new);
+    // With too few figures nothing may fall away; the whole range is still no 95 % interval.
+    if outside == 0 {
+        return (0.0, f64::INFINITY);
+    }
+    let (first, last) = (outside - 1, ascending.len() - outside);
+    (
+        ascending.get(first).copied().unwrap_or(0.0),
+        ascending.get(last).copied().unwrap_or(f64::INFINITY),
+    )
+}
+
+/// How many of the ratios fall away on each side.
+fn outside(base: usize, new: usize) -> usize {
     const TAIL: f64 = 0.025;
+    /// Standard deviations of the normal distribution beyond which that much lies.
+    const DEVIATIONS: f64 = 1.96;
+    if base + new > EXACT_MAX {
+        let pairs = base as f64 * new as f64;
+        let deviation = (pairs * (base + new + 1) as f64 / 12.0).sqrt();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive from two figures on, and less than the number of pairs"
+        )]
+        return (pairs / 2.0 - DEVIATIONS * deviation) as usize;
+    }
     let distinct: Vec<usize> = (1..=base + new).map(|rank| 2 * rank).collect();
     let ways = ways(&distinct, new);
     let all: f64 = ways.iter().sum();
@@ -114,15 +164,7 @@ fn interval(ascending: &[f64], base: usize, new: usize) -> (f64, f64) {
         }
         outside += 1;
     }
-    // With too few figures nothing may fall away; the whole range is still no 95 % interval.
-    if outside == 0 {
-        return (0.0, f64::INFINITY);
-    }
-    let (first, last) = (outside - 1, ascending.len() - outside);
-    (
-        ascending.get(first).copied().unwrap_or(0.0),
-        ascending.get(last).copied().unwrap_or(f64::INFINITY),
-    )
+    outside
 }
 
 /// Corrects the p of many tests by Holm's method: the chance that any of them is a false alarm stays
@@ -180,6 +222,22 @@ mod tests {
         let ratios: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(interval(&ratios, 10, 10), (24.0, 77.0));
         assert_eq!(interval(&ratios[..9], 3, 3), (0.0, f64::INFINITY));
+    }
+
+    /// Thirty and thirty are counted; the normal distribution must say nearly the same of them.
+    #[test]
+    fn many_figures_are_judged_as_few_ones_are() {
+        let figures = |count: usize, shift: f64| -> Vec<f64> {
+            (0..count).map(|at| 1.0 + shift + (at * 7 % 30) as f64 / 30.0).collect()
+        };
+        let (few, many) = (
+            compare(&figures(30, 0.0), &figures(30, 0.1)).expect("figures"),
+            compare(&figures(30, 0.0), &figures(31, 0.1)).expect("figures"),
+        );
+        assert!((few.p_slower / many.p_slower - 1.0).abs() < 0.2, "{few:?} {many:?}");
+        assert!((few.low - many.low).abs() < 0.05, "{few:?} {many:?}");
+        assert!((few.high - many.high).abs() < 0.05, "{few:?} {many:?}");
+        assert_eq!((outside(30, 30), outside(40, 40)), (318, 596));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! `testdata/rounds.json`: medians of 40 rounds of 15 rows on two ranks of a virtual machine with two
 //! processors, while other programs kept both busy (load 8 to 20), once with ranks pinned and once
 //! without. Any two sets of these rounds are the same program: what is found between them is a false
-//! alarm, unless it was planted.
+//! alarm, unless it was planted. Beside them stand rounds with noise of a known size.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use crate::report::document::Row;
 
 const WISHES: Wishes = Wishes {
     threshold: 0.05,
+    margin: 0.1,
     allow_missing: false,
 };
 const ROUNDS: usize = 20;
@@ -93,4 +94,94 @@ fn a_tenth_on_one_row_is_found_among_disturbed_rounds_and_blamed_on_no_other_row
         assert!(part >= found_min, "{how}: {found} of {all}");
         assert!(others * 20 <= all, "{how}: others in {others} of {all}");
     }
+}
+
+/// Standard normal numbers, by Box and Muller, from a fixed generator.
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+
+    fn rows(&mut self, rounds: usize, noise: f64) -> Vec<Row> {
+        let mut time = || {
+            let (radius, angle) = ((-2.0 * self.uniform().ln()).sqrt(), self.uniform());
+            100.0 * (noise * radius * (std::f64::consts::TAU * angle).cos()).exp()
+        };
+        let mut row = |name: usize| Row {
+            name: format!("row {name}"),
+            rounds_us: (0..rounds).map(|_| time()).collect(),
+            ..Row::default()
+        };
+        (0..12).map(&mut row).collect()
+    }
+}
+
+/// What is said of a row that is slower by `planted`, and how many other rows are called slower, in `PAIRS` comparisons.
+#[derive(Default)]
+struct Said {
+    slower: usize,
+    same: usize,
+    undecided: usize,
+    others: usize,
+}
+
+const PAIRS: usize = 40;
+
+fn said(rounds: usize, noise: f64, planted: f64) -> Said {
+    let mut source = Noise(7);
+    let mut all = Said::default();
+    for _ in 0..PAIRS {
+        let (base, mut new) = (source.rows(rounds, noise), source.rows(rounds, noise));
+        for time in &mut new[3].rounds_us {
+            *time *= 1.0 + planted;
+        }
+        for row in judge::judge(&base, &new, &[], &[], &WISHES).rows {
+            let is_planted = row.name == "row 3";
+            match row.fate {
+                Fate::Regressed if is_planted => all.slower += 1,
+                Fate::Regressed => all.others += 1,
+                Fate::Same if is_planted => all.same += 1,
+                Fate::Undecided if is_planted => all.undecided += 1,
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// `cargo test -p muster --lib planted -- --nocapture` prints the table of docs/compare.md.
+#[test]
+fn what_is_planted_is_called_slower_or_undecided_and_never_the_same() {
+    let mut table = String::new();
+    for noise in [0.02, 0.05, 0.1] {
+        for rounds in [10, 20, 40] {
+            let cells = [0.0, 0.05, 0.15, 0.4].map(|planted| {
+                let said = said(rounds, noise, planted);
+                let place = format!("noise {noise}, {rounds} rounds, planted {planted}");
+                assert!(said.others * 20 <= PAIRS, "{place}: {} others", said.others);
+                if planted == 0.0 {
+                    assert!(said.slower * 20 <= PAIRS, "{place}: {} alarms", said.slower);
+                }
+                if planted > WISHES.margin {
+                    assert!(said.same * 20 <= PAIRS, "{place}: {} the same", said.same);
+                }
+                let percent = |count: usize| 100 * count / PAIRS;
+                format!(
+                    "{} / {} / {}",
+                    percent(said.slower),
+                    percent(said.same),
+                    percent(said.undecided)
+                )
+            });
+            table += &format!("| {:.0} % | {rounds} | {} |\n", noise * 100.0, cells.join(" | "));
+        }
+    }
+    // A line a comparison of rows with noise: slower / the same / undecided, in percent.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), table.as_bytes());
 }

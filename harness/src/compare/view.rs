@@ -152,6 +152,7 @@ mod tests {
         let ascending = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07];
         let wishes = Wishes {
             threshold: 0.05,
+            margin: 0.1,
             allow_missing: false,
         };
         let comparison = judge(

@@ -1,0 +1,96 @@
+//! Whether a row without a proven difference is proven to be the same.
+//!
+//! JUDGE-4: a row is the same only if the upper end of its interval is within the margin. A test that could not have
+//! seen the effect has proved nothing.
+
+use crate::compare::judge::LEVEL;
+use crate::compare::rank_test::{Effect, least_p};
+
+/// Most rounds of a side that are worth naming.
+const ROUNDS_MAX: f64 = 1000.0;
+
+/// What a row is measured against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Margin {
+    /// How much slower a row may be at most, as a part.
+    pub(super) margin: f64,
+    /// How many rows are compared.
+    pub(super) rows: usize,
+}
+
+impl Margin {
+    /// Whether the row may be called the same: `of_medians` is the ratio of the medians of both sides, and is far from
+    /// that of the effect where rounds of a side fall apart.
+    pub(super) fn holds(self, effect: &Effect, of_medians: f64) -> bool {
+        let limit = 1.0 + self.margin;
+        let apart = (of_medians / effect.ratio).ln().abs();
+        effect.high <= limit && apart <= limit.ln()
+    }
+
+    /// About how many rounds of each side would decide, if their spread stays; none where no number is likely to.
+    pub(super) fn rounds_wanted(self, effect: &Effect, rounds: usize) -> Option<usize> {
+        if !effect.high.is_finite() {
+            let is_enough = |n: &usize| least_p(*n, *n) * self.rows as f64 <= LEVEL;
+            return (rounds + 1..).find(is_enough);
+        }
+        let limit = 1.0 + self.margin;
+        // An interval is as wide as one over the root of the rounds.
+        let (width, room) = if effect.ratio < limit {
+            ((effect.high / effect.ratio).ln(), (limit / effect.ratio).ln())
+        } else {
+            ((effect.ratio / effect.low).ln(), effect.ratio.ln())
+        };
+        let wanted = (rounds as f64 * (width / room).powi(2)).ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive and at most ROUNDS_MAX"
+        )]
+        (wanted <= ROUNDS_MAX).then(|| (wanted as usize).max(rounds + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effect(low: f64, ratio: f64, high: f64) -> Effect {
+        Effect {
+            ratio,
+            low,
+            high,
+            p_slower: 0.5,
+            p_faster: 0.5,
+        }
+    }
+
+    const TENTH: Margin = Margin {
+        margin: 0.1,
+        rows: 10,
+    };
+
+    #[test]
+    fn a_row_whose_interval_goes_beyond_the_margin_is_not_the_same() {
+        assert!(TENTH.holds(&effect(0.97, 1.0, 1.04), 1.0));
+        assert!(TENTH.holds(&effect(0.2, 0.5, 0.9), 0.5));
+        assert!(!TENTH.holds(&effect(0.83, 1.006, 8.2), 1.0));
+        assert!(!TENTH.holds(&effect(0.0, 1.0, f64::INFINITY), 1.0));
+    }
+
+    /// "72.9 us, was 179 us: +0.6 %".
+    #[test]
+    fn medians_that_contradict_the_effect_are_not_the_same() {
+        assert!(!TENTH.holds(&effect(0.98, 1.006, 1.03), 72.9 / 179.0));
+    }
+
+    #[test]
+    fn the_rounds_that_would_decide_grow_with_the_square_of_the_width() {
+        let wide = TENTH.rounds_wanted(&effect(0.8, 1.0, 1.21), 10);
+        assert_eq!(wide, Some(40));
+        assert_eq!(TENTH.rounds_wanted(&effect(0.5, 1.099, 2.0), 10), None);
+        // Slower than the margin, and not sure to be slower at all.
+        assert_eq!(TENTH.rounds_wanted(&effect(0.9, 1.2, 1.6), 10), Some(25));
+        // Five rounds of each side can tell ten rows apart, four cannot.
+        assert_eq!(TENTH.rounds_wanted(&effect(0.0, 1.0, f64::INFINITY), 1), Some(5));
+    }
+}
