@@ -41,12 +41,16 @@ impl Margin {
             ((effect.ratio / effect.low).ln(), effect.ratio.ln())
         };
         let wanted = (rounds as f64 * (width / room).powi(2)).ceil();
+        if wanted.is_nan() || wanted > ROUNDS_MAX {
+            return None;
+        }
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "positive and at most ROUNDS_MAX"
         )]
-        (wanted <= ROUNDS_MAX).then(|| (wanted as usize).max(rounds + 1))
+        let wanted = wanted as usize;
+        Some(wanted.max(rounds + 1))
     }
 }
 
