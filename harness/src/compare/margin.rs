@@ -36,7 +36,10 @@ impl Margin {
         let limit = 1.0 + self.margin;
         // An interval is as wide as one over the root of the rounds.
         let (width, room) = if effect.ratio < limit {
-            ((effect.high / effect.ratio).ln(), (limit / effect.ratio).ln())
+            (
+                (effect.high / effect.ratio).ln(),
+                (limit / effect.ratio).ln(),
+            )
         } else {
             ((effect.ratio / effect.low).ln(), effect.ratio.ln())
         };
@@ -95,6 +98,9 @@ mod tests {
         // Slower than the margin, and not sure to be slower at all.
         assert_eq!(TENTH.rounds_wanted(&effect(0.9, 1.2, 1.6), 10), Some(25));
         // Five rounds of each side can tell ten rows apart, four cannot.
-        assert_eq!(TENTH.rounds_wanted(&effect(0.0, 1.0, f64::INFINITY), 1), Some(5));
+        assert_eq!(
+            TENTH.rounds_wanted(&effect(0.0, 1.0, f64::INFINITY), 1),
+            Some(5)
+        );
     }
 }

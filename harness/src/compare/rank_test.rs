@@ -228,13 +228,18 @@ mod tests {
     #[test]
     fn many_figures_are_judged_as_few_ones_are() {
         let figures = |count: usize, shift: f64| -> Vec<f64> {
-            (0..count).map(|at| 1.0 + shift + (at * 7 % 30) as f64 / 30.0).collect()
+            (0..count)
+                .map(|at| 1.0 + shift + (at * 7 % 30) as f64 / 30.0)
+                .collect()
         };
         let (few, many) = (
             compare(&figures(30, 0.0), &figures(30, 0.1)).expect("figures"),
             compare(&figures(30, 0.0), &figures(31, 0.1)).expect("figures"),
         );
-        assert!((few.p_slower / many.p_slower - 1.0).abs() < 0.2, "{few:?} {many:?}");
+        assert!(
+            (few.p_slower / many.p_slower - 1.0).abs() < 0.2,
+            "{few:?} {many:?}"
+        );
         assert!((few.low - many.low).abs() < 0.05, "{few:?} {many:?}");
         assert!((few.high - many.high).abs() < 0.05, "{few:?} {many:?}");
         assert_eq!((outside(30, 30), outside(40, 40)), (318, 596));

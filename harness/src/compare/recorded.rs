@@ -6,6 +6,7 @@
 //! alarm, unless it was planted. Beside them stand rounds with noise of a known size.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use super::judge::{self, Comparison, Fate, Wishes};
 use crate::exit::Exit;
@@ -143,13 +144,11 @@ fn said(rounds: usize, noise: f64, planted: f64) -> Said {
         }
         for row in judge::judge(&base, &new, &[], &[], &WISHES).rows {
             let is_planted = row.name == "row 3";
-            match row.fate {
-                Fate::Regressed if is_planted => all.slower += 1,
-                Fate::Regressed => all.others += 1,
-                Fate::Same if is_planted => all.same += 1,
-                Fate::Undecided if is_planted => all.undecided += 1,
-                _ => {}
-            }
+            let is = |fate| usize::from(is_planted && row.fate == fate);
+            all.slower += is(Fate::Regressed);
+            all.same += is(Fate::Same);
+            all.undecided += is(Fate::Undecided);
+            all.others += usize::from(!is_planted && row.fate == Fate::Regressed);
         }
     }
     all
@@ -179,7 +178,12 @@ fn what_is_planted_is_called_slower_or_undecided_and_never_the_same() {
                     percent(said.undecided)
                 )
             });
-            table += &format!("| {:.0} % | {rounds} | {} |\n", noise * 100.0, cells.join(" | "));
+            let _ = writeln!(
+                table,
+                "| {:.0} % | {rounds} | {} |",
+                noise * 100.0,
+                cells.join(" | ")
+            );
         }
     }
     // A line a comparison of rows with noise: slower / the same / undecided, in percent.
