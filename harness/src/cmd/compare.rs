@@ -1,4 +1,6 @@
-//! `muster compare`: two result files, and whether the new one is worse.
+//! `muster compare`: two result files or two builds, and whether the new one is worse.
+
+mod turns;
 
 use std::path::PathBuf;
 
@@ -31,12 +33,24 @@ use crate::results;
 )]
 pub struct CompareArgs {
     /// The result to compare with
-    #[arg(value_name = "BASE")]
-    base: PathBuf,
+    #[arg(value_name = "BASE", required_unless_present = "run")]
+    base: Option<PathBuf>,
 
     /// The result to check
-    #[arg(value_name = "NEW")]
-    new: PathBuf,
+    #[arg(value_name = "NEW", required_unless_present = "run")]
+    new: Option<PathBuf>,
+
+    /// Instead of files: a build of muster to measure, given twice, the base first; both measure in turns what is written after `--`
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["base", "new", "more_base", "more_new"])]
+    run: Vec<PathBuf>,
+
+    /// How often each of the builds measures, 5 rounds each time
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "run", value_parser = clap::value_parser!(u32).range(1..=200))]
+    turns: u32,
+
+    /// What the builds measure: `bench` or `moe` with options
+    #[arg(last = true, value_name = "COMMAND", requires = "run", default_values_t = ["bench".to_owned()])]
+    command: Vec<String>,
 
     /// Another run of the base, whose rounds are added; may be given more than once
     #[arg(long, value_name = "FILE")]
@@ -89,7 +103,8 @@ fn after_long_help() -> String {
          muster bench --rounds 10 --save base.json     before a change\n  \
          muster bench --rounds 10 --save new.json      after it\n  \
          muster compare base.json new.json             exit 50 if something became slower\n  \
-         muster compare base.json new.json --markdown >> \"$GITHUB_STEP_SUMMARY\"\n\n{}",
+         muster compare base.json new.json --markdown >> \"$GITHUB_STEP_SUMMARY\"\n  \
+         muster compare --run old/muster --run new/muster -- bench all_to_all -e 1M     two builds, in turns\n\n{}",
         Exit::table()
     )
 }
@@ -107,13 +122,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If a file cannot be used, the files do not fit together, or the result cannot be written.
 pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
-    let read = |first: &PathBuf, more: &[PathBuf]| -> Result<Vec<Box<dyn Document>>, Failure> {
-        let all = std::iter::once(first).chain(more);
-        all.map(|path| results::read(path)).collect()
-    };
     args.saving.check()?;
-    let base = read(&args.base, &args.more_base)?;
-    let new = read(&args.new, &args.more_new)?;
+    let [base, new] = args.sides()?;
     let command = base.first().map_or("", |file| file.about().command);
     let others = base.iter().chain(&new).map(|file| file.about().command);
     if let Some(other) = others.into_iter().find(|other| *other != command) {
@@ -149,6 +159,42 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
 }
 
 impl CompareArgs {
+    /// The results of both sides, read or measured.
+    fn sides(&self) -> Result<turns::Sides, Failure> {
+        if let [base, new] = &self.run[..] {
+            return turns::measure([base, new], self.turns, &self.command);
+        }
+        if !self.run.is_empty() {
+            return Err(Failure::usage(format!(
+                "--run is given {} times, and two builds are compared",
+                self.run.len()
+            ))
+            .with_help("say --run BASE --run NEW"));
+        }
+        let read = |first: &Option<PathBuf>, more: &[PathBuf]| {
+            let all = first.iter().chain(more);
+            all.map(|path| results::read(path)).collect()
+        };
+        Ok([
+            read(&self.base, &self.more_base)?,
+            read(&self.new, &self.more_new)?,
+        ])
+    }
+
+    /// What the base, or what is compared with it, is called.
+    fn names(&self, side: usize) -> Vec<String> {
+        let (first, more) = [(&self.base, &self.more_base), (&self.new, &self.more_new)][side];
+        let program = self
+            .run
+            .get(side)
+            .map(|program| turns::name(program, &self.command));
+        let files = first
+            .iter()
+            .chain(more)
+            .map(|path| path.display().to_string());
+        files.chain(program).collect()
+    }
+
     /// Writes and prints the result.
     fn publish(
         &self,
@@ -156,13 +202,9 @@ impl CompareArgs {
         comparison: Comparison,
         machine: Option<Machine>,
     ) -> Result<Exit, Failure> {
-        let names = |first: &PathBuf, more: &[PathBuf]| {
-            let all = std::iter::once(first).chain(more);
-            all.map(|path| path.display().to_string()).collect()
-        };
         let report = CompareReport {
-            base: names(&self.base, &self.more_base),
-            new: names(&self.new, &self.more_new),
+            base: self.names(0),
+            new: self.names(1),
             machine,
             origin: Some(Origin::here(&Environment::capture())),
             ..CompareReport::new(command, comparison)

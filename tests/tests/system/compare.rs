@@ -102,6 +102,30 @@ fn a_slow_row_and_wrong_data_are_found_and_the_same_file_is_the_same() {
     )
     .expect_code(0);
 
+    // One row whose rounds differ by half of each other: nothing is shown of it, though both files are the same.
+    let restless = |row: usize, round: usize| {
+        let factor = if row == 5 {
+            1.0 + (round % 3) as f64 / 4.0
+        } else {
+            1.0
+        };
+        steady(row, round) * factor
+    };
+    let new = file(
+        folder.path(),
+        "restless.json",
+        &measured(restless).to_string(),
+    );
+    let ended = compare(&new, &new, &[]);
+    ended.expect_code(70);
+    for part in [
+        "not proved: 11 rows, 10 the same, 1 undecided",
+        "would decide",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    compare(&new, &new, &["--margin", "60"]).expect_code(0);
+
     let mut wrong = slow;
     wrong["records"][7]["wrong"] = 3.into();
     let new = file(folder.path(), "wrong.json", &wrong.to_string());
@@ -312,4 +336,48 @@ fn a_check_of_verify_that_fails_now_is_named() {
     let back = compare(&new, &base, &[]);
     back.expect_code(0);
     assert!(back.stdout.contains("repaired"), "{}", back.stdout);
+}
+
+#[test]
+fn two_builds_measure_in_turns() {
+    let program = muster_tests::binary().to_str().expect("a path");
+    let small = [
+        "--",
+        "bench",
+        "all_reduce",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "-n",
+        "2",
+        "--time",
+        "5ms",
+    ];
+    let compare = |programs: &[&str], options: &[&str]| {
+        let runs = programs.iter().flat_map(|program| ["--run", program]);
+        let words: Vec<&str> = ["compare"].into_iter().chain(runs).collect();
+        muster(&[&words[..], options, &small].concat())
+    };
+    let ended = compare(&[program, program], &["--turns", "2", "--format", "json"]);
+    // A busy machine decides what is found; the rounds of both are there.
+    let document = ended.json();
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(1));
+    assert_eq!(document["rows"][0]["rounds"], serde_json::json!([10, 10]));
+    for turn in ["turn 1 of 2: ", "turn 2 of 2: "] {
+        assert_eq!(ended.stderr.matches(turn).count(), 2, "{}", ended.stderr);
+    }
+
+    for (programs, sentence) in [
+        (vec![program], "--run is given 1 times"),
+        (
+            vec!["/nowhere/muster", program],
+            "/nowhere/muster cannot be run",
+        ),
+        (vec!["/bin/true", program], "the output of /bin/true bench"),
+    ] {
+        let ended = compare(&programs, &[]);
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(sentence), "{}", ended.stderr);
+    }
 }
