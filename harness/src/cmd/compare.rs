@@ -125,26 +125,12 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
     args.saving.check()?;
     let [base, new] = args.sides()?;
     let command = base.first().map_or("", |file| file.about().command);
-    let others = base.iter().chain(&new).map(|file| file.about().command);
-    if let Some(other) = others.into_iter().find(|other| *other != command) {
-        return Err(Failure::usage(format!(
-            "a result of {command} cannot be compared with one of {other}"
-        )));
-    }
     let wishes = Wishes {
         threshold: args.threshold / 100.0,
         margin: args.margin.unwrap_or(2.0 * args.threshold) / 100.0,
         allow_missing: args.allow_missing,
     };
-    let (mut base, mut new) = (Side::of(&base)?, Side::of(&new)?);
-    let differences = base.differences(&new);
-    if !differences.is_empty() && !args.any_machine {
-        return Err(Failure::usage(format!(
-            "times of different machines or settings say nothing about the program: {}",
-            differences.join("; ")
-        ))
-        .with_help("measure both in the same way on one machine, or say --any-machine"));
-    }
+    let (mut base, mut new) = args.comparable(&base, &new)?;
     let left_out = in_one_state(&mut base.measured, &mut new.measured);
     let mut comparison = judge::judge(
         &base.measured.rows,
@@ -162,7 +148,9 @@ impl CompareArgs {
     /// The results of both sides, read or measured.
     fn sides(&self) -> Result<turns::Sides, Failure> {
         if let [base, new] = &self.run[..] {
-            return turns::measure([base, new], self.turns, &self.command);
+            // Before the other turns.
+            let check = |[base, new]: &turns::Sides| self.comparable(base, new).map(drop);
+            return turns::measure([base, new], self.turns, &self.command, check);
         }
         if !self.run.is_empty() {
             return Err(Failure::usage(format!(
@@ -173,12 +161,39 @@ impl CompareArgs {
         }
         let read = |first: &Option<PathBuf>, more: &[PathBuf]| {
             let all = first.iter().chain(more);
-            all.map(|path| results::read(path)).collect()
+            all.map(|path| results::read(path))
+                .collect::<Result<Vec<_>, Failure>>()
         };
         Ok([
             read(&self.base, &self.more_base)?,
             read(&self.new, &self.more_new)?,
         ])
+    }
+
+    /// Both sides, where they may be compared.
+    fn comparable(
+        &self,
+        base: &[Box<dyn Document>],
+        new: &[Box<dyn Document>],
+    ) -> Result<(Side, Side), Failure> {
+        let command = |file: &Box<dyn Document>| file.about().command;
+        let first = base.first().map_or("", command);
+        let mut all = base.iter().chain(new).map(command);
+        if let Some(other) = all.find(|other| *other != first) {
+            return Err(Failure::usage(format!(
+                "a result of {first} cannot be compared with one of {other}"
+            )));
+        }
+        let (base, new) = (Side::of(base)?, Side::of(new)?);
+        let differences = base.differences(&new);
+        if !differences.is_empty() && !self.any_machine {
+            return Err(Failure::usage(format!(
+                "times of different machines or settings say nothing about the program: {}",
+                differences.join("; ")
+            ))
+            .with_help("measure both in the same way on one machine, or say --any-machine"));
+        }
+        Ok((base, new))
     }
 
     /// What the base, or what is compared with it, is called.

@@ -14,14 +14,15 @@ const ROUNDS: u32 = 5;
 /// What both programs measured: the base, and what is compared with it.
 pub(super) type Sides = [Vec<Box<dyn Document>>; 2];
 
-/// Runs `muster ARGUMENTS` of both builds in turns.
+/// Runs `muster ARGUMENTS` of both builds in turns. `check` sees what the first turn gave.
 ///
 /// # Errors
-/// A failure of class USAGE where a program cannot be run or prints no result.
+/// A failure of class USAGE where a program cannot be run or prints no result; that of `check`.
 pub(super) fn measure(
     programs: [&Path; 2],
     turns: u32,
     arguments: &[String],
+    check: impl Fn(&Sides) -> Result<(), Failure>,
 ) -> Result<Sides, Failure> {
     let mut sides: Sides = [Vec::new(), Vec::new()];
     for turn in 0..turns {
@@ -35,6 +36,9 @@ pub(super) fn measure(
                 program.display()
             ));
             sides[side].push(once(program, arguments)?);
+        }
+        if turn == 0 {
+            check(&sides)?;
         }
     }
     Ok(sides)
