@@ -176,10 +176,9 @@ impl CompareArgs {
         base: &[Box<dyn Document>],
         new: &[Box<dyn Document>],
     ) -> Result<(Side, Side), Failure> {
-        let command = |file: &Box<dyn Document>| file.about().command;
-        let first = base.first().map_or("", command);
-        let mut all = base.iter().chain(new).map(command);
-        if let Some(other) = all.find(|other| *other != first) {
+        let commands = || base.iter().chain(new).map(|file| file.about().command);
+        let first = commands().next().unwrap_or("");
+        if let Some(other) = commands().find(|other| *other != first) {
             return Err(Failure::usage(format!(
                 "a result of {first} cannot be compared with one of {other}"
             )));
