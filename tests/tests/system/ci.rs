@@ -74,7 +74,7 @@ fn the_script_keeps_files_compares_them_and_ends_with_the_worst_code() {
     let ended = script(folder.path(), "baseline", "second");
     // Nobody knows how the machine was: what counts is that every file was judged.
     assert!(
-        matches!(ended.code, Some(0 | 50)),
+        matches!(ended.code, Some(0 | 50 | 70)),
         "{:?} {}",
         ended.code,
         ended.stderr

@@ -364,10 +364,16 @@ fn two_builds_measure_in_turns() {
         muster(&[&words[..], options, &small].concat())
     };
     let ended = compare(&[program, program], &["--turns", "2", "--format", "json"]);
-    // A busy machine decides what is found; the rounds of both are there.
-    let document = ended.json();
-    assert_eq!(document["rows"].as_array().map(Vec::len), Some(1));
-    assert_eq!(document["rows"][0]["rounds"], serde_json::json!([10, 10]));
+    // A busy machine decides what is found, and which rounds are left out: at least five of each side stay.
+    let rows = ended.json()["rows"].clone();
+    assert_eq!(rows.as_array().map(Vec::len), Some(1));
+    let rounds = rows[0]["rounds"].as_array().expect("of both sides");
+    assert!(
+        rounds
+            .iter()
+            .all(|rounds| (5..=10).contains(&rounds.as_u64().unwrap_or(0))),
+        "{rows}"
+    );
     for turn in ["turn 1 of 2: ", "turn 2 of 2: "] {
         assert_eq!(ended.stderr.matches(turn).count(), 2, "{}", ended.stderr);
     }
