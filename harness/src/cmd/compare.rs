@@ -45,11 +45,11 @@ pub struct CompareArgs {
     run: Vec<PathBuf>,
 
     /// How often each of the builds measures, 5 rounds each time
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "run", value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "base", value_parser = clap::value_parser!(u32).range(1..=200))]
     turns: u32,
 
     /// What the builds measure: `bench` or `moe` with options
-    #[arg(last = true, value_name = "COMMAND", requires = "run", default_values_t = ["bench".to_owned()])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "base", default_values_t = ["bench".to_owned()])]
     command: Vec<String>,
 
     /// Another run of the base, whose rounds are added; may be given more than once

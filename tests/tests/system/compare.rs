@@ -378,6 +378,13 @@ fn two_builds_measure_in_turns() {
         assert_eq!(ended.stderr.matches(turn).count(), 2, "{}", ended.stderr);
     }
 
+    let ended = muster(&["compare", "base.json", "new.json", "--turns", "2"]);
+    ended.expect_code(2);
+    assert!(
+        ended.stderr.contains("cannot be used with"),
+        "{}",
+        ended.stderr
+    );
     for (programs, sentence) in [
         (vec![program], "--run is given 1 times"),
         (
