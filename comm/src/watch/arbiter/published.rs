@@ -49,10 +49,7 @@ impl Told {
         }
         let may_move = |rank: &u32| self.may_move(*rank, scene, now_ms);
         let has_moved_all = !subjects.is_empty() && subjects.iter().all(may_move);
-        if self.verdict.about.is_none() {
-            return self.is_recent(self.told_ms, scene, now_ms) || has_moved_all;
-        }
-        has_moved_all
+        has_moved_all || self.verdict.about.is_none() && self.is_recent(self.told_ms, scene, now_ms)
     }
 
     fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
