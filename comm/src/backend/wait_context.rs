@@ -202,16 +202,25 @@ impl WaitContext<'_> {
     }
 
     /// Asks the arbiter about the end of this call, and waits a moment for its verdict; without a cause
-    /// it waits for what another rank has asked for.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "only these name the ranks that they wait for"
-    )]
+    /// it waits for what another rank has asked for. Says that this call ends with what was told.
     pub(crate) fn arbitrate(
         &self,
         ended: &ErrorKind,
         cause: Option<Cause>,
     ) -> Option<Arc<Verdict>> {
+        let verdict = self.judged(ended, cause);
+        if verdict.is_some() && self.context.watch.is_on() {
+            // Where nobody hears it nobody needs to know.
+            let _ = self.context.complain_with_board(self.call(), Cause::Told);
+        }
+        verdict
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only these name the ranks that they wait for"
+    )]
+    fn judged(&self, ended: &ErrorKind, cause: Option<Cause>) -> Option<Arc<Verdict>> {
         let known = self.context.status.verdict(self.call());
         if known.is_some() || !self.context.watch.is_on() {
             return known;

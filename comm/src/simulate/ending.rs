@@ -118,10 +118,13 @@ impl Stage<'_> {
     /// A failed call ends, with its verdict if there is one.
     fn end_failed(&mut self, rank: usize, verdict: Option<Arc<Verdict>>) -> bool {
         let (plan, now_us) = (self.plan, self.now_us);
-        let player = &mut self.players[rank];
-        let Some(id) = player.call_id() else {
+        let Some(id) = self.players[rank].call_id() else {
             return false;
         };
+        if verdict.is_some() {
+            self.complain(rank, Cause::Told);
+        }
+        let player = &mut self.players[rank];
         let of_verdict = |peer_status: &PeerStatus<'_>, _: &[usize]| {
             let verdict = verdict.as_ref();
             verdict.and_then(|verdict| peer_status.kind_of(verdict))

@@ -307,17 +307,20 @@ impl Arbiter {
         report: Option<Box<Report>>,
         now_ms: u64,
     ) -> Vec<Act> {
-        let known = self.told.iter().find(|told| covers(&told.verdict, call));
-        if let Some(told) = known {
-            let message = ToRank::Verdict(Box::new(told.verdict.clone()));
-            return vec![Act::Tell(Rank(rank), encode(&message))];
-        }
         if let Some(report) = report {
             self.take_complaint(rank, *report);
         }
+        let mut told = self.told.iter_mut();
+        if let Some(told) = told.find(|told| covers(&told.verdict, call)) {
+            told.note_told(rank, &self.scene, now_ms);
+            let message = || ToRank::Verdict(Box::new(told.verdict.clone()));
+            let wants_it = cause != Cause::Told;
+            let answer = wants_it.then(|| Act::Tell(Rank(rank), encode(&message())));
+            return answer.into_iter().collect();
+        }
         match cause {
             // Who gave it up has complained before.
-            Cause::GivenUp => {}
+            Cause::GivenUp | Cause::Told => {}
             // Those who have just been looked at can wait a little.
             Cause::Waits => self.due_at(now_ms.max(self.closed_ms + PAUSE_MS)),
             Cause::InVain => {

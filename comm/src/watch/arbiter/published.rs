@@ -1,6 +1,7 @@
 //! Telling a verdict to everybody, and remembering whose doing it makes of what comes later.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Arbiter;
 use crate::error::verdict::{CallId, Class, Verdict};
@@ -26,13 +27,30 @@ const TOLD_MAX: usize = 256;
 pub(super) struct Told {
     pub(super) verdict: Verdict,
     /// Ranks that share its fate: what they do later is its doing.
-    victims: BTreeSet<u32>,
+    victims: BTreeMap<u32, Victim>,
     /// Ranks that have ended because of it, and whether their exit codes say so; when the last of them did.
     followers: BTreeMap<u32, bool>,
     followed_ms: u64,
+    /// When it first ended calls other than the usable one that it may be about.
+    ended_ms: Option<u64>,
+}
+
+/// A rank that shares the fate of a verdict.
+#[derive(Clone, Debug)]
+struct Victim {
+    /// When it was told: when everybody was, or later, when a call of its own ended with that.
     told_ms: u64,
     /// The last call of each group that anybody had entered then; `None` where not all ranks had said.
-    reached: Option<BTreeMap<u64, u64>>,
+    reached: Arc<Option<BTreeMap<u64, u64>>>,
+}
+
+impl Victim {
+    fn now(scene: &Scene, now_ms: u64) -> Self {
+        Self {
+            told_ms: now_ms,
+            reached: Arc::new(reached(scene)),
+        }
+    }
 }
 
 impl Told {
@@ -49,7 +67,8 @@ impl Told {
         }
         let may_move = |rank: &u32| self.may_move(*rank, scene, now_ms);
         let has_moved_all = !subjects.is_empty() && subjects.iter().all(may_move);
-        has_moved_all || self.verdict.about.is_none() && self.is_recent(self.told_ms, scene, now_ms)
+        let is_recent = |at_ms| self.is_recent(at_ms, scene, now_ms);
+        has_moved_all || self.ended_ms.is_some_and(is_recent)
     }
 
     fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
@@ -59,19 +78,24 @@ impl Told {
     /// Whether what a rank does now may be because of it. Ranks may catch the error and go on, and what they do then is their
     /// own doing.
     pub(super) fn may_move(&self, rank: u32, scene: &Scene, now_ms: u64) -> bool {
-        let age_ms = now_ms.saturating_sub(self.told_ms);
-        let is_late = age_ms > FOLLOWS_MS.saturating_mul(scene.slowness());
-        self.victims.contains(&rank)
-            && (self.verdict.about.is_none() || !is_late)
+        let is_late = |victim: &Victim| {
+            let age_ms = now_ms.saturating_sub(victim.told_ms);
+            age_ms > FOLLOWS_MS.saturating_mul(scene.slowness())
+        };
+        let victim = self.victims.get(&rank);
+        victim.is_some_and(|victim| self.verdict.about.is_none() || !is_late(victim))
             && !self.has_gone_on(rank, scene)
     }
 
-    /// Whether a rank has made another call since: of the same group where that is usable, otherwise of any group. Boards of
-    /// ranks that have ended are old, so what others have done with it counts too.
+    /// Whether a rank has made another call since it was told: of the same group where that is usable, otherwise of any group.
+    /// Boards of ranks that have ended are old, so what others have done with it counts too.
     fn has_gone_on(&self, rank: u32, scene: &Scene) -> bool {
+        let Some(Victim { reached, .. }) = self.victims.get(&rank) else {
+            return false;
+        };
         // A verdict on devices ends its call, and numbers calls of their own.
         let usable = self.verdict.about.filter(|_| self.verdict.ends.is_empty());
-        let is_later = |key: u64, seq: u64| match (usable, &self.reached) {
+        let is_later = |key: u64, seq: u64| match (usable, &**reached) {
             (Some(about), _) => key == about.key && seq > about.seq,
             (None, Some(reached)) => reached.get(&key).is_none_or(|known| seq > *known),
             (None, None) => false,
@@ -110,8 +134,13 @@ impl Told {
         }
     }
 
-    /// Takes up what it has led to.
-    fn add(&mut self, later: &Verdict, victims: BTreeSet<u32>) {
+    /// A call of this rank has ended with it.
+    pub(super) fn note_told(&mut self, rank: u32, scene: &Scene, now_ms: u64) {
+        self.victims.insert(rank, Victim::now(scene, now_ms));
+    }
+
+    /// Takes up what it has led to, and whom that concerns.
+    fn add(&mut self, later: &Verdict, victims: BTreeMap<u32, Victim>, now_ms: u64) {
         let ends = &mut self.verdict.ends;
         ends.extend(&later.ends);
         ends.sort_unstable();
@@ -119,6 +148,7 @@ impl Told {
         let cascade = format!("{}: {}", later.what, later.place);
         self.verdict.cascades.push(cascade);
         self.victims.extend(victims);
+        self.ended_ms.get_or_insert(now_ms);
     }
 }
 
@@ -140,7 +170,7 @@ impl Arbiter {
             // All have it: those who wait in the calls that it ends besides are told once more.
             let waiting: BTreeSet<u32> = self.scene.waiting_in(&verdict.ends).collect();
             let concerned = waiting.into_iter().chain(askers.iter().copied());
-            first.add(&verdict, victims);
+            first.add(&verdict, victims, now_ms);
             let message = encode(&ToRank::Verdict(Box::new(first.verdict.clone())));
             let report = encode(&ToOwner::Verdict(Box::new(first.verdict.clone())));
             let concerned: BTreeSet<u32> = concerned.collect();
@@ -165,8 +195,7 @@ impl Arbiter {
                 victims,
                 followers: BTreeMap::new(),
                 followed_ms: 0,
-                told_ms: now_ms,
-                reached: reached(scene),
+                ended_ms: verdict.about.is_none().then_some(now_ms),
             });
         }
         let bytes = encode(&verdict);
@@ -210,18 +239,19 @@ impl Arbiter {
 
     /// Who waits in the calls that a verdict ends, who is blamed, and who calls on a group that has ended: such
     /// a rank gets the verdict, and may go because of it.
-    fn victims_of(&self, verdict: &Verdict) -> BTreeSet<u32> {
+    fn victims_of(&self, verdict: &Verdict) -> BTreeMap<u32, Victim> {
+        let now = Victim::now(&self.scene, self.seen_ms);
         let ended = verdict.ends.iter().map(|end| Some(*end));
         let groups = ended.chain([verdict.about]);
         self.scene
             .waiting_in(&verdict.ends)
             .chain(groups.flat_map(|call| self.scene.members_of(call)))
             .chain(verdict.blamed.iter().copied())
+            .map(|rank| (rank, now.clone()))
             .collect()
     }
 }
 
-/// The last call of each group that any rank has entered; `None` where a rank that lives has not said.
 fn reached(scene: &Scene) -> Option<BTreeMap<u64, u64>> {
     let mut reached = BTreeMap::new();
     for member in &scene.members {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use self::large::large;
 use self::messages::{link_never_taken, recv_left_out, sent_to_an_ended_group};
-use self::two::{server_killed_beside, two_killed};
+use self::two::{server_killed_beside, told_late, two_killed};
 use super::fault::{Act, Fault, Planted, Strike, When};
 use super::program::Program;
 use super::scenario::{Launcher, Scenario, Way};
@@ -142,6 +142,11 @@ pub const CASES: &[Case] = &[
         name: "two-killed",
         title: "two ranks are killed at once",
         make: two_killed,
+    },
+    Case {
+        name: "told-late",
+        title: "a rank is killed; another one works on in other groups, gets the verdict 11 s later, and ends",
+        make: told_late,
     },
     Case {
         name: "killed-65",

@@ -112,7 +112,7 @@ pub fn run(
     seen.verdicts = stage
         .lines
         .iter()
-        .filter(|line| line.text.starts_with("VERDICT "))
+        .filter(|line| is_verdict(&line.text))
         .map(|line| (line.rank, line.text.clone()))
         .collect();
     if scenario.launcher == Launcher::Mpirun && stage.told.is_empty() && stage.lines.is_empty() {
@@ -236,6 +236,19 @@ fn await_end(scenario: &Scenario, stage: &mut Stage<'_>) {
     if scenario.is_starved() || load_average() > CROWDED {
         stage.until(Deadline::after(BEYOND * SLOW), is_over);
     }
+    // It hands on what ranks print, and is killed next.
+    let mut told = stage.told.iter();
+    let is_told =
+        told.any(|told| matches!(&told.what, What::Failed(failed) if failed.verdict.is_some()));
+    if is_foreign && is_told {
+        stage.until(Deadline::after(LAST_WORDS), |stage| {
+            stage.is_over() || stage.lines.iter().any(|line| is_verdict(&line.text))
+        });
+    }
+}
+
+fn is_verdict(line: &str) -> bool {
+    line.starts_with("VERDICT ")
 }
 
 fn watched(scenario: &Scenario, stage: &Stage<'_>) -> Watched {

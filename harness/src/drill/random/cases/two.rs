@@ -1,6 +1,6 @@
-//! Programs in which two ranks are killed.
+//! Programs in which two ranks end, one after the other.
 
-use super::{KILL, base, paused, program};
+use super::{KILL, all_reduce, base, paused, program};
 use crate::drill::random::fault::{Act, Fault, When};
 use crate::drill::random::scenario::{Launcher, Scenario, Way};
 use crate::drill::script::{CallSpec, Step};
@@ -19,6 +19,47 @@ pub(super) fn server_killed_beside() -> Scenario {
     });
     killing(base(Launcher::Env, Way::Tcp, program), 3, 0)
 }
+
+/// Rank 3 goes on with another group for longer than a failure counts as the consequence of an earlier one. Then it
+/// gets the verdict, and ends.
+pub(super) fn told_late() -> Scenario {
+    let make = |name: &str, members: &[u32]| Step::Make {
+        name: name.to_owned(),
+        members: members.to_vec(),
+    };
+    let program = program(4, |rank| {
+        let make_first = make("first", &[1, 2, 3]);
+        let make_other = make("other", &[0, 3]);
+        let first = || Step::call_on("first", all_reduce());
+        let other = || Step::call_on("other", all_reduce());
+        let pause = || Step::Pause { ms: 300 };
+        match rank {
+            0 => [make_other]
+                .into_iter()
+                .chain((0..=OTHERS).map(|_| other()))
+                .collect(),
+            1 => vec![make_first, pause(), first()],
+            2 => vec![make_first, first()],
+            _ => [make_first, make_other]
+                .into_iter()
+                .chain((0..OTHERS).flat_map(|_| [other(), pause()]))
+                .chain([first(), other()])
+                .collect(),
+        }
+    });
+    base(Launcher::Env, Way::Shm, program)
+        .planting(Fault::Killed, 1, None)
+        .striking(
+            When::Begins { rank: 1, step: 1 },
+            Act::Signal {
+                rank: 1,
+                signal: KILL,
+            },
+        )
+}
+
+/// Calls that rank 3 makes before it gets the verdict, one in 300 ms.
+const OTHERS: u32 = 36;
 
 /// Kills two ranks, one after the other, when the first of them pauses.
 fn killing(scenario: Scenario, first: u32, second: u32) -> Scenario {
