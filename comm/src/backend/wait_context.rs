@@ -209,9 +209,8 @@ impl WaitContext<'_> {
         cause: Option<Cause>,
     ) -> Option<Arc<Verdict>> {
         let verdict = self.judged(ended, cause);
-        if verdict.is_some() && self.context.watch.is_on() {
-            // Where nobody hears it nobody needs to know.
-            let _ = self.context.complain_with_board(self.call(), Cause::Told);
+        if let Some(verdict) = &verdict {
+            self.context.note_told(verdict);
         }
         verdict
     }

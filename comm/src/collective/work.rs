@@ -63,7 +63,7 @@ impl<T> Work<T> {
         let mut result = lock(&self.state.result);
         loop {
             if let Some(result) = result.take() {
-                return result.unwrap_or_else(|panic| resume_unwind(panic));
+                return self.given(result);
             }
             result = self
                 .state
@@ -90,9 +90,20 @@ impl<T> Work<T> {
         let taken = result.take();
         drop(result);
         match taken {
-            Some(result) => Ok(result.unwrap_or_else(|panic| resume_unwind(panic))),
+            Some(result) => Ok(self.given(result)),
             None => Err(self),
         }
+    }
+
+    /// The result, as the program gets it.
+    fn given(&self, result: thread::Result<Result<T, CommError>>) -> Result<T, CommError> {
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+        // It may have made other calls since this one ended.
+        let verdict = result.as_ref().err().and_then(CommError::verdict);
+        if let (Some(verdict), Some(inner)) = (verdict, self.inner.upgrade()) {
+            inner.context.note_told(verdict);
+        }
+        result
     }
 }
 

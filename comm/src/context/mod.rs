@@ -24,7 +24,7 @@ pub(crate) use self::stall_report::{StallReport, Witness};
 pub(crate) use self::status::{CutOff, Gone, Notice, Status};
 pub(crate) use self::unread::{HasUnread, Unread};
 use crate::algo;
-use crate::error::verdict::CallId;
+use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::Coordinator;
 use crate::sync::{AtomicBool, Deadline, Ordering};
 use crate::transport::shm::arena::OwnerMark;
@@ -136,6 +136,15 @@ impl Context {
             cause,
             report,
         })
+    }
+
+    /// Tells the arbiter that the program gets this verdict, and how far it is.
+    pub(crate) fn note_told(&self, verdict: &Verdict) {
+        let call = verdict.about.or_else(|| verdict.ends.first().copied());
+        if let Some(call) = call.filter(|_| self.watch.is_on()) {
+            // Where nobody hears it nobody needs to know.
+            let _ = self.complain_with_board(call, Cause::Told);
+        }
     }
 
     /// Counts one more making of a group here, and says which this is, from 1.

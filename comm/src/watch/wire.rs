@@ -43,7 +43,7 @@ pub(crate) enum Cause {
     GivenUp,
     /// It has waited in vain: for too long, or for a rank that is gone.
     InVain,
-    /// It has ended with a verdict that all were told: what its rank does next may be because of that. Nothing is wanted.
+    /// The program has the verdict on it: what its rank does next may be because of that. Nothing is wanted.
     Told,
     /// It ended with this error, which leaves the group usable or not. `culprit` is the rank whose doing
     /// it is where all ranks found the same; else it is the complaining rank's own.

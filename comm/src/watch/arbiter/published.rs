@@ -38,19 +38,10 @@ pub(super) struct Told {
 /// A rank that shares the fate of a verdict.
 #[derive(Clone, Debug)]
 struct Victim {
-    /// When it was told: when everybody was, or later, when a call of its own ended with that.
+    /// When it was told: when everybody was, or later, when its program was.
     told_ms: u64,
-    /// The last call of each group that anybody had entered then; `None` where not all ranks had said.
-    reached: Arc<Option<BTreeMap<u64, u64>>>,
-}
-
-impl Victim {
-    fn now(scene: &Scene, now_ms: u64) -> Self {
-        Self {
-            told_ms: now_ms,
-            reached: Arc::new(reached(scene)),
-        }
-    }
+    /// The last call of each group that anybody had entered then; `None` where it may have entered others.
+    reached: Option<Arc<BTreeMap<u64, u64>>>,
 }
 
 impl Told {
@@ -95,10 +86,16 @@ impl Told {
         };
         // A verdict on devices ends its call, and numbers calls of their own.
         let usable = self.verdict.about.filter(|_| self.verdict.ends.is_empty());
-        let is_later = |key: u64, seq: u64| match (usable, &**reached) {
-            (Some(about), _) => key == about.key && seq > about.seq,
-            (None, Some(reached)) => reached.get(&key).is_none_or(|known| seq > *known),
-            (None, None) => false,
+        let is_later = |key: u64, seq: u64| {
+            let known = reached.as_ref().map(|reached| reached.get(&key));
+            match (usable, known) {
+                (Some(about), known) => {
+                    let known = known.flatten().copied().unwrap_or(0);
+                    key == about.key && seq > about.seq.max(known)
+                }
+                (None, Some(known)) => known.is_none_or(|known| seq > *known),
+                (None, None) => false,
+            }
         };
         let own = scene.member(rank).and_then(|one| one.report.as_ref());
         let mut groups = own.iter().flat_map(|report| &report.groups);
@@ -134,9 +131,13 @@ impl Told {
         }
     }
 
-    /// A call of this rank has ended with it.
+    /// The program of this rank, which has just said how far it is, has this verdict.
     pub(super) fn note_told(&mut self, rank: u32, scene: &Scene, now_ms: u64) {
-        self.victims.insert(rank, Victim::now(scene, now_ms));
+        let victim = Victim {
+            told_ms: now_ms,
+            reached: Some(Arc::new(reached(scene))),
+        };
+        self.victims.insert(rank, victim);
     }
 
     /// Takes up what it has led to, and whom that concerns.
@@ -240,7 +241,12 @@ impl Arbiter {
     /// Who waits in the calls that a verdict ends, who is blamed, and who calls on a group that has ended: such
     /// a rank gets the verdict, and may go because of it.
     fn victims_of(&self, verdict: &Verdict) -> BTreeMap<u32, Victim> {
-        let now = Victim::now(&self.scene, self.seen_ms);
+        let mut members = self.scene.members.iter();
+        let is_known = members.all(|member| member.report.is_some() || member.fate.is_some());
+        let now = Victim {
+            told_ms: self.seen_ms,
+            reached: is_known.then(|| Arc::new(reached(&self.scene))),
+        };
         let ended = verdict.ends.iter().map(|end| Some(*end));
         let groups = ended.chain([verdict.about]);
         self.scene
@@ -252,19 +258,15 @@ impl Arbiter {
     }
 }
 
-fn reached(scene: &Scene) -> Option<BTreeMap<u64, u64>> {
+/// The last call of each group that any rank has entered, as far as ranks have said.
+fn reached(scene: &Scene) -> BTreeMap<u64, u64> {
     let mut reached = BTreeMap::new();
-    for member in &scene.members {
-        let Some(report) = &member.report else {
-            member.fate.as_ref()?;
-            continue;
-        };
-        for group in &report.groups {
-            let known: &mut u64 = reached.entry(group.key).or_default();
-            *known = group.entered.max(*known);
-        }
+    let reports = scene.members.iter().filter_map(|one| one.report.as_ref());
+    for group in reports.flat_map(|report| &report.groups) {
+        let known: &mut u64 = reached.entry(group.key).or_default();
+        *known = group.entered.max(*known);
     }
-    Some(reached)
+    reached
 }
 
 /// Whether a verdict ends this call, or is about it.

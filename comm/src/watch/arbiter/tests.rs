@@ -137,6 +137,17 @@ impl Play {
         assert_eq!(self.found(), Some((Class::Mismatch, [1].as_slice())));
     }
 
+    /// The program of a rank gets the verdict on this call.
+    fn is_told(&mut self, rank: Rank, seq: u64) {
+        let complaint = FromRank::Complaint {
+            call: CallId { seq, ..CALL },
+            cause: Cause::Told,
+            report: Some(self.board(rank.0, false)),
+        };
+        let acts = self.arbiter.heard(rank, &encode(&complaint), self.now_ms);
+        assert_eq!(acts, []);
+    }
+
     fn down(&mut self, rank: Rank, reason: &DownReason) {
         self.arbiter.down(rank, reason, self.now_ms);
     }

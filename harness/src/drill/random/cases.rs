@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use self::large::large;
 use self::messages::{link_never_taken, recv_left_out, sent_to_an_ended_group};
-use self::two::{server_killed_beside, told_late, two_killed};
+use self::two::{server_killed_beside, told_behind_async, told_late, two_killed};
 use super::fault::{Act, Fault, Planted, Strike, When};
 use super::program::Program;
 use super::scenario::{Launcher, Scenario, Way};
@@ -147,6 +147,11 @@ pub const CASES: &[Case] = &[
         name: "told-late",
         title: "a rank is killed; another one works on in other groups, gets the verdict 11 s later, and ends",
         make: told_late,
+    },
+    Case {
+        name: "told-behind-async",
+        title: "an asynchronous call differs; a rank makes another one of the group before it waits, and ends",
+        make: told_behind_async,
     },
     Case {
         name: "killed-65",

@@ -23,13 +23,18 @@ fn a_call_that_ranks_were_told_of_and_went_on_from_is_not_why_a_later_one_fails(
     assert_eq!(last(&play), Some((Class::NotJoined, vec![1])));
 
     // Who ends soon has not gone on, unless others have made another call with it since.
-    for (seq, class) in [
-        (CALL.seq - 1, Class::Mismatch),
-        (CALL.seq - 2, Class::PeerDead),
+    for (seq, is_told_now, class) in [
+        (CALL.seq - 1, false, Class::Mismatch),
+        (CALL.seq - 2, false, Class::PeerDead),
+        // The call was asynchronous, and its program made that other one before it waited for it.
+        (CALL.seq - 2, true, Class::Mismatch),
     ] {
         let mut play = Play::new(&[0, 2]);
         play.catch(seq);
         play.make(CALL.seq - 1, false, CallOutcome::Completed);
+        if is_told_now {
+            play.is_told(Rank(1), seq);
+        }
         play.down(Rank(1), &DownReason::Killed { signal: 9 });
         play.complain(Cause::InVain);
         play.pass(1500);
@@ -49,15 +54,7 @@ fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
         play.answer = vec![0, 2];
         play.make(CALL.seq - 1, false, outcome);
         if is_told_now {
-            let complaint = FromRank::Complaint {
-                call: CALL,
-                cause: Cause::Told,
-                report: Some(play.board(1, false)),
-            };
-            let acts = play
-                .arbiter
-                .heard(Rank(1), &encode(&complaint), play.now_ms);
-            assert_eq!(acts, []);
+            play.is_told(Rank(1), CALL.seq);
         }
         play.complain(Cause::InVain);
         play.pass(UNKNOWN_WAIT_MS + 1000);

@@ -1,9 +1,9 @@
 //! Programs in which two ranks end, one after the other.
 
-use super::{KILL, all_reduce, base, paused, program};
+use super::{KILL, all_reduce, base, paused, program, work};
 use crate::drill::random::fault::{Act, Fault, When};
 use crate::drill::random::scenario::{Launcher, Scenario, Way};
-use crate::drill::script::{CallSpec, Step};
+use crate::drill::script::{CallSpec, Kind, Step};
 
 pub(super) fn two_killed() -> Scenario {
     killing(base(Launcher::Run, Way::Shm, paused(4, 2)), 2, 3)
@@ -56,6 +56,38 @@ pub(super) fn told_late() -> Scenario {
                 signal: KILL,
             },
         )
+}
+
+/// Rank 1 makes another call of the group before it waits for the one that differs, and so gets the verdict.
+pub(super) fn told_behind_async() -> Scenario {
+    let program = program(3, |rank| {
+        let start = Step::Start {
+            group: "pair".to_owned(),
+            call: CallSpec::all_reduce(Kind::F32, 64 + rank as usize),
+            work: 1,
+        };
+        let mut steps = vec![
+            Step::Make {
+                name: "pair".to_owned(),
+                members: vec![0, 1],
+            },
+            start,
+            Step::call_on("pair", all_reduce()),
+            Step::Pause { ms: 100 },
+        ];
+        match rank {
+            0 => steps.extend([work(), Step::Wait { work: 1 }]),
+            1 => {
+                steps.insert(1, Step::Mark);
+                steps.extend([Step::Wait { work: 1 }, work()]);
+            }
+            _ => steps = vec![work()],
+        }
+        steps
+    });
+    let mut scenario = base(Launcher::Env, Way::Shm, program).planting(Fault::OtherCount, 1, None);
+    scenario.planted[0].group = vec![0, 1];
+    scenario
 }
 
 /// Calls that rank 3 makes before it gets the verdict, one in 300 ms.
