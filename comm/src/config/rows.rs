@@ -176,6 +176,9 @@ table! {
     TAP_JOB: String = "MUSTER_TAP_JOB", parse::text,
         default "SLURM_JOB_ID, else MASTER_ADDR and MASTER_PORT", allowed "any text, the same for all processes of a job",
         "Tells jobs of one user apart that run with the tap; `muster tap run` sets it.";
+    TAP_DIR: PathBuf = "MUSTER_TAP_DIR", parse::absolute_path,
+        default "none", allowed "an absolute path",
+        "The folder of the tap that `muster tap exec` puts in front of HCCL; `muster tap run` sets it.";
     NO_COLOR: bool = "NO_COLOR", parse::present,
         default "colours on a terminal", allowed "any text",
         "Switches colours off.";

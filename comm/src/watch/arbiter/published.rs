@@ -133,9 +133,14 @@ impl Told {
 
     /// The program of this rank, which has just said how far it is, has this verdict.
     pub(super) fn note_told(&mut self, rank: u32, scene: &Scene, now_ms: u64) {
+        let mut reached = reached(scene);
+        // In a group of its own others may be one call further, and wait for it.
+        let own = scene.member(rank).and_then(|one| one.report.as_ref());
+        let own = own.iter().flat_map(|report| &report.groups);
+        reached.extend(own.map(|group| (group.key, group.entered)));
         let victim = Victim {
             told_ms: now_ms,
-            reached: Some(Arc::new(reached(scene))),
+            reached: Some(Arc::new(reached)),
         };
         self.victims.insert(rank, victim);
     }

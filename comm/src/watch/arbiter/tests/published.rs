@@ -44,7 +44,7 @@ fn a_call_that_ranks_were_told_of_and_went_on_from_is_not_why_a_later_one_fails(
 
 #[test]
 fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
-    let told_later = |outcome, is_told_now| {
+    let told_later = |outcome, is_told_now, made_since: &[u64]| {
         let mut play = Play::new(&[0, 1, 2]);
         play.complain(Cause::InVain);
         play.pass(2 * ECHO_MS);
@@ -54,17 +54,25 @@ fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
         play.answer = vec![0, 2];
         play.make(CALL.seq - 1, false, outcome);
         if is_told_now {
+            // The board of rank 0 is known, which is in the next call.
+            play.complain(Cause::Waits);
+            play.pass(100);
             play.is_told(Rank(1), CALL.seq);
+        }
+        for seq in made_since {
+            play.make(*seq, false, outcome);
         }
         play.complain(Cause::InVain);
         play.pass(UNKNOWN_WAIT_MS + 1000);
         let last = play.told.last().expect("a verdict");
         [CALL.key, play.key].map(|key| last.ends.contains(&CallId { key, ..CALL }))
     };
-    assert_eq!(told_later(CallOutcome::Failed, false), [true, true]);
-    assert_eq!(told_later(CallOutcome::Completed, false), [false, true]);
-    // It did not know of the verdict while it made that call.
-    assert_eq!(told_later(CallOutcome::Completed, true), [true, true]);
+    let [failed, completed] = [CallOutcome::Failed, CallOutcome::Completed];
+    assert_eq!(told_later(failed, false, &[]), [true, true]);
+    assert_eq!(told_later(completed, false, &[]), [false, true]);
+    // It did not know of the verdict while it made that call, but while it made the next one.
+    assert_eq!(told_later(completed, true, &[]), [true, true]);
+    assert_eq!(told_later(completed, true, &[CALL.seq]), [false, true]);
 }
 
 #[test]
