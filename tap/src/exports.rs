@@ -40,7 +40,7 @@ macro_rules! export {
                         Err(_) => c"",
                     },
                 );
-                let address = FUNCTION.hccl($name as *const c_void);
+                let address = FUNCTION.hccl();
                 if address.is_null() {
                     return NOT_SUPPORTED;
                 }

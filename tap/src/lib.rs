@@ -1,7 +1,8 @@
 //! Records the HCCL calls of an unmodified program in a board in shared memory, which `muster tap` reads.
 //!
-//! The library lies as `libhccl.so` in a folder in front of the vendor's, and needs the vendor's under the name
-//! `libhccl.muster-real.so`: every name that it does not have is found there. It reports nothing by itself.
+//! The library lies as `libhccl.so` and `libhcomm.so` in a folder in front of the vendor's, and needs the vendor's under the
+//! names `libhccl.muster-real.so` and `libhcomm.muster-real.so`: every name that it does not have is found there. It reports
+//! nothing by itself.
 
 mod exports;
 mod python;

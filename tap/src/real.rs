@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The name under which the vendor's HCCL lies beside the tap.
-const REAL_HCCL: &CStr = c"libhccl.muster-real.so";
+/// The names under which the vendor's HCCL lies beside the tap; before CANN 8.5 both are one file.
+const REAL_HCCL: [&CStr; 2] = [c"libhccl.muster-real.so", c"libhcomm.muster-real.so"];
 /// The vendor's runtime, where the program has loaded it.
 const RUNTIME: &CStr = c"libascendcl.so";
 
@@ -28,15 +28,16 @@ impl Function {
         }
     }
 
-    /// The vendor's function of this name; null where there is none. `own` is the tap's.
-    pub(crate) fn hccl(&self, own: *const c_void) -> *mut c_void {
+    /// The vendor's function of this name; null where there is none.
+    pub(crate) fn hccl(&self) -> *mut c_void {
         self.find(|name| {
             // SAFETY: the name is a C string.
             let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-            if !next.is_null() && !ptr::eq(next, own) {
-                return next;
-            }
-            within(REAL_HCCL, name)
+            let beside = REAL_HCCL.iter().map(|library| within(library, name));
+            // The vendor's libraries need the tap by its second name, and so it may be found there.
+            let is_real = |found: &*mut c_void| !found.is_null() && !is_own(*found);
+            let mut found = [next].into_iter().chain(beside);
+            found.find(is_real).unwrap_or(ptr::null_mut())
         })
     }
 
@@ -68,6 +69,18 @@ impl Function {
 pub(crate) fn of_program(name: &CStr) -> *mut c_void {
     // SAFETY: the name is a C string.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Whether an address lies in the tap. Addresses of exports do not tell: the program may have others of the same name in front.
+fn is_own(address: *const c_void) -> bool {
+    let base = |address: *const c_void| {
+        // SAFETY: plain data, for which zeros are allowed.
+        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked for; the result is written to `found`.
+        let is_known = unsafe { libc::dladdr(address, &raw mut found) } != 0;
+        is_known.then_some(found.dli_fbase)
+    };
+    base(address) == base(is_own as *const c_void)
 }
 
 /// A function of a library that is loaded, or of the vendor's beside the tap.

@@ -11,9 +11,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::{mem, ptr};
 
 use muster_comm::watch::tap::board::{
     Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, Mark, NAME_BYTES, RING, State, UNKNOWN,
@@ -186,7 +186,7 @@ pub(crate) fn created(slot: Option<usize>, result: i32, handle: *mut c_void) {
 
 fn ask_name(comm: &Comm, handle: *mut c_void) {
     type Ask = unsafe extern "C" fn(*mut c_void, *mut c_char) -> i32;
-    let address = NAME.hccl(ptr::null());
+    let address = NAME.hccl();
     if address.is_null() {
         return;
     }
@@ -203,7 +203,7 @@ fn ask_name(comm: &Comm, handle: *mut c_void) {
 
 fn ask_size(comm: &Comm, handle: *mut c_void) {
     type Ask = unsafe extern "C" fn(*mut c_void, *mut u32) -> i32;
-    let address = SIZE.hccl(ptr::null());
+    let address = SIZE.hccl();
     if address.is_null() {
         return;
     }

@@ -434,7 +434,7 @@ impl Local {
         let Some(peer) = gone else {
             return Ok(());
         };
-        self.slot.advance(seq, slot::CLOSING);
+        self.slot.untouch();
         // It ended the call because of something, which may be the end of any other member.
         let all: Vec<usize> = (0..self.peers.len())
             .filter(|one| *one != self.me)

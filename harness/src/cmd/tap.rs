@@ -4,7 +4,9 @@
 //! why a job hangs. `docs/tap.md` says what it sees.
 
 mod act;
+mod exec;
 mod install;
+mod symbols;
 mod watch;
 
 use std::ffi::OsString;
@@ -33,6 +35,8 @@ enum TapCommand {
     Run(RunArgs),
     /// Watch the processes of this user that run with an installed tap
     Watch(WatchArgs),
+    /// Become a command in which the tap goes before the vendor's library, even if the command sets LD_LIBRARY_PATH itself
+    Exec(ExecArgs),
 }
 
 /// Options of `muster tap install`.
@@ -124,6 +128,26 @@ struct WatchArgs {
     limits: Limits,
 }
 
+/// Options of `muster tap exec`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: muster tap run -- torchrun --no-python muster tap exec -- bash rank.sh\n\
+        Each program that the command starts loads the vendor's library, too."
+)]
+struct ExecArgs {
+    /// Folder that `muster tap install` made [default: that of the `muster tap run` around it]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
 impl Limits {
     fn watch(&self, job: Option<u64>) -> Watch {
         Watch::new(
@@ -157,5 +181,6 @@ pub fn run(args: &TapArgs) -> Result<Exit, Failure> {
             watch::run(&args.limits, folder.path(), &args.command)
         }
         TapCommand::Watch(args) => watch::attach(&args.limits, args.job.as_deref()),
+        TapCommand::Exec(args) => exec::exec(args.dir.as_deref(), &args.command),
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use muster_comm::sync::Clock;
-use muster_tests::{skipped, start, until};
+use muster_tests::{binary, skipped, start, until};
 use rustix::process::Signal;
 
 use crate::toolkit::Toolkit;
@@ -126,6 +126,126 @@ fn a_program_that_is_well_hears_nothing_however_it_gets_at_hccl() {
             "{said}"
         );
     }
+}
+
+/// A vendor's library that does nothing, and a program that looks how it finds it.
+struct Finder {
+    client: Client,
+}
+
+impl Finder {
+    fn new() -> Self {
+        let client = Client::new();
+        let finder = Self { client };
+        let make = |name: &str, source: &str, options: &[&str]| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("data")
+                .join(source);
+            let file = finder.path(name);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            let mut command = Command::new("cc");
+            command
+                .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+                .arg(source)
+                .arg("-o")
+                .arg(&file);
+            let output = command.args(options).output().expect("a C compiler");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+        };
+        let library = |name: &str, folder: &str, options: &[&str]| {
+            let soname = format!("-Wl,-soname,{name}");
+            let mut all = vec!["-shared", "-fPIC", &soname];
+            all.extend(options);
+            make(&format!("{folder}/{name}"), "vendor.c", &all);
+        };
+        let new = finder.text("new");
+        library("libhcomm.so", "new", &["-DCOMMUNICATORS"]);
+        let needs = ["-DOPERATORS", "-Wl,--no-as-needed", "-L", &new, "-lhcomm"];
+        library("libhccl.so", "new", &needs);
+        library("libhccl.so", "old", &[]);
+        make("finds", "finds.c", &["-ldl"]);
+        finder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.client.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("text").to_owned()
+    }
+
+    /// What it finds of these names in a library, with the tap in front of the vendor's in `folder`, started by these words.
+    fn finds(&self, folder: &str, words: &[&str], library: &str, names: &[&str]) -> String {
+        let hccl = self.text(&format!("{folder}/libhccl.so"));
+        let finds = self.text("finds");
+        let mut all = vec!["tap", "run", "--hccl", &hccl, "--"];
+        all.extend(words);
+        all.extend([finds.as_str(), library]);
+        all.extend(names);
+        let vendor = self.text(folder);
+        let ended = self
+            .client
+            .toolkit
+            .run(&all, &[("LD_LIBRARY_PATH", &vendor), ("VENDOR", &vendor)]);
+        ended.expect_code(0);
+        format!("{}{}", ended.stdout, ended.stderr)
+    }
+}
+
+const NOBODY: &str = "the tap saw no process";
+
+#[test]
+fn the_tap_has_both_names_of_the_library_and_no_function_that_the_vendor_lacks() {
+    let finder = Finder::new();
+    let names = ["HcclGroupStart", "HcclBarrier", "HcclNothing", "HcclSend"];
+    for library in ["libhcomm.so", "libhccl.so"] {
+        let said = finder.finds("new", &[], library, &names);
+        let found = "HcclGroupStart found\nHcclBarrier found\nHcclNothing missing\nHcclSend missing\nmade 0\n";
+        assert!(said.contains(found) && !said.contains(NOBODY), "{said}");
+    }
+    let said = finder.finds("old", &[], "libhccl.so", &names);
+    let found = "HcclGroupStart missing\nHcclBarrier found\nHcclNothing missing\nHcclSend missing\nmade 0\n";
+    assert!(said.contains(found) && !said.contains(NOBODY), "{said}");
+}
+
+#[test]
+fn a_command_that_puts_the_vendors_folder_first_is_watched_where_the_tap_is_loaded_before_it() {
+    let finder = Finder::new();
+    let sets = [
+        "sh",
+        "-c",
+        "LD_LIBRARY_PATH=$VENDOR:$LD_LIBRARY_PATH exec \"$@\"",
+        "sh",
+    ];
+    let said = finder.finds("new", &sets, "libhcomm.so", &[]);
+    assert!(said.contains(NOBODY), "{said}");
+    let program = binary().to_str().expect("text");
+    let within: Vec<&str> = [program, "tap", "exec", "--"]
+        .into_iter()
+        .chain(sets)
+        .collect();
+    for library in ["libhcomm.so", "libhccl.so"] {
+        let said = finder.finds("new", &within, library, &["HcclGroupStart", "HcclSend"]);
+        let found = "HcclGroupStart found\nHcclSend missing\nmade 0\n";
+        assert!(said.contains(found) && !said.contains(NOBODY), "{said}");
+    }
+
+    // Where the tap does not load no program at all would start.
+    let tap = finder.text("tap");
+    let hccl = finder.text("new/libhccl.so");
+    let install = ["tap", "install", &tap, "--hccl", &hccl];
+    finder.client.toolkit.run(&install, &[]).expect_code(0);
+    std::fs::remove_file(finder.path("tap/libhcomm.muster-real.so")).expect("removed");
+    let exec = ["tap", "exec", "--dir", &tap, "--", "true"];
+    let ended = finder.client.toolkit.run(&exec, &[]);
+    ended.expect_code(60);
+    assert!(
+        ended.stderr.contains("libhcomm.muster-real.so"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

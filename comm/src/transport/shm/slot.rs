@@ -16,7 +16,8 @@
 //!   group that a peer has destroyed finds that out, and never takes what lies there now for the
 //!   peer's entry.
 //! - SLOT-5: a rank touches a peer's user memory only in call `s`, between saying so in its slot and progress
-//!   `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`.
+//!   `(s, CLOSING)`, and only if it has seen after the former that no member has revoked call `s`. Else it takes
+//!   that back. It has not done its share then, and others may wait for that: so its progress stays.
 //!   A rank that ends call `s` early revokes it first, and then looks who has said so and not closed:
 //!   whoever has not will see the revocation, so nobody else can be at work on its memory.
 
@@ -192,6 +193,15 @@ impl Slot {
         // SYNC: with the fence in `revoke`: either this rank sees the revocation, or the rank that
         // revoked sees the word.
         fence(Ordering::SeqCst);
+    }
+
+    /// Publishes that this rank does not touch its peers' memory after all, in the call of [`Slot::touch`].
+    pub fn untouch(&self) {
+        // Relaxed: there is nothing that it would order.
+        self.arena
+            .word(self.block.offset() + TOUCHED)
+            .store(0, Ordering::Relaxed);
+        self.bell().ring();
     }
 
     /// Forbids all members that have not begun it yet to touch this rank's memory in call `seq`

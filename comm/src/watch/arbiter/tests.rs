@@ -61,9 +61,8 @@ struct Play {
     told: Vec<Verdict>,
     /// Whether boards show no call: their ranks are through, or boards are read while they are written.
     is_torn: bool,
-    /// Key of the group that boards show, and its members.
+    /// Key of the group that boards show.
     key: u64,
-    members: Vec<u32>,
     /// Calls of the past, and who made them.
     made: Vec<(u32, CallRecord)>,
 }
@@ -80,7 +79,6 @@ impl Play {
             told: Vec::new(),
             is_torn: false,
             key: CALL.key,
-            members: vec![0, 1],
             made: Vec::new(),
         }
     }
@@ -88,7 +86,6 @@ impl Play {
     fn board(&self, rank: u32, waits: bool) -> Box<Report> {
         let mut report = board(rank, waits);
         report.groups[0].key = self.key;
-        report.groups[0].members.clone_from(&self.members);
         let own = self.made.iter().filter(|(by, _)| *by == rank);
         report.calls = own.map(|(_, call)| call.clone()).collect();
         Box::new(report)

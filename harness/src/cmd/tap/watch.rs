@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use std::{iter, process, thread};
+use std::{process, thread};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
+use muster_comm::config::Environment;
 use muster_comm::error::verdict::Class;
 use muster_comm::rendezvous::{DownReason, ProcessId};
 use muster_comm::sync::{Clock, Deadline};
@@ -20,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::act::{Member, ask_to_end, pid_of, tell};
-use super::{Limits, OnVerdict};
+use super::{Limits, OnVerdict, exec};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -243,23 +244,12 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
         return Err(Failure::usage("no command to run"));
     };
     let name = format!("{}-{}", process::id(), Clock::nanos());
-    let path = muster_comm::config::Environment::capture();
-    let path = path
-        .text("LD_LIBRARY_PATH")
-        .ok()
-        .flatten()
-        .unwrap_or_default()
-        .to_owned();
-    let folders =
-        iter::once(folder.display().to_string()).chain((!path.is_empty()).then_some(path));
-    let path = folders.collect::<Vec<_>>().join(":");
     // Before there is a child that would be left behind.
     let interrupts = Interrupts::of(&[SIGINT])?;
     let requests = Interrupts::of(&[SIGTERM, SIGHUP])?;
     let child = Command::new(program)
         .args(rest)
-        .env("LD_LIBRARY_PATH", path)
-        .env("HCCL_SO_PATH", folder.join("libhccl.so"))
+        .envs(exec::variables(&Environment::capture(), folder))
         .env("MUSTER_TAP_JOB", &name)
         .spawn();
     let mut child = child

@@ -37,6 +37,9 @@ fn a_peer_sees_the_entry_that_was_published_and_its_members() {
     assert_eq!(peer.entry(&arena, 3), near);
     slot.touch(1);
     assert!(peer.is_at_work(&arena, 1) && !peer.is_at_work(&arena, 2));
+    slot.untouch();
+    assert!(!peer.is_at_work(&arena, 1) && peer.reached(&arena) < progress(1, CLOSING));
+    slot.touch(1);
     slot.advance(1, CLOSING);
     assert!(!peer.is_at_work(&arena, 1));
     slot.advance(1, DONE);

@@ -76,49 +76,6 @@ fn who_went_on_after_a_verdict_answers_for_what_it_does_later() {
 }
 
 #[test]
-fn who_is_told_of_what_a_caught_mismatch_led_to_follows_it_whatever_calls_it_made_before() {
-    let mut play = Play::new(&[0, 1, 2]);
-    play.catch(CALL.seq - 1);
-    // All are in a call of another group by now when rank 1 ends because of it.
-    play.key = 77;
-    play.members = vec![0, 1, 2];
-    play.answer = vec![0, 2];
-    let code = Class::Mismatch.code().into();
-    play.down(Rank(1), &DownReason::Exited { code });
-    play.complain(Cause::InVain);
-    play.pass(500);
-    // Rank 2 is told, and ends too. Rank 0 has caught the error, and waits for that rank in a group of theirs.
-    play.answer = vec![0];
-    play.down(Rank(2), &DownReason::Ended);
-    let mut report = board(0, true);
-    let group = &mut report.groups[0];
-    group.key = 78;
-    group.members = vec![0, 2];
-    let wait = group.call.as_mut().and_then(|call| call.wait.as_mut());
-    wait.expect("it waits").missing = vec![2];
-    let complaint = FromRank::Complaint {
-        call: CallId { key: 78, ..CALL },
-        cause: Cause::InVain,
-        report: Some(Box::new(report)),
-    };
-    let acts = play
-        .arbiter
-        .heard(Rank(0), &encode(&complaint), play.now_ms);
-    play.act(acts);
-    play.pass(UNKNOWN_WAIT_MS + 1000);
-    let told = play.told.iter();
-    let told: Vec<_> = told.map(|one| (one.class, &*one.blamed)).collect();
-    assert_eq!(
-        told,
-        [(Class::Mismatch, [1].as_slice()); 3],
-        "{:?}",
-        play.told
-    );
-    let last = play.told.last().map(|one| &one.ends);
-    assert!(last.is_some_and(|ends| ends.contains(&CallId { key: 78, ..CALL })));
-}
-
-#[test]
 fn what_ranks_found_of_a_call_on_devices_is_told_once_and_only_where_it_does_not_follow_from_something()
  {
     let call = CallId { key: 5, seq: 2 };
