@@ -63,6 +63,19 @@ struct Libraries {
     library: Option<PathBuf>,
 }
 
+/// What is run.
+#[derive(Debug, Args)]
+struct Program {
+    /// The command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
 /// When there is a verdict.
 #[derive(Debug, Args)]
 struct Limits {
@@ -108,14 +121,8 @@ struct RunArgs {
     limits: Limits,
     #[command(flatten)]
     libraries: Libraries,
-    /// The command and its arguments
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// Options of `muster tap watch`.
@@ -138,14 +145,8 @@ struct ExecArgs {
     /// Folder that `muster tap install` made [default: that of the `muster tap run` around it]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The command and its arguments
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "CMD"
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: Program,
 }
 
 impl Limits {
@@ -178,9 +179,9 @@ pub fn run(args: &TapArgs) -> Result<Exit, Failure> {
         TapCommand::Run(args) => {
             let folder = install::scratch()?;
             install::install(folder.path(), &args.libraries)?;
-            watch::run(&args.limits, folder.path(), &args.command)
+            watch::run(&args.limits, folder.path(), &args.program.command)
         }
         TapCommand::Watch(args) => watch::attach(&args.limits, args.job.as_deref()),
-        TapCommand::Exec(args) => exec::exec(args.dir.as_deref(), &args.command),
+        TapCommand::Exec(args) => exec::exec(args.dir.as_deref(), &args.program.command),
     }
 }

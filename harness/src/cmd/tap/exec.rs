@@ -16,7 +16,7 @@ use crate::fail::Failure;
 const PROBE: &str = "true";
 
 /// A variable with lists, with `first` in front of what it holds.
-pub(super) fn in_front(environment: &Environment, name: &str, first: &Path) -> String {
+fn in_front(environment: &Environment, name: &str, first: &Path) -> String {
     let before = environment.text(name).ok().flatten();
     let before = before.filter(|list| !list.is_empty()).map(str::to_owned);
     let list: Vec<String> = iter::once(first.display().to_string())
