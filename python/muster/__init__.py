@@ -65,6 +65,7 @@ __all__ = [
     "__version__",
     "init",
     "layout",
+    "matrix",
     "preset",
     "threads",
 ]
@@ -104,7 +105,7 @@ class World:
     def groups(self, layout: Layout) -> Dict[str, Communicator]:
         """This rank's communicator of each kind that `layout` has for it: "tp", "dp", "ep" and so on."""
         found = {}
-        for kind in GROUP_KINDS:
+        for kind in layout.kinds:
             ranks = layout.group_of(kind, self.rank)
             if ranks is not None:
                 found[kind] = self.group(f"{kind}{layout.groups(kind).index(ranks)}", ranks)
@@ -229,6 +230,15 @@ def layout(
     [[0, 2, 4, 6], [1, 3, 5, 7]]
     """
     return _muster.layout(world, tp, cp, pp, ep, etp, dp, order)
+
+
+def matrix(name: str) -> Layout:
+    """The layout that a matrix stands for: Megatron-LM's `tp2ep4@8`, or vLLM's `vllm0.18:tp4dp4` (docs/layout.md).
+
+    >>> matrix("vllm0.18:tp2dp2").groups("dp")
+    [[0, 2], [1, 3]]
+    """
+    return _muster.matrix(name)
 
 
 def preset(name: str) -> List[Tuple[str, Layout]]:

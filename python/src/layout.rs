@@ -1,30 +1,28 @@
 //! Which ranks form which group.
 
-use muster_comm::layout::{GroupKind, Layout as Sizes, LayoutError, Preset};
+use muster_comm::layout::{FrameworkLayout, GroupKind, Groups, Layout as Sizes, Matrix, Preset};
 use muster_comm::types::Rank;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Groups of ranks, as Megatron-LM lays them out.
+/// Groups of ranks, as Megatron-LM, vLLM or verl lays them out.
 #[pyclass(frozen, module = "muster._muster")]
 pub(crate) struct Layout {
-    inner: Sizes,
+    inner: FrameworkLayout,
 }
 
-fn refused(error: &LayoutError) -> PyErr {
+fn refused(error: &dyn std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("illegal layout: {error}"))
 }
 
-fn kind(name: &str) -> PyResult<GroupKind> {
-    let known = || GroupKind::ALL.map(GroupKind::name).join(", ");
-    let found = GroupKind::ALL.into_iter().find(|kind| kind.name() == name);
-    found.ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "unknown kind of group {name:?}; known: {}",
-            known()
-        ))
-    })
+impl Layout {
+    fn named(&self, kind: &str) -> PyResult<Groups> {
+        self.inner.groups(kind).ok_or_else(|| {
+            let known = self.kinds().join(", ");
+            PyValueError::new_err(format!("unknown kind of group {kind:?}; known: {known}"))
+        })
+    }
 }
 
 fn numbers(ranks: impl IntoIterator<Item = Rank>) -> Vec<u32> {
@@ -60,23 +58,33 @@ impl Layout {
 
     #[getter]
     fn remark(&self) -> String {
-        self.inner.remark()
+        self.inner.to_string()
+    }
+
+    /// The names of its kinds of groups.
+    #[getter]
+    fn kinds(&self) -> Vec<&'static str> {
+        let all = self.inner.named_groups().into_iter();
+        all.map(|kind| kind.name).collect()
     }
 
     /// Every group of a kind.
     fn groups(&self, kind: &str) -> PyResult<Vec<Vec<u32>>> {
-        let groups = self.inner.groups(self::kind(kind)?).to_vecs();
+        let groups = self.named(kind)?.to_vecs();
         Ok(groups.into_iter().map(numbers).collect())
     }
 
     /// The group of a kind that holds a rank.
     fn group_of(&self, kind: &str, rank: u32) -> PyResult<Option<Vec<u32>>> {
-        let kind = self::kind(kind)?;
-        Ok(self.inner.group_of(kind, Rank(rank)).map(numbers))
+        let groups = self.named(kind)?;
+        let holding = groups
+            .iter()
+            .find(|group| group.position(Rank(rank)).is_some());
+        Ok(holding.map(|group| numbers(group.iter())))
     }
 
     fn __repr__(&self) -> String {
-        format!("<muster layout {}>", self.inner.remark())
+        format!("<muster layout {}>", self.remark())
     }
 }
 
@@ -103,7 +111,19 @@ pub(crate) fn layout(
     if let Some(order) = order {
         builder = builder.order(order);
     }
-    let inner = builder.build().map_err(|error| refused(&error))?;
+    let inner = builder.build().map_err(|error| refused(&error))?.into();
+    Ok(Layout { inner })
+}
+
+/// The layout that a matrix stands for.
+#[pyfunction]
+pub(crate) fn matrix(name: &str) -> PyResult<Layout> {
+    let matrix: Matrix = name
+        .parse()
+        .map_err(|error: muster_comm::layout::MatrixError| {
+            PyValueError::new_err(error.to_string())
+        })?;
+    let inner = matrix.layout().map_err(|error| refused(&error))?;
     Ok(Layout { inner })
 }
 

@@ -30,6 +30,7 @@ fn _muster(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(world::join_environment, module)?)?;
     module.add_function(wrap_pyfunction!(threads::threads, module)?)?;
     module.add_function(wrap_pyfunction!(layout::layout, module)?)?;
+    module.add_function(wrap_pyfunction!(layout::matrix, module)?)?;
     module.add_function(wrap_pyfunction!(layout::preset, module)?)?;
     module.add_function(wrap_pyfunction!(table::table, module)?)?;
     module.add_function(wrap_pyfunction!(table::group, module)?)?;

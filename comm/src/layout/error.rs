@@ -311,7 +311,7 @@ fn product_without(sizes: &[(Param, i64); 3], left_out: usize) -> u64 {
     })
 }
 
-fn list(values: &[u32]) -> String {
+pub(super) fn list(values: &[u32]) -> String {
     let shown: Vec<_> = values
         .iter()
         .take(SHOWN_VALUES)

@@ -18,7 +18,15 @@ pub struct Groups {
     offsets: Vec<u32>,
 }
 
+/// A number of ranks, and how far apart they are.
+pub(super) type Dim = (u32, u32);
+
 impl Groups {
+    /// Groups whose members differ in `vary`; one for each position in `by`, the last of which changes fastest.
+    pub(super) fn over(vary: &[Dim], by: &[Dim]) -> Self {
+        Self::new(positions(by), positions(vary))
+    }
+
     pub(super) fn new(firsts: Vec<u32>, offsets: Vec<u32>) -> Self {
         assert!(!offsets.is_empty(), "a group has members");
         Self { firsts, offsets }
@@ -66,6 +74,16 @@ impl Groups {
     pub(super) fn offsets(&self) -> &[u32] {
         &self.offsets
     }
+}
+
+/// Where the positions along some dimensions lie, the last of which changes fastest.
+fn positions(dims: &[Dim]) -> Vec<u32> {
+    let mut all = vec![0];
+    for (size, stride) in dims {
+        let spread = |begin: u32| (0..*size).map(move |step| begin + step * stride);
+        all = all.into_iter().flat_map(spread).collect();
+    }
+    all
 }
 
 impl fmt::Debug for Groups {

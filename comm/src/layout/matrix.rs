@@ -3,6 +3,9 @@
 //! A matrix is axes with sizes, in any sequence, and optionally `@` and the world size. Case does
 //! not matter; `tp2xep4`, `tp=2,ep=4` and `TP2-EP4` are the same matrix. Without a world size it
 //! is the smallest legal one, so `tp3ep4` stands for 12 ranks.
+//!
+//! The groups are Megatron's. With `vllm` and a colon in front they are vLLM's ([`VllmLayout`]):
+//! `vllm0.18:tp4dp4`; with `verl:` those of verl's device meshes ([`VerlLayout`]): `verl:sp8tp2@16`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +17,10 @@ use crate::types::closest;
 use super::axis::Param;
 use super::error::{LayoutError, did_you_mean};
 use super::presets::Preset;
-use super::{Layout, LayoutBuilder, order};
+use super::{FrameworkLayout, Layout, LayoutBuilder, VerlError, VllmTextError, order};
 
-/// Longest matrix that is read. The longest sensible one has some thirty characters.
-pub const MAX_MATRIX_CHARS: usize = 96;
+/// Longest matrix that is read. One of vLLM with all its options has some hundred characters.
+pub const MAX_MATRIX_CHARS: usize = 192;
 
 /// The axes of a matrix, in the sequence of its canonical name.
 const AXES: [Param; 6] = [
@@ -42,42 +45,78 @@ const ALIASES: [(&str, &str); 9] = [
     ("ws", "@"),
 ];
 
-/// Sizes of the axes and a world, legal in Megatron's default order.
+/// Sizes of the axes and a world, legal in Megatron's default order, in a version of vLLM, or in verl.
 ///
 /// Travels and is stored as its canonical name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Matrix {
+pub struct Matrix(Sizes);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Sizes {
+    Megatron(MegatronSizes),
+    Other(FrameworkLayout),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct MegatronSizes {
     world: u32,
     /// By place in [`AXES`]; dp and etp only if they were written.
     sizes: [Option<u32>; AXES.len()],
 }
 
 impl Matrix {
+    fn megatron(world: u32, sizes: [Option<u32>; AXES.len()]) -> Self {
+        Self(Sizes::Megatron(MegatronSizes { world, sizes }))
+    }
+
     /// Number of ranks.
     #[must_use]
     pub fn world_size(&self) -> u32 {
-        self.world
+        match &self.0 {
+            Sizes::Megatron(matrix) => matrix.world,
+            Sizes::Other(layout) => layout.world_size(),
+        }
     }
 
-    /// A builder with the sizes of the matrix, for another order or an etp of one's own.
+    /// A builder with the sizes of the matrix, for another order or an etp of one's own; none for vLLM and verl, which
+    /// have neither.
     #[must_use]
-    pub fn builder(&self) -> LayoutBuilder {
+    pub fn builder(&self) -> Option<LayoutBuilder> {
+        match &self.0 {
+            Sizes::Megatron(matrix) => Some(matrix.builder()),
+            Sizes::Other(_) => None,
+        }
+    }
+
+    /// The layout: in Megatron's default order, or in that of vLLM or verl.
+    ///
+    /// # Errors
+    /// None: a matrix that exists was found legal when it was read.
+    pub fn layout(&self) -> Result<FrameworkLayout, LayoutError> {
+        match &self.0 {
+            Sizes::Megatron(matrix) => matrix.builder().build().map(Into::into),
+            Sizes::Other(layout) => Ok(layout.clone()),
+        }
+    }
+
+    /// The name for tables: `TP2xEP4@8`, or `single rank`; those of vLLM and verl are the canonical ones.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &self.0 {
+            Sizes::Megatron(matrix) => matrix.title(),
+            Sizes::Other(layout) => layout.to_string(),
+        }
+    }
+}
+
+impl MegatronSizes {
+    fn builder(&self) -> LayoutBuilder {
         let sizes = self.sizes.map(|size| size.map(i64::from));
         builder(self.world.into(), &sizes)
     }
 
-    /// The layout in Megatron's default order.
-    ///
-    /// # Errors
-    /// None: a matrix that exists was found legal when it was read.
-    pub fn layout(&self) -> Result<Layout, LayoutError> {
-        self.builder().build()
-    }
-
-    /// The name for tables: `TP2xEP4@8`, or `single rank`.
-    #[must_use]
-    pub fn title(&self) -> String {
+    fn title(&self) -> String {
         if self.world == 1 {
             return "single rank".to_owned();
         }
@@ -98,8 +137,13 @@ impl Matrix {
 /// The canonical name: `tp2ep4@8`. Reading it yields the same matrix.
 impl fmt::Display for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: String = self.words().collect();
-        f.pad(&format!("{words}@{}", self.world))
+        match &self.0 {
+            Sizes::Megatron(matrix) => {
+                let words: String = matrix.words().collect();
+                f.pad(&format!("{words}@{}", matrix.world))
+            }
+            Sizes::Other(layout) => layout.fmt(f),
+        }
     }
 }
 
@@ -207,6 +251,12 @@ pub enum MatrixFault {
         /// The whole matrix as it may have been meant.
         suggestion: Option<String>,
     },
+    /// No layout of verl.
+    #[error("{0}")]
+    Verl(Box<VerlError>),
+    /// No layout of vLLM.
+    #[error("{0}")]
+    Vllm(Box<VllmTextError>),
     /// An `@` without a number, or with something after the number.
     #[error("\"@\" comes last, followed by the number of ranks, as in tp2ep4@8")]
     World,
@@ -247,6 +297,10 @@ impl Reader {
         if length > MAX_MATRIX_CHARS {
             return Err((0, MatrixFault::TooLong { length }));
         }
+        if let Some(layout) = FrameworkLayout::other(&self.chars.iter().collect::<String>()) {
+            let layout = layout.map_err(|fault| (0, fault))?;
+            return Ok(Matrix(Sizes::Other(layout)));
+        }
         if let Some(matrix) = self.whole_word()? {
             return Ok(matrix);
         }
@@ -274,10 +328,7 @@ impl Reader {
         match text.as_str() {
             "" => return Err((0, MatrixFault::Empty)),
             "single" | "single-rank" | "single rank" => {
-                return Ok(Some(Matrix {
-                    world: 1,
-                    sizes: [None; AXES.len()],
-                }));
+                return Ok(Some(Matrix::megatron(1, [None; AXES.len()])));
             }
             _ => {}
         }
@@ -382,17 +433,15 @@ fn finish(world: Option<i64>, sizes: [Option<i64>; AXES.len()]) -> Result<Matrix
     let etp = sizes[5].map(|_| dims.etp);
     let dp = sizes[3].map(|_| dims.dp);
     let above_one = |size: u32| Some(size).filter(|size| *size > 1);
-    Ok(Matrix {
-        world: dims.world,
-        sizes: [
-            above_one(dims.tp),
-            above_one(dims.cp),
-            above_one(dims.pp),
-            dp,
-            above_one(dims.ep),
-            etp,
-        ],
-    })
+    let sizes = [
+        above_one(dims.tp),
+        above_one(dims.cp),
+        above_one(dims.pp),
+        dp,
+        above_one(dims.ep),
+        etp,
+    ];
+    Ok(Matrix::megatron(dims.world, sizes))
 }
 
 fn builder(world: i64, sizes: &[Option<i64>; AXES.len()]) -> LayoutBuilder {

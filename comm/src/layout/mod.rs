@@ -1,4 +1,4 @@
-//! Which ranks form which group: the rank arithmetic of Megatron-LM and MindSpeed.
+//! Which ranks form which group: the rank arithmetic of Megatron-LM, MindSpeed, vLLM and verl.
 //!
 //! Pure: numbers in, rank lists out; no I/O, no environment, no clock. Everything above (bring-up,
 //! verify, the groups command) takes its groups from here.
@@ -7,6 +7,9 @@
 //! expert one (etp, ep, edp, pp). Both use one order string, whose first axis changes fastest with
 //! the rank number. A group holds the ranks that agree in every axis but its own. The only link
 //! between the grids is that their pipelines must be the same.
+//!
+//! [`VllmLayout`] does the same for vLLM with vllm-ascend, and [`VerlLayout`] for the device meshes of verl. Everything
+//! above takes a [`FrameworkLayout`], which is one of the three.
 //!
 //! LAYOUT-1: a `Layout` that exists is one that Megatron accepts, and yields Megatron's groups in
 //! Megatron's sequence (held to tables recorded from the original). LAYOUT-2: every kind except
@@ -29,6 +32,7 @@
 mod axis;
 mod builder;
 mod error;
+mod framework;
 mod grid;
 mod groups;
 mod kind;
@@ -37,12 +41,16 @@ mod mindspeed;
 mod order;
 mod presets;
 mod sequence;
+mod verl;
+mod vllm;
+mod word;
 
 use crate::types::Rank;
 
 pub use axis::{Axis, AxisSet, Param, Part, Sizes};
 pub use builder::LayoutBuilder;
 pub use error::{LayoutError, NotDivisible};
+pub use framework::{FrameworkLayout, NamedGroups};
 pub use grid::{Coordinates, Grid};
 pub use groups::{Groups, Members};
 pub use kind::GroupKind;
@@ -53,6 +61,12 @@ pub use mindspeed::{CpAlgorithm, CpGroups, CpOptions, MindSpeedError, Tp2dGroups
 pub use order::DEFAULT_ORDER;
 pub use presets::{Phase, Preset};
 pub use sequence::{GroupBackend, GroupTimeout, MegatronVersion, NewGroup, SequenceOptions};
+pub use verl::{VerlError, VerlLayout};
+pub use vllm::{
+    Coordinator, VllmBuilder, VllmError, VllmLayout, VllmOption, VllmRemark, VllmSizes,
+    VllmTextError, VllmVersion,
+};
+pub use word::WordError;
 
 use kind::Shape;
 

@@ -2,7 +2,7 @@
 
 use crate::types::{UnknownName, closest};
 
-use super::{DEFAULT_ORDER, Layout, LayoutError};
+use super::{DEFAULT_ORDER, FrameworkLayout, Layout, MatrixFault};
 
 /// Order of vLLM and of its Ascend plugin, with ep added where Megatron's generator wants it: dp
 /// lies outside pp. With pp=1 it gives the same groups as the default order.
@@ -10,6 +10,12 @@ const GENERATION_ORDER: &str = "tp-cp-ep-pp-dp";
 
 /// Experts of Qwen3-30B-A3B (each MoE layer; 8 are chosen for a token).
 const QWEN3_30B_A3B_EXPERTS: u32 = 128;
+
+/// Experts of Qwen3-235B-A22B (8 are chosen for a token).
+const QWEN3_235B_EXPERTS: u32 = 128;
+
+/// Routed experts of DeepSeek-V3, V3.1, V3.2 and R1 (8 are chosen for a token).
+const DEEPSEEK_EXPERTS: u32 = 256;
 
 /// A named list of phases that one job goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +37,7 @@ pub struct Phase {
     /// What the job does with this layout: `train`, `generate`, …
     pub name: &'static str,
     /// The layout.
-    pub layout: Layout,
+    pub layout: FrameworkLayout,
     /// Experts of each MoE layer, if it is a mixture-of-experts model.
     pub experts: Option<u32>,
     /// Whether the job destroys all groups of this phase when it leaves it, and makes them again
@@ -79,7 +85,7 @@ impl Preset {
     ///
     /// # Errors
     /// None: a test builds them all.
-    pub fn phases(&self) -> Result<Vec<Phase>, LayoutError> {
+    pub fn phases(&self) -> Result<Vec<Phase>, MatrixFault> {
         self.specs.iter().map(Spec::build).collect()
     }
 }
@@ -94,6 +100,8 @@ struct Spec {
     ep: u32,
     etp: Option<u32>,
     order: &'static str,
+    /// The layout in one word where it is vLLM's; then the sizes above are not used.
+    vllm: Option<&'static str>,
     experts: Option<u32>,
     reload: bool,
 }
@@ -110,9 +118,18 @@ impl Spec {
             ep: 1,
             etp: None,
             order: DEFAULT_ORDER,
+            vllm: None,
             experts: None,
             reload: false,
         }
+    }
+
+    /// A deployment of vLLM of a model with so many experts.
+    const fn vllm(name: &'static str, layout: &'static str, experts: u32) -> Self {
+        let mut spec = Self::new(name, 0);
+        spec.vllm = Some(layout);
+        spec.experts = Some(experts);
+        spec
     }
 
     const fn tp(mut self, tp: u32) -> Self {
@@ -151,7 +168,19 @@ impl Spec {
         self
     }
 
-    fn build(&self) -> Result<Phase, LayoutError> {
+    fn build(&self) -> Result<Phase, MatrixFault> {
+        Ok(Phase {
+            name: self.name,
+            layout: self.layout()?,
+            experts: self.experts,
+            reload: self.reload,
+        })
+    }
+
+    fn layout(&self) -> Result<FrameworkLayout, MatrixFault> {
+        if let Some(layout) = self.vllm.and_then(FrameworkLayout::other) {
+            return layout;
+        }
         let builder = Layout::builder()
             .world(self.world)
             .tp(self.tp)
@@ -160,19 +189,15 @@ impl Spec {
             .ep(self.ep)
             .order(self.order);
         let layout = match self.etp {
-            Some(etp) => builder.etp(etp).build()?,
-            None => builder.build()?,
+            Some(etp) => builder.etp(etp).build(),
+            None => builder.build(),
         };
-        Ok(Phase {
-            name: self.name,
-            layout,
-            experts: self.experts,
-            reload: self.reload,
-        })
+        let layout = layout.map(FrameworkLayout::Megatron);
+        layout.map_err(|error| MatrixFault::Illegal(Box::new(error)))
     }
 }
 
-static ALL: [Preset; 8] = [
+static ALL: [Preset; 11] = [
     Preset {
         name: "megatron-smoke",
         summary: "Megatron-LM host acceptance: TP2 on 2, TP8 on 8, TP2 EP4 on 8",
@@ -281,6 +306,38 @@ static ALL: [Preset; 8] = [
             Spec::new("generate", 16).tp(4).generation().reload(),
         ],
     },
+    Preset {
+        name: "vllm-deepseek-16",
+        summary: "vLLM serves DeepSeek-R1 or V3.1 on 16 with TP4 DP4, V3.2 with TP8 DP2",
+        source: "vllm-ascend's deployment guides and weekly tests",
+        notes: "the ep and mc2 groups hold all 16 ranks, 16 of 256 experts each",
+        specs: &[
+            Spec::vllm("v3.1", "vllm:tp4dp4", DEEPSEEK_EXPERTS),
+            Spec::vllm("v3.2", "vllm:tp8dp2", DEEPSEEK_EXPERTS),
+        ],
+    },
+    Preset {
+        name: "vllm-deepseek-pd-32",
+        summary: "vLLM serves DeepSeek-V3.1 disaggregated: prefill TP8 DP2, decode TP1 DP32",
+        source: "vllm-ascend's guide to disaggregated deployment of DeepSeek-V3.1",
+        notes: "prefill and decode are two jobs with 16 and 32 NPUs; decode has 8 experts a rank",
+        specs: &[
+            Spec::vllm("prefill", "vllm:tp8dp2", DEEPSEEK_EXPERTS),
+            Spec::vllm("decode", "vllm:dp32", DEEPSEEK_EXPERTS),
+        ],
+    },
+    Preset {
+        name: "vllm-qwen3-235b-32",
+        summary: "vLLM serves Qwen3-235B-A22B: TP4 DP4 or TP16 on 16; decode TP4 DP8 or TP1 DP32",
+        source: "vllm-ascend's deployment guides and weekly tests",
+        notes: "the last phase has a language model head of tensor parallel size 8 over dp",
+        specs: &[
+            Spec::vllm("tp4dp4", "vllm:tp4dp4", QWEN3_235B_EXPERTS),
+            Spec::vllm("tp16", "vllm:tp16", QWEN3_235B_EXPERTS),
+            Spec::vllm("decode-tp4", "vllm:tp4dp8", QWEN3_235B_EXPERTS),
+            Spec::vllm("decode-tp1", "vllm:dp32+lmhead=8", QWEN3_235B_EXPERTS),
+        ],
+    },
 ];
 
 #[cfg(test)]
@@ -311,7 +368,8 @@ mod tests {
         let remarks = |name| -> Vec<String> {
             phases(name)
                 .iter()
-                .map(|phase| phase.layout.remark())
+                .filter_map(|phase| phase.layout.megatron())
+                .map(Layout::remark)
                 .collect()
         };
         assert_eq!(

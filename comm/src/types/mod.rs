@@ -395,7 +395,7 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-fn by_name<T: Copy>(
+pub(crate) fn by_name<T: Copy>(
     what: &'static str,
     name: &str,
     all: &[T],

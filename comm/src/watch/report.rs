@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::ProcessFacts;
 use crate::error::verdict::CallId;
-use crate::types::{Collective, DType, ReduceOp};
+use crate::types::{Collective, Counting, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.
 pub const REPORT_VERSION: u32 = 2;
@@ -241,6 +241,19 @@ impl CallCode {
         Collective::from_code(self.byte(0))
     }
 
+    /// Whether nobody ends this call without the part of every other rank. Without elements a call may need nobody; so may
+    /// one whose parts differ in length, and the board does not show the lengths.
+    pub(super) fn needs_everybody(self) -> bool {
+        self.collective().is_some_and(|collective| {
+            let has_parts_of_all = match collective.counting() {
+                Counting::Buffers | Counting::Uniform => self.count > 0 || collective.is_empty(),
+                Counting::Objects => true,
+                Counting::Blocks | Counting::Messages | Counting::Splits => false,
+            };
+            has_parts_of_all && collective.needs_everybody()
+        })
+    }
+
     /// The element type, where the call has one.
     #[must_use]
     pub fn dtype(self) -> Option<DType> {
@@ -351,6 +364,20 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_call_with_elements_of_every_rank_needs_everybody() {
+        let needs = |collective: Collective, count| {
+            let word = collective as u64;
+            CallCode { word, count }.needs_everybody()
+        };
+        assert!(needs(Collective::AllReduce, 8));
+        assert!(!needs(Collective::AllReduce, 0));
+        assert!(needs(Collective::Barrier, 0));
+        assert!(needs(Collective::AllGatherObject, 0));
+        assert!(!needs(Collective::AllToAllV, 8));
+        assert!(!needs(Collective::Broadcast, 8));
+    }
 
     #[test]
     fn a_code_says_what_the_call_is() {

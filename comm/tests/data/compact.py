@@ -1,10 +1,10 @@
-"""Makes the layout fixtures from the recorded tables of Megatron-LM and MindSpeed groups.
+"""Makes the layout fixtures from the recorded tables of Megatron-LM, MindSpeed and vLLM groups.
 
-    python3 compact.py groups_public.json mindspeed_public.json
+    python3 compact.py groups_public.json mindspeed_public.json vllm_public.json
 
-writes layout_megatron.txt and layout_mindspeed.txt beside this script. Nothing is computed here:
-rank lists are only written shorter. Run it again when the recorded tables change; the tests that
-read the result are megatron.rs and mindspeed.rs in comm/tests/layout.
+writes layout_megatron.txt, layout_mindspeed.txt and layout_vllm.txt beside this script. Nothing is
+computed here: rank lists are only written shorter. Run it again when the recorded tables change; the
+tests that read the result are megatron.rs, mindspeed.rs and vllm.rs in comm/tests/layout.
 
 Notation. A rank list is a comma list of runs: `5`, `0-7` (every rank), `0-14/2` (every second).
 Groups of one shape are `firsts;offsets`: each first plus all offsets is one group. A table index
@@ -203,10 +203,60 @@ def mindspeed(source):
                 yield f"rank {rank} {runs(ranks)}"
 
 
+def vllm_options(row, options):
+    """The words that follow the sizes in a layout of vLLM: `+dense+lmhead=2`."""
+    moe, nodes = row[7], row[8]
+    words = [] if moe else ["dense"]
+    words += [f"nodes={nodes}"] if nodes > 1 else []
+    flags = {"fc3": "multistream_overlap_gate"}
+    flags |= {name: name for name in ("eplb", "dynamic_eplb", "mlp_optimize", "layer_sharding", "dsa_cp")}
+    for name, value in options[row[9]].items():
+        if name == "p_tp":
+            names = ("pd_tp_ratio", "pd_head_ratio", "num_head_replica")
+            words += [f"{word}={size}" for word, size in zip(names, value)]
+        elif name in flags:
+            words.append(flags[name])
+        else:
+            words.append(f"{name}={value}")
+    return "".join("+" + word for word in words) or "-"
+
+
+def vllm(source):
+    yield "# Made by compact.py from recorded calls of vllm-ascend v0.11.0 to v0.25.1rc1."
+    yield "# bit, version"
+    yield "[versions]"
+    for version in source["source"]:
+        yield f"{version['bit']} {version['vllm_ascend']}"
+    yield "[coordinators]"
+    for name, settings in source["coordinators"].items():
+        for (buffer, queue, _), versions in settings:
+            yield f"{name} {optional(buffer)} {int(queue)} {','.join(versions)}"
+    yield "[sequences]"
+    yield from map(" ".join, source["sequences"])
+    yield "[partitions]"
+    yield from map(shape, source["partitions"])
+    head = "versions world tp pp pcp dcp dp"
+    yield f"# {head} options sequence remarks partitions"
+    yield "[records]"
+    for row in source["records"]:
+        remarks = ",".join(row[11]) or "-"
+        sizes = " ".join(map(str, row[:7]))
+        yield f"{sizes} {vllm_options(row, source['options'])} {row[10]} {remarks} {''.join(map(index, row[12]))}"
+    yield f"# {head} options rule"
+    yield "[rejected]"
+    for row in source["rejected"]:
+        yield f"{' '.join(map(str, row[:7]))} {vllm_options(row, source['options'])} {row[12]}"
+    yield "# tp pp pcp dp engine world ranks"
+    yield "[engines]"
+    for row in source["rank_map"]:
+        yield f"{' '.join(map(str, row[:6]))} {runs(row[6])}"
+
+
 def main():
     for name, path, make in (
         ("layout_megatron.txt", sys.argv[1], megatron),
         ("layout_mindspeed.txt", sys.argv[2], mindspeed),
+        ("layout_vllm.txt", sys.argv[3], vllm),
     ):
         source = json.loads(Path(path).read_text())
         (HERE / name).write_text("\n".join(make(source)) + "\n")

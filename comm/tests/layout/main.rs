@@ -8,3 +8,5 @@ mod mindspeed;
 mod properties;
 #[cfg(test)]
 mod reader;
+#[cfg(test)]
+mod vllm;

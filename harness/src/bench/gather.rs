@@ -3,7 +3,7 @@
 //! A sample of a record is that of the slowest rank: the greatest of the times that the ranks took
 //! for the same sample, divided by the calls in it.
 
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::Collective;
 
 use crate::bench::measured::Measured;
@@ -40,7 +40,7 @@ impl Tells for Measured {
 impl Gather {
     /// For the cells of a plan. `one_host` says that all ranks share a host, and with it a clock.
     #[must_use]
-    pub fn new(plan: &Sweep, layout: &Layout, one_host: bool) -> Self {
+    pub fn new(plan: &Sweep, layout: &FrameworkLayout, one_host: bool) -> Self {
         let (cells, kinds) = (plan.cells(layout), plan.kinds(layout));
         let members = |cell: &Cell| kinds[cell.kind].groups.concat();
         Self {

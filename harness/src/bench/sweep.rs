@@ -7,7 +7,7 @@ mod sizes;
 mod what;
 
 use muster_comm::algo::{ENTRY, Links, choices_for, find};
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::{Collective, DType, ReduceOp};
 use serde::{Deserialize, Serialize};
 
@@ -148,20 +148,15 @@ impl Cell {
 impl Sweep {
     /// The groups of each kind that is measured.
     #[must_use]
-    pub fn kinds(&self, layout: &Layout) -> Vec<KindGroups> {
+    pub fn kinds(&self, layout: &FrameworkLayout) -> Vec<KindGroups> {
         let of = |name: &String| {
-            let groups = match name.parse::<GroupKind>() {
-                Ok(kind) => layout
-                    .groups(kind)
-                    .iter()
-                    .map(|members| members.iter().map(|rank| rank.0).collect())
-                    .collect(),
-                // The only name that is no kind of the layout.
-                Err(_) => vec![(0..layout.dims().world).collect()],
-            };
-            KindGroups {
-                kind: name.clone(),
-                groups,
+            match layout.groups(name) {
+                Some(groups) => KindGroups::new(name, &groups),
+                // The only name that is no kind of Megatron's layouts.
+                None => KindGroups {
+                    kind: name.clone(),
+                    groups: vec![(0..layout.world_size()).collect()],
+                },
             }
         };
         self.groups.iter().map(of).collect()
@@ -170,7 +165,7 @@ impl Sweep {
     /// All cells, in the order in which they are measured. Sizes that round to the same buffers are
     /// one cell.
     #[must_use]
-    pub fn cells(&self, layout: &Layout) -> Vec<Cell> {
+    pub fn cells(&self, layout: &FrameworkLayout) -> Vec<Cell> {
         let mut cells: Vec<Cell> = Vec::new();
         for (kind, groups) in self.kinds(layout).iter().enumerate() {
             let n = groups.groups.iter().map(Vec::len).max().unwrap_or(1);
@@ -325,7 +320,7 @@ impl Sweep {
     /// The questions of the harness's common machinery that stand for the cells: one for each cell
     /// and group, in the order of the cells, so that progress and verdicts can name them.
     #[must_use]
-    pub fn catalogue(&self, layout: &Layout) -> Catalogue {
+    pub fn catalogue(&self, layout: &FrameworkLayout) -> Catalogue {
         let kinds = self.kinds(layout);
         let mut cases = Vec::new();
         for cell in self.cells(layout) {
@@ -372,7 +367,7 @@ impl Sweep {
 
     /// About how many bytes a rank needs at once.
     #[must_use]
-    pub fn bytes_a_rank(&self, layout: &Layout) -> u64 {
+    pub fn bytes_a_rank(&self, layout: &FrameworkLayout) -> u64 {
         let bytes = |cell: &Cell| cell.shape.bytes().saturating_mul(2);
         self.cells(layout).iter().map(bytes).max().unwrap_or(0)
     }
@@ -410,7 +405,7 @@ mod tests {
         }
     }
 
-    fn layout(matrix: &str) -> Layout {
+    fn layout(matrix: &str) -> FrameworkLayout {
         matrix
             .parse::<Matrix>()
             .expect("a matrix")

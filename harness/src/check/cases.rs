@@ -7,6 +7,7 @@
 //! CASES-2: a rank that works through the cases it is a member of, in order, waits for nobody who
 //! waits for it: kinds come one after the other, and within a kind a rank is in one group at most.
 
+use muster_comm::layout::{Groups, Members};
 use muster_comm::types::{Collective, DType, Pattern};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,18 @@ pub struct KindGroups {
     pub kind: String,
     /// World ranks of each group.
     pub groups: Vec<Vec<u32>>,
+}
+
+impl KindGroups {
+    /// The groups of a kind by its name.
+    #[must_use]
+    pub fn new(kind: &str, groups: &Groups) -> Self {
+        let numbers = |members: Members<'_>| members.iter().map(|rank| rank.0).collect();
+        Self {
+            kind: kind.to_owned(),
+            groups: groups.iter().map(numbers).collect(),
+        }
+    }
 }
 
 /// The kind that stands for all ranks of the matrix.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_comm::config::Environment;
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::{DType, ReduceOp};
 
 use crate::backend;
@@ -229,7 +229,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
 impl measure::Gather for Gather {
     type Settings = Settings;
 
-    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+    fn of(job: &Job, layout: &FrameworkLayout, one_host: bool) -> Option<Self> {
         match &job.work {
             Work::Bench(plan) => Some(Self::new(plan, layout, one_host)),
             Work::Moe(_) | Work::Verify(_) => None,

@@ -1,4 +1,4 @@
-//! `muster groups`: prints which ranks form which group, for people or for programs.
+//! `muster groups`: prints which ranks form which group, for people or for programs, and how two layouts differ.
 //!
 //! Starts no rank and touches no device: numbers in, lists out. The arithmetic is the library's
 //! [`layout`](muster_comm::layout); this file chooses what to show.
@@ -6,17 +6,20 @@
 //! GROUPS-CMD-1: with `--format json` nothing but one JSON document is written. GROUPS-CMD-2: an
 //! illegal layout writes nothing.
 
+mod diff;
 mod json;
+mod mindspeed;
 mod table;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use muster_comm::layout::{
-    CpAlgorithm, CpOptions, DEFAULT_ORDER, GroupKind, Groups, Layout, LayoutError, Matrix,
-    MatrixError, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
+    DEFAULT_ORDER, FrameworkLayout, GroupBackend, Groups, Layout, LayoutError, Matrix, MatrixError,
+    MatrixFault, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
 };
-use muster_comm::types::Rank;
+use muster_comm::types::{Rank, UnknownName};
 use serde::Serialize;
 use serde::ser::Serializer;
 
@@ -27,14 +30,22 @@ use crate::fail::Failure;
 /// Version of the JSON document's fields.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Print the process groups that Megatron-LM (and MindSpeed) would make
+/// Print the process groups that Megatron-LM (and MindSpeed), vLLM or verl would make
 #[derive(Args, Clone, Debug, Default)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
     muster groups --world-size 8 --tp 2 --ep 4\n  \
     muster groups --world-size 8 --tp 2 --ep 4 --etp 1 --rank 3\n  \
     muster groups --matrix tp3ep4 --format json\n  \
-    muster groups --preset twinkle-8")]
+    muster groups --matrix vllm0.18:tp4dp4          vLLM with vllm-ascend 0.18\n  \
+    muster groups --matrix verl:sp8tp2@16           the device meshes of verl\n  \
+    muster groups diff vllm0.13:tp2pp2dp2 vllm0.18:tp2pp2dp2\n  \
+    muster groups --preset twinkle-8"
+)]
 pub struct GroupsArgs {
+    #[command(subcommand)]
+    command: Option<GroupsCommand>,
     /// Number of ranks
     #[arg(long, value_name = "W", allow_negative_numbers = true,
           required_unless_present_any = ["matrix", "preset"])]
@@ -60,7 +71,7 @@ pub struct GroupsArgs {
     /// Axes, the fastest changing first [default: tp-cp-ep-dp-pp]
     #[arg(long, value_name = "AXES")]
     pub order: Option<String>,
-    /// A matrix instead of sizes: tp2ep4, tp2cp2ep2@8
+    /// A matrix instead of sizes: tp2ep4, tp2cp2ep2@8, vllm0.18:tp4dp4, verl:sp8tp2@16
     #[arg(long, value_name = "MATRIX",
           conflicts_with_all = ["world_size", "tp", "pp", "cp", "ep", "dp", "preset"])]
     pub matrix: Option<String>,
@@ -77,9 +88,9 @@ pub struct GroupsArgs {
     /// Show only the groups of this rank
     #[arg(long, value_name = "R", conflicts_with = "sequence")]
     pub rank: Option<u32>,
-    /// Show every new_group call in the sequence of a Megatron version: 0.12 or 0.15
-    #[arg(long, value_name = "VERSION", value_parser = megatron_version)]
-    pub sequence: Option<MegatronVersion>,
+    /// Show every new_group call in sequence: that of Megatron 0.12 or 0.15, or of vLLM's version in the matrix
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, value_parser = megatron_version)]
+    pub sequence: Option<Option<MegatronVersion>>,
     /// MindSpeed hybrid context parallelism: ranks of a Ulysses group
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub ulysses_degree: Option<i64>,
@@ -113,6 +124,12 @@ pub struct GroupsArgs {
     pub tp_extend_ep: Option<i64>,
 }
 
+#[derive(Clone, Debug, Subcommand)]
+enum GroupsCommand {
+    /// Print which groups of two layouts differ; exit code 1 if any does
+    Diff(diff::DiffArgs),
+}
+
 /// How groups are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum GroupsFormat {
@@ -132,9 +149,15 @@ pub enum GroupsError {
     /// The matrix could not be read.
     #[error("{0}")]
     Matrix(#[from] MatrixError),
+    /// An option that only Megatron's layouts have.
+    #[error("{0} is for layouts of Megatron, and {1} is none")]
+    MegatronOnly(&'static str, String),
     /// A MindSpeed feature does not fit the layout.
     #[error("{0}")]
     MindSpeed(#[from] MindSpeedError),
+    /// A preset has an illegal layout.
+    #[error("illegal layout: {0}")]
+    Preset(#[from] MatrixFault),
     /// The rank is not in the world.
     #[error("rank {rank} is not in a world of {world_size}; ranks: 0 to {}", world_size - 1)]
     NoSuchRank {
@@ -143,6 +166,15 @@ pub enum GroupsError {
         /// Number of ranks.
         world_size: u32,
     },
+    /// A preset or phase that does not exist.
+    #[error("{0}")]
+    UnknownName(#[from] UnknownName),
+    /// Layouts of different worlds have no groups in common.
+    #[error("the layouts have {} and {} ranks; compare two of the same world", .0[0], .0[1])]
+    WorldsDiffer([u32; 2]),
+    /// Megatron's versions make groups in different sequences.
+    #[error("--sequence needs a version of Megatron: 0.12 or 0.15")]
+    SequenceOfNoVersion,
     /// The result could not be written.
     #[error("the groups could not be written: {0}")]
     Write(#[from] io::Error),
@@ -154,29 +186,43 @@ impl From<GroupsError> for Failure {
             GroupsError::Write(_) => Exit::Resource,
             GroupsError::Layout(_)
             | GroupsError::Matrix(_)
+            | GroupsError::MegatronOnly(..)
             | GroupsError::MindSpeed(_)
-            | GroupsError::NoSuchRank { .. } => Exit::Usage,
+            | GroupsError::NoSuchRank { .. }
+            | GroupsError::Preset(_)
+            | GroupsError::SequenceOfNoVersion
+            | GroupsError::UnknownName(_)
+            | GroupsError::WorldsDiffer(_) => Exit::Usage,
         };
         Self::new(exit, error.to_string())
     }
 }
 
-/// Prints the groups that `args` ask for. A reader that goes away early is no error.
+/// Prints the groups that `args` ask for, or how two layouts differ. A reader that goes away early is no error.
 ///
 /// # Errors
 /// An illegal layout, matrix, preset, feature or rank, before anything is written; or a failure
 /// to write.
-pub fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<(), GroupsError> {
-    let views = views(args)?;
+pub fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<Exit, GroupsError> {
     // A large world is megabytes of small pieces.
     let mut out = BufWriter::new(out);
-    let written = match args.format {
-        GroupsFormat::Json => json::write(args, &views, &mut out),
-        GroupsFormat::Table => table::write(args, &views, &mut out),
+    let mut exit = Exit::Ok;
+    let written = if let Some(GroupsCommand::Diff(args)) = &args.command {
+        let difference = diff::Difference::of(args)?;
+        if !difference.is_none() {
+            exit = Exit::FailedCell;
+        }
+        difference.write(&mut out)
+    } else {
+        let views = views(args)?;
+        match args.format {
+            GroupsFormat::Json => json::write(args, &views, &mut out),
+            GroupsFormat::Table => table::write(args, &views, &mut out),
+        }
     };
     match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit),
+        result => Ok(result.map(|()| exit)?),
     }
 }
 
@@ -186,9 +232,16 @@ struct View {
     phase: Option<&'static str>,
     /// Further facts about the phase, for people.
     remarks: Vec<String>,
-    layout: Layout,
+    layout: FrameworkLayout,
     entries: Vec<Entry>,
-    calls: Option<Vec<NewGroup>>,
+    calls: Option<Vec<Call>>,
+}
+
+/// One call of `new_group`.
+struct Call {
+    name: Cow<'static, str>,
+    backend: GroupBackend,
+    ranks: Vec<Rank>,
 }
 
 /// Groups of one name.
@@ -262,9 +315,19 @@ fn views(args: &GroupsArgs) -> Result<Vec<View>, GroupsError> {
     Ok(views)
 }
 
-fn layout(args: &GroupsArgs) -> Result<Layout, GroupsError> {
-    let mut builder = match &args.matrix {
-        Some(matrix) => matrix.parse::<Matrix>()?.builder(),
+fn layout(args: &GroupsArgs) -> Result<FrameworkLayout, GroupsError> {
+    let matrix: Option<Matrix> = args.matrix.as_ref().map(|text| text.parse()).transpose()?;
+    let mut builder = match &matrix {
+        Some(matrix) => match matrix.builder() {
+            Some(builder) => builder,
+            None if args.etp.is_some() => {
+                return Err(GroupsError::MegatronOnly("--etp", matrix.to_string()));
+            }
+            None if args.order.is_some() => {
+                return Err(GroupsError::MegatronOnly("--order", matrix.to_string()));
+            }
+            None => return Ok(matrix.layout()?),
+        },
         None => {
             let builder = Layout::builder()
                 .tp(args.tp.unwrap_or(1))
@@ -284,52 +347,18 @@ fn layout(args: &GroupsArgs) -> Result<Layout, GroupsError> {
         builder = builder.etp(etp);
     }
     let order = args.order.as_deref().unwrap_or(DEFAULT_ORDER);
-    Ok(builder.order(order).build()?)
+    Ok(builder.order(order).build()?.into())
 }
 
-fn view(args: &GroupsArgs, layout: Layout) -> Result<View, GroupsError> {
-    let mut entries: Vec<Entry> = GroupKind::ALL
+fn view(args: &GroupsArgs, layout: FrameworkLayout) -> Result<View, GroupsError> {
+    let mut entries: Vec<Entry> = layout
+        .named_groups()
         .into_iter()
-        .map(|kind| entry(kind.name(), kind.meaning(), layout.groups(kind)))
+        .map(|kind| entry(kind.name, kind.meaning, kind.groups))
         .collect();
-    mindspeed_cp(args, &layout, &mut entries)?;
-    if let (Some(tp_x), Some(tp_y)) = (args.tp_x, args.tp_y) {
-        let groups = layout.mindspeed_tp_2d(tp_x, tp_y)?;
-        entries.extend([
-            entry(
-                "nd1_dim1",
-                "MindSpeed TP-2D: tp_x neighbours",
-                groups.nd1_dim1,
-            ),
-            entry(
-                "nd1_dim2",
-                "MindSpeed TP-2D: every tp_x-th",
-                groups.nd1_dim2,
-            ),
-            entry(
-                "nd2_dim1",
-                "MindSpeed TP-2D: tp_y neighbours",
-                groups.nd2_dim1,
-            ),
-            entry(
-                "nd2_dim2",
-                "MindSpeed TP-2D: every tp_y-th",
-                groups.nd2_dim2,
-            ),
-            entry(
-                "tp-y-cp",
-                "MindSpeed TP-2D: nd1_dim2 along cp",
-                groups.tp_y_cp,
-            ),
-        ]);
-    }
-    if let Some(experts) = args.tp_extend_ep {
-        let groups = layout.mindspeed_tp_extend_ep(experts)?.groups;
-        entries.push(entry(
-            "tp-extend-ep",
-            "MindSpeed: whole experts over tp*ep",
-            groups,
-        ));
+    match &layout {
+        FrameworkLayout::Megatron(layout) => mindspeed::add(args, layout, &mut entries)?,
+        FrameworkLayout::Verl(_) | FrameworkLayout::Vllm(_) => mindspeed::refuse(args, &layout)?,
     }
     if let Some(rank) = args.rank {
         let world_size = layout.world_size();
@@ -337,10 +366,10 @@ fn view(args: &GroupsArgs, layout: Layout) -> Result<View, GroupsError> {
             return Err(GroupsError::NoSuchRank { rank, world_size });
         }
     }
-    let calls = match args.sequence {
-        Some(version) => Some(layout.creation_sequence(version, &SequenceOptions::default())?),
-        None => None,
-    };
+    let calls = args
+        .sequence
+        .map(|version| calls(&layout, version))
+        .transpose()?;
     Ok(View {
         phase: None,
         remarks: Vec::new(),
@@ -350,49 +379,43 @@ fn view(args: &GroupsArgs, layout: Layout) -> Result<View, GroupsError> {
     })
 }
 
-fn mindspeed_cp(
-    args: &GroupsArgs,
-    layout: &Layout,
-    entries: &mut Vec<Entry>,
-) -> Result<(), GroupsError> {
-    let wanted = args.ulysses_degree.is_some()
-        || args.cp_window_size.is_some()
-        || args.attention_heads.is_some()
-        || args.send_recv_overlap;
-    if !wanted {
-        return Ok(());
+/// The calls of `new_group` in sequence.
+fn calls(
+    layout: &FrameworkLayout,
+    version: Option<MegatronVersion>,
+) -> Result<Vec<Call>, GroupsError> {
+    match (layout, version) {
+        (FrameworkLayout::Megatron(_), None) => Err(GroupsError::SequenceOfNoVersion),
+        (FrameworkLayout::Megatron(layout), Some(version)) => {
+            let calls = layout.creation_sequence(version, &SequenceOptions::default())?;
+            let call = |call: NewGroup| Call {
+                name: call.megatron_name,
+                backend: call.backend,
+                ranks: call.ranks,
+            };
+            Ok(calls.into_iter().map(call).collect())
+        }
+        (FrameworkLayout::Verl(_) | FrameworkLayout::Vllm(_), Some(_)) => Err(
+            GroupsError::MegatronOnly("the version of --sequence", layout.to_string()),
+        ),
+        (FrameworkLayout::Verl(_) | FrameworkLayout::Vllm(_), None) => {
+            let mut calls = Vec::new();
+            for named in layout.named_groups() {
+                for group in named.groups.iter() {
+                    let call = |backend| Call {
+                        name: Cow::Borrowed(named.name),
+                        backend,
+                        ranks: group.to_vec(),
+                    };
+                    calls.push(call(GroupBackend::Default));
+                    // vLLM makes a twin of each group; torch's meshes do not.
+                    let twin = layout.vllm().map(|_| call(GroupBackend::Gloo));
+                    calls.extend(twin);
+                }
+            }
+            Ok(calls)
+        }
     }
-    let hybrid = |ulysses_degree| CpAlgorithm::Hybrid { ulysses_degree };
-    let groups = layout.mindspeed_cp(&CpOptions {
-        algorithm: args.ulysses_degree.map_or(CpAlgorithm::Ring, hybrid),
-        window: args.cp_window_size.unwrap_or(1),
-        send_recv_overlap: args.send_recv_overlap,
-        attention_heads: args.attention_heads,
-    })?;
-    let mut optional = |name, meaning, groups: Option<Groups>| {
-        entries.extend(groups.map(|groups| entry(name, meaning, groups)));
-    };
-    optional("cp2", "MindSpeed: second cp communicator", groups.cp2);
-    optional("cp_ulysses", "MindSpeed: Ulysses inside cp", groups.ulysses);
-    optional("cp_ring", "MindSpeed: ring inside cp", groups.ring);
-    let twin = groups.intra_overlap.then(|| groups.intra.clone());
-    optional("cp_ring_intra", "MindSpeed: inner ring", Some(groups.intra));
-    optional(
-        "cp_ring_intra_overlap",
-        "MindSpeed: second inner ring",
-        twin,
-    );
-    optional(
-        "cp_ring_inter_kv",
-        "MindSpeed: route of kv (no group)",
-        Some(groups.inter_kv),
-    );
-    entries.push(Entry {
-        name: "cp_ring_inter_dkv",
-        meaning: "MindSpeed: route of kv gradients (no group)",
-        lists: Lists::Routes(groups.inter_dkv),
-    });
-    Ok(())
 }
 
 fn entry(name: &'static str, meaning: &'static str, groups: Groups) -> Entry {

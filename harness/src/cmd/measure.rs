@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 
 use super::saving::{Saving, Shown, publish};
@@ -25,7 +25,7 @@ pub(super) trait Gather: Sized {
 
     /// For a job; none where it is of another kind. `one_host` says that all ranks share a host, and with it a
     /// clock.
-    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self>;
+    fn of(job: &Job, layout: &FrameworkLayout, one_host: bool) -> Option<Self>;
     /// Takes in what a rank tells; gives back the record that is complete with it.
     fn take(
         &mut self,
@@ -55,7 +55,7 @@ pub(super) type Report<G> =
 pub(super) fn run<G>(
     mut report: Report<G>,
     (shown, saving): (Shown, &Saving),
-    jobs: &[(Job, Layout)],
+    jobs: &[(Job, FrameworkLayout)],
     environment: &Environment,
     identity: Option<&Identity>,
 ) -> Result<Exit, Failure>
@@ -63,9 +63,9 @@ where
     G: Gather,
     Report<G>: crate::report::document::Document,
 {
-    let lines = |(job, layout): &(Job, Layout)| job.work.lines(layout) as u64;
+    let lines = |(job, layout): &(Job, FrameworkLayout)| job.work.lines(layout) as u64;
     report.cells_planned = jobs.iter().map(lines).sum();
-    let work = |(job, layout): &(Job, Layout)| {
+    let work = |(job, layout): &(Job, FrameworkLayout)| {
         let worlds = job.work.worlds(layout);
         let cells = worlds.iter().map(|world| world.cells(layout));
         cells.sum::<usize>() * job.matrix.world_size as usize + worlds.len()
@@ -91,7 +91,7 @@ struct Measuring<'a, G: Gather> {
     report: Report<G>,
     shown: Shown,
     saving: &'a Saving,
-    jobs: &'a [(Job, Layout)],
+    jobs: &'a [(Job, FrameworkLayout)],
     one_host: bool,
     /// Of the job under way.
     gather: Option<G>,

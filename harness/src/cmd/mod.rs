@@ -101,9 +101,9 @@ impl Command {
             Self::Compare(args) => compare::run(args),
             Self::Report(args) => report::run(args),
             Self::Moe(args) => moe::run(args),
-            Self::Groups(args) => groups::run(args, &mut anstream::stdout().lock())
-                .map(|()| Exit::Ok)
-                .map_err(Failure::from),
+            Self::Groups(args) => {
+                groups::run(args, &mut anstream::stdout().lock()).map_err(Failure::from)
+            }
             Self::Plan(args) => plan::run(args),
             Self::Emu(args) => emu::run(args),
             Self::Tap(args) => tap::run(args),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::Layout;
+use muster_comm::layout::{FrameworkLayout, Matrix};
 
 use crate::backend;
 use crate::cmd::measure;
@@ -75,6 +75,10 @@ pub struct MoeArgs {
     /// Number of ranks [default: the smallest that the sizes allow]
     #[arg(short = 'g', long, value_name = "N")]
     ranks: Option<u32>,
+
+    /// A matrix instead of sizes: tp2ep4@8, or a deployment of vLLM such as vllm0.18:tp4dp4
+    #[arg(long, value_name = "MATRIX", conflicts_with_all = ["ep", "tp", "etp", "ranks"])]
+    matrix: Option<Matrix>,
 
     /// Tokens of a rank, on average; several separated by commas
     #[arg(short = 't', long, value_name = "N", value_delimiter = ',', default_value = "128", value_parser = parse_tokens)]
@@ -272,7 +276,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
 impl measure::Gather for Gather {
     type Settings = Settings;
 
-    fn of(job: &Job, layout: &Layout, one_host: bool) -> Option<Self> {
+    fn of(job: &Job, layout: &FrameworkLayout, one_host: bool) -> Option<Self> {
         match &job.work {
             Work::Moe(plan) => Some(Self::new(plan, layout, job.seed, one_host)),
             Work::Bench(_) | Work::Verify(_) => None,
@@ -297,7 +301,20 @@ impl measure::Gather for Gather {
 }
 
 impl MoeArgs {
-    fn layout(&self, identity: Option<&Identity>) -> Result<Layout, Failure> {
+    fn layout(&self, identity: Option<&Identity>) -> Result<FrameworkLayout, Failure> {
+        if let Some(matrix) = &self.matrix {
+            return match identity {
+                Some(identity) if identity.world_size != matrix.world_size() => {
+                    Err(Failure::usage(format!(
+                        "{} started {} ranks, and {matrix} has {}",
+                        identity.source.contract,
+                        identity.world_size,
+                        matrix.world_size()
+                    )))
+                }
+                Some(_) | None => matrix_of(&matrix.to_string(), "moe").map(|(_, layout)| layout),
+            };
+        }
         let etp = self.etp.map_or_else(String::new, |etp| format!("etp{etp}"));
         let ranks = match (identity, self.ranks) {
             (Some(identity), Some(ranks)) if ranks != identity.world_size => {
@@ -315,7 +332,7 @@ impl MoeArgs {
     }
 
     /// Writes the routing of every step and rank, if it was asked for.
-    fn write_routing(&self, job: &Job, layout: &Layout) -> Result<(), Failure> {
+    fn write_routing(&self, job: &Job, layout: &FrameworkLayout) -> Result<(), Failure> {
         let (Some(path), Work::Moe(plan)) = (&self.write_routing, &job.work) else {
             return Ok(());
         };
@@ -364,7 +381,11 @@ impl MoeArgs {
         self.routing.iter().map(parse).collect()
     }
 
-    fn job(&self, environment: &Environment, layout: &Layout) -> Result<(Job, Model), Failure> {
+    fn job(
+        &self,
+        environment: &Environment,
+        layout: &FrameworkLayout,
+    ) -> Result<(Job, Model), Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let model = self.model()?;
         let plan = Sweep {
@@ -386,7 +407,8 @@ impl MoeArgs {
         plan.check(layout)
             .map_err(|what| Failure::usage(format!("{}: {what}", model.name)))?;
         let dims = layout.dims();
-        let name = format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
+        let sizes = || format!("tp{}ep{}etp{}@{}", dims.tp, dims.ep, dims.etp, dims.world);
+        let name = layout.other_form().unwrap_or_else(sizes);
         let job = Job {
             transport: self.common.transport,
             seed,

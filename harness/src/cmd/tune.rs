@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use muster_comm::algo::{Table, planned};
 use muster_comm::config::Environment;
-use muster_comm::layout::{Layout, Matrix};
+use muster_comm::layout::{FrameworkLayout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp, closest};
 
 use crate::TOOL;
@@ -209,7 +209,7 @@ impl TuneArgs {
     }
 
     /// One job a number of ranks, each with its layout.
-    fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
+    fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
         let sizes = sweep(self.begin, self.end, self.factor, None);
         if sizes.is_empty() {
             return Err(Failure::usage(format!(
@@ -281,13 +281,13 @@ impl TuneArgs {
     }
 
     /// Measures one number of ranks after the other; each round in a world of its own.
-    fn measure(&self, jobs: &[(Job, Layout)]) -> Result<Vec<Record>, Failure> {
+    fn measure(&self, jobs: &[(Job, FrameworkLayout)]) -> Result<Vec<Record>, Failure> {
         for (job, layout) in jobs {
             local::make_sure_that_it_fits(job, layout)?;
         }
         let interrupts = Arc::new(Interrupts::install()?);
         let progress = Progress::new();
-        let work = |(job, layout): &(Job, Layout)| {
+        let work = |(job, layout): &(Job, FrameworkLayout)| {
             job.work.lines(layout) * self.rounds as usize * job.matrix.world_size as usize
         };
         let whole: usize = jobs.iter().map(work).sum();

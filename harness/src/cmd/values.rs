@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
 use muster_comm::launch::{Contract, Identity};
-use muster_comm::layout::{Layout, Matrix, Preset};
+use muster_comm::layout::{FrameworkLayout, Matrix, Preset};
 use muster_comm::types::DType;
 
 use super::rules::Rules;
@@ -29,7 +29,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 ///
 /// # Errors
 /// A failure of class USAGE where there is no such matrix, or its world is too large.
-pub(crate) fn matrix_of(name: &str, command: &str) -> Result<(Matrix, Layout), Failure> {
+pub(crate) fn matrix_of(name: &str, command: &str) -> Result<(Matrix, FrameworkLayout), Failure> {
     let illegal = |error: &dyn std::fmt::Display| Failure::usage(format!("{name}: {error}"));
     let matrix: Matrix = name.parse().map_err(|error| illegal(&error))?;
     let layout = matrix.layout().map_err(|error| illegal(&error))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::{DEFAULT_MATRICES, Layout, Matrix, Preset};
+use muster_comm::layout::{DEFAULT_MATRICES, FrameworkLayout, Matrix, Preset};
 use muster_comm::sync::Clock;
 use muster_comm::types::DType;
 
@@ -19,7 +19,7 @@ use crate::out;
 use crate::progress::Progress;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
-use crate::run::job::{Forced, Job, MatrixSpec};
+use crate::run::job::{Forced, Job, MatrixSpec, Sizes};
 use crate::run::session::{self, Session};
 use crate::run::work::{Checks, Work};
 use crate::run::{self, Finished, joined};
@@ -38,7 +38,7 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 #[command(
     about = "Start the ranks of each matrix and prove every group of it",
     long_about = "Starts the ranks of each matrix as processes of this host, builds every parallel group \
-        (TP, EP, DP, CP, PP and their combinations, as Megatron-LM lays them out), and proves each one: its \
+        (TP, EP, DP, CP, PP and their combinations, as Megatron-LM or vLLM lays them out), and proves each one: its \
         members agree on who they are, and every collective gives exactly what a naive reference gives.\n\n\
         Started by torchrun, mpirun or srun it joins the ranks it finds instead of starting its own; rank 0 reports.",
     after_long_help = after_long_help(),
@@ -47,7 +47,9 @@ pub struct VerifyArgs {
     /// Matrices such as tp2, tp2ep4, tp2cp2ep2@16 [default: nine matrices, see below]
     ///
     /// A name lists the axes (tp, cp, pp, dp, ep, etp) with their sizes. The world is the smallest
-    /// one that is legal, unless @WORLD says otherwise. Default: tp1@1 tp2@2 tp8@8 tp2ep4@8
+    /// one that is legal, unless @WORLD says otherwise. `vllm0.18:tp4dp4` has the groups of vLLM with
+    /// vllm-ascend 0.18 (axes: tp, pp, pcp, dcp, dp), `verl:sp8tp2@16` those of verl's meshes (axes:
+    /// fsdp, sp, tp, dp). Default: tp1@1 tp2@2 tp8@8 tp2ep4@8
     /// tp2cp2ep2@8 tp2pp2dp2@8 tp3ep4@12 tp2ep8@16 ep16@16.
     #[arg(value_name = "MATRIX")]
     matrices: Vec<Matrix>,
@@ -161,7 +163,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
         run.report.matrices.push(run::skipped(job, layout, reason));
     }
     let (fitting, others) = args.fitting(jobs, identity.as_ref())?;
-    let answers = |(job, layout): &(Job, Layout)| run::answers(job, layout);
+    let answers = |(job, layout): &(Job, FrameworkLayout)| run::answers(job, layout);
     run.whole = fitting.iter().map(answers).sum();
     run.jobs = &fitting;
     run.others = others;
@@ -169,13 +171,13 @@ pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
 }
 
 /// Jobs with their layouts, and matrices that are skipped.
-type Fitting = (Vec<(Job, Layout)>, Vec<MatrixSummary>);
+type Fitting = (Vec<(Job, FrameworkLayout)>, Vec<MatrixSummary>);
 
 /// A run under way.
 struct Run<'a> {
     args: &'a VerifyArgs,
     report: Report,
-    jobs: &'a [(Job, Layout)],
+    jobs: &'a [(Job, FrameworkLayout)],
     /// Matrices that do not fit the world in which this process is a rank.
     others: Vec<MatrixSummary>,
     /// Answers of the jobs before, and with those of the one under way.
@@ -240,13 +242,13 @@ impl Session for Run<'_> {
 
 impl VerifyArgs {
     /// One job a matrix, in the order of the command line, each with its layout.
-    fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, Layout)>, Failure> {
+    fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let rules = self.common.rules.of(environment)?.text;
         let specs = self.specs()?;
         self.check_injections(&specs)?;
         let ways = self.ways.all(self.common.transport)?;
-        let job = |(spec, layout): &(MatrixSpec, Layout), forced: &Forced| {
+        let job = |(spec, layout): &(MatrixSpec, FrameworkLayout), forced: &Forced| {
             let mut matrix = spec.clone();
             matrix.name.push_str(&forced.suffix());
             let checks = Checks {
@@ -270,7 +272,7 @@ impl VerifyArgs {
     /// The jobs that can run: all of them, or those whose ranks are as many as a launcher started.
     fn fitting(
         &self,
-        jobs: Vec<(Job, Layout)>,
+        jobs: Vec<(Job, FrameworkLayout)>,
         identity: Option<&Identity>,
     ) -> Result<Fitting, Failure> {
         let Some(identity) = identity else {
@@ -301,8 +303,8 @@ impl VerifyArgs {
     }
 
     /// The matrices and presets that were chosen, or the default ones, with the options applied.
-    fn specs(&self) -> Result<Vec<(MatrixSpec, Layout)>, Failure> {
-        let mut layouts: Vec<(String, Layout)> = Vec::new();
+    fn specs(&self) -> Result<Vec<(MatrixSpec, FrameworkLayout)>, Failure> {
+        let mut layouts: Vec<(String, FrameworkLayout)> = Vec::new();
         for preset in &self.preset {
             let illegal = |error| Failure::internal(format!("preset {}: {error}", preset.name));
             for phase in preset.phases().map_err(illegal)? {
@@ -327,7 +329,11 @@ impl VerifyArgs {
             .collect()
     }
 
-    fn with_options(&self, name: String, layout: &Layout) -> Result<(MatrixSpec, Layout), Failure> {
+    fn with_options(
+        &self,
+        name: String,
+        layout: &FrameworkLayout,
+    ) -> Result<(MatrixSpec, FrameworkLayout), Failure> {
         let mut spec = MatrixSpec::of(name, layout);
         if spec.world_size > WORLD_SIZE_MAX {
             return Err(Failure::usage(format!(
@@ -337,13 +343,26 @@ impl VerifyArgs {
             ))
             .with_help("`muster groups` shows the groups of any world without starting anything"));
         }
-        if let (Some(etp), None) = (self.etp, spec.etp) {
-            spec.etp = Some(u32::try_from(etp).map_err(|_| {
-                Failure::usage(format!("--etp is {etp}, allowed are 1 to {WORLD_SIZE_MAX}"))
-            })?);
-        }
-        if let Some(order) = &self.order {
-            spec.order.clone_from(order);
+        match &mut spec.sizes {
+            Sizes::Megatron { etp, order, .. } => {
+                if let (Some(asked), None) = (self.etp, *etp) {
+                    *etp = Some(u32::try_from(asked).map_err(|_| {
+                        Failure::usage(format!(
+                            "--etp is {asked}, allowed are 1 to {WORLD_SIZE_MAX}"
+                        ))
+                    })?);
+                }
+                if let Some(asked) = &self.order {
+                    order.clone_from(asked);
+                }
+            }
+            Sizes::Other(_) if self.etp.is_some() || self.order.is_some() => {
+                let name = &spec.name;
+                return Err(Failure::usage(format!(
+                    "{name}: --etp and --order are for layouts of Megatron"
+                )));
+            }
+            Sizes::Other(_) => {}
         }
         let layout = spec
             .layout()
@@ -369,7 +388,7 @@ impl VerifyArgs {
     }
 
     /// A fault that can never strike would make a pass look like proof.
-    fn check_injections(&self, specs: &[(MatrixSpec, Layout)]) -> Result<(), Failure> {
+    fn check_injections(&self, specs: &[(MatrixSpec, FrameworkLayout)]) -> Result<(), Failure> {
         for inject in &self.inject {
             let strikes = specs.iter().any(|(spec, _)| {
                 inject.rank < spec.world_size

@@ -3,7 +3,7 @@
 //! The time of a step is that of the slowest rank. A wait is the time from when a rank came to a
 //! phase to when the last member of its group did.
 
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::{FrameworkLayout, GroupKind};
 
 use super::dispatch::{Dispatcher, Phase};
 use super::measured::{Measured, Step};
@@ -21,7 +21,7 @@ use crate::stats;
 #[derive(Debug)]
 pub struct Gather {
     plan: Sweep,
-    layout: Layout,
+    layout: FrameworkLayout,
     seed: u64,
     /// Whether the clocks of all ranks may be compared.
     one_host: bool,
@@ -37,7 +37,7 @@ impl Tells for Measured {
 impl Gather {
     /// For the cells of a plan.
     #[must_use]
-    pub fn new(plan: &Sweep, layout: &Layout, seed: u64, one_host: bool) -> Self {
+    pub fn new(plan: &Sweep, layout: &FrameworkLayout, seed: u64, one_host: bool) -> Self {
         let all: Vec<u32> = (0..layout.dims().world).collect();
         Self {
             told: Told::new(vec![all; plan.cells().len()], plan.rounds),
@@ -266,12 +266,10 @@ impl Gather {
             | Phase::Tokens
             | Phase::Unpermute => GroupKind::EtpEp,
         };
-        let group = self.layout.group_of(kind, muster_comm::types::Rank(rank));
-        let members: Vec<usize> = group
-            .unwrap_or_default()
-            .iter()
-            .map(|rank| rank.index())
-            .collect();
+        let group = self
+            .layout
+            .expert_group_of(kind, muster_comm::types::Rank(rank));
+        let members: Vec<usize> = group.iter().map(|rank| rank.index()).collect();
         let mut waits = Vec::new();
         for ranks in rounds {
             let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);

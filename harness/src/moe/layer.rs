@@ -1,7 +1,7 @@
 //! The place of a rank in an MoE layer: its groups, and who else is where.
 
 use muster_comm::error::CommError;
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::{FrameworkLayout, GroupKind};
 use muster_comm::types::Rank;
 use muster_comm::world::World;
 use serde::{Deserialize, Serialize};
@@ -96,12 +96,12 @@ impl Layer {
     /// If the layout does not hold this rank: it belongs to another world.
     pub fn new(
         world: &World,
-        layout: &Layout,
+        layout: &FrameworkLayout,
         shape: Shape,
         hidden: usize,
         place: Place<'_>,
     ) -> Result<Self, CommError> {
-        let of = |kind, rank| layout.group_of(kind, rank).unwrap_or_default();
+        let of = |kind, rank| layout.expert_group_of(kind, rank);
         let index = |kind, rank| {
             let members: Vec<Rank> = of(kind, rank);
             members.iter().position(|member| *member == rank)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use muster_comm::collective::Communicator;
 use muster_comm::error::{CommError, ErrorKind};
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
@@ -57,7 +57,7 @@ impl<'a> Moe<'a> {
     /// If a group cannot be made or placed.
     pub fn new(
         world: &World,
-        layout: &Layout,
+        layout: &FrameworkLayout,
         plan: &'a Sweep,
         seed: u64,
         deadline: Duration,

@@ -1,6 +1,6 @@
 //! What `moe` measures: the cells, which every rank and the launcher derive alike.
 
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::{FrameworkLayout, GroupKind};
 use muster_comm::types::{Collective, DType};
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ pub struct Cell<'a> {
 impl Sweep {
     /// The shape on a layout.
     #[must_use]
-    pub fn shape(&self, layout: &Layout) -> Shape {
+    pub fn shape(&self, layout: &FrameworkLayout) -> Shape {
         Shape {
             experts: self.experts,
             top_k: self.top_k,
@@ -137,7 +137,7 @@ impl Sweep {
     ///
     /// # Errors
     /// The first thing that does not fit.
-    pub fn check(&self, layout: &Layout) -> Result<(), String> {
+    pub fn check(&self, layout: &FrameworkLayout) -> Result<(), String> {
         let (ranks, world) = (layout.dims().ep as usize, layout.dims().world as usize);
         self.check_experts(ranks)?;
         if self.hidden < HIDDEN_MIN {
@@ -220,15 +220,9 @@ impl Sweep {
 
     /// The questions as the launcher counts them: one a cell and group.
     #[must_use]
-    pub fn catalogue(&self, layout: &Layout) -> Catalogue {
-        let members = |kind| -> Vec<Vec<u32>> {
-            let groups = layout.groups(kind);
-            let numbers = groups
-                .iter()
-                .map(|group| group.iter().map(|rank| rank.0).collect());
-            numbers.collect()
-        };
-        let groups = members(GroupKind::EtpEp);
+    pub fn catalogue(&self, layout: &FrameworkLayout) -> Catalogue {
+        let kind = GroupKind::EtpEp;
+        let experts = KindGroups::new(kind.name(), &layout.expert_groups(kind));
         let question = |cell: &Cell<'_>| Question::Collective {
             collective: match cell.dispatcher {
                 Dispatcher::AllGather => Collective::AllGatherV,
@@ -244,7 +238,7 @@ impl Sweep {
         };
         let mut cases = Vec::new();
         for cell in self.cells() {
-            cases.extend((0..groups.len()).map(|group| Case {
+            cases.extend((0..experts.groups.len()).map(|group| Case {
                 kind: 0,
                 group,
                 question: question(&cell),
@@ -252,10 +246,7 @@ impl Sweep {
         }
         Catalogue {
             kinds: vec![
-                KindGroups {
-                    kind: GroupKind::EtpEp.name().to_owned(),
-                    groups,
-                },
+                experts,
                 KindGroups {
                     kind: WORLD_KIND.to_owned(),
                     groups: vec![(0..layout.dims().world).collect()],

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_comm::algo::{ENTRY, Links, choices_for, find_choice, planned};
-use muster_comm::layout::{Layout, LayoutError};
+use muster_comm::layout::{FrameworkLayout, Layout, MatrixFault};
 use muster_comm::types::Collective;
 use serde::{Deserialize, Serialize};
 
@@ -17,34 +17,54 @@ pub struct MatrixSpec {
     pub name: String,
     /// Number of ranks.
     pub world_size: u32,
-    /// Tensor parallel size.
-    pub tp: u32,
-    /// Context parallel size.
-    pub cp: u32,
-    /// Pipeline parallel size.
-    pub pp: u32,
-    /// Expert parallel size.
-    pub ep: u32,
-    /// Expert tensor parallel size, where it is not that of `tp`.
-    pub etp: Option<u32>,
-    /// Order of the axes.
-    pub order: String,
+    /// The sizes of its axes.
+    pub sizes: Sizes,
+}
+
+/// The sizes of a layout, framework by framework.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sizes {
+    /// Of Megatron-LM.
+    Megatron {
+        /// Tensor parallel size.
+        tp: u32,
+        /// Context parallel size.
+        cp: u32,
+        /// Pipeline parallel size.
+        pp: u32,
+        /// Expert parallel size.
+        ep: u32,
+        /// Expert tensor parallel size, where it is not that of `tp`.
+        etp: Option<u32>,
+        /// Order of the axes.
+        order: String,
+    },
+    /// Of another framework: the layout in one word.
+    Other(String),
 }
 
 impl MatrixSpec {
     /// The sizes of a layout, under a name.
     #[must_use]
-    pub fn of(name: impl Into<String>, layout: &Layout) -> Self {
-        let dims = layout.dims();
+    pub fn of(name: impl Into<String>, layout: &FrameworkLayout) -> Self {
+        let sizes = match layout {
+            FrameworkLayout::Megatron(layout) => {
+                let dims = layout.dims();
+                Sizes::Megatron {
+                    tp: dims.tp,
+                    cp: dims.cp,
+                    pp: dims.pp,
+                    ep: dims.ep,
+                    etp: layout.etp_given().then_some(dims.etp),
+                    order: layout.order().to_owned(),
+                }
+            }
+            FrameworkLayout::Verl(_) | FrameworkLayout::Vllm(_) => Sizes::Other(layout.to_string()),
+        };
         Self {
             name: name.into(),
-            world_size: dims.world,
-            tp: dims.tp,
-            cp: dims.cp,
-            pp: dims.pp,
-            ep: dims.ep,
-            etp: layout.etp_given().then_some(dims.etp),
-            order: layout.order().to_owned(),
+            world_size: layout.world_size(),
+            sizes,
         }
     }
 
@@ -52,17 +72,32 @@ impl MatrixSpec {
     ///
     /// # Errors
     /// The rule that the sizes break.
-    pub fn layout(&self) -> Result<Layout, LayoutError> {
-        let builder = Layout::builder()
-            .world(self.world_size)
-            .tp(self.tp)
-            .cp(self.cp)
-            .pp(self.pp)
-            .ep(self.ep)
-            .order(self.order.clone());
-        match self.etp {
-            Some(etp) => builder.etp(etp).build(),
-            None => builder.build(),
+    pub fn layout(&self) -> Result<FrameworkLayout, MatrixFault> {
+        match &self.sizes {
+            Sizes::Megatron {
+                tp,
+                cp,
+                pp,
+                ep,
+                etp,
+                order,
+            } => {
+                let builder = Layout::builder()
+                    .world(self.world_size)
+                    .tp(*tp)
+                    .cp(*cp)
+                    .pp(*pp)
+                    .ep(*ep)
+                    .order(order.clone());
+                let layout = match etp {
+                    Some(etp) => builder.etp(*etp).build(),
+                    None => builder.build(),
+                };
+                layout
+                    .map(FrameworkLayout::from)
+                    .map_err(|error| MatrixFault::Illegal(Box::new(error)))
+            }
+            Sizes::Other(text) => FrameworkLayout::other(text).unwrap_or(Err(MatrixFault::Empty)),
         }
     }
 }

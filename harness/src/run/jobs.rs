@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use muster_comm::error::ErrorKind;
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 
 use crate::check::collect::{Collector, RankState};
@@ -26,7 +26,7 @@ pub(super) struct Jobs<'a> {
 /// A job, and what is known of it.
 struct State<'a> {
     job: &'a Job,
-    layout: &'a Layout,
+    layout: &'a FrameworkLayout,
     collector: Collector,
     /// When the last report on it came.
     ended: Option<Instant>,
@@ -35,7 +35,7 @@ struct State<'a> {
 impl<'a> Jobs<'a> {
     /// `progress` is told what ranks report, with the place of their job.
     pub(super) fn new(
-        jobs: impl Iterator<Item = (&'a Job, &'a Layout)>,
+        jobs: impl Iterator<Item = (&'a Job, &'a FrameworkLayout)>,
         started: Instant,
         progress: &'a mut dyn FnMut(usize, Progress),
     ) -> Self {

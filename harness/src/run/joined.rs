@@ -11,7 +11,7 @@ use crossbeam::channel::{Sender, unbounded};
 use muster_comm::algo::Table;
 use muster_comm::config::Environment;
 use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
 
@@ -101,7 +101,7 @@ pub fn bring_up_failure(error: &BringUpError) -> Failure {
 /// # Errors
 /// If the ranks do not come together, or the report cannot be written.
 pub fn run(
-    jobs: &[(Job, Layout)],
+    jobs: &[(Job, FrameworkLayout)],
     environment: &Environment,
     identity: &Identity,
     progress: &mut dyn FnMut(usize, Progress),
@@ -144,7 +144,11 @@ pub fn run(
 }
 
 /// The way of every rank but the first one.
-fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Result<Exit, Failure> {
+fn follow(
+    world: &World,
+    jobs: &[(Job, FrameworkLayout)],
+    started: Instant,
+) -> Result<Exit, Failure> {
     for (job, layout) in jobs {
         rank::run(world, job, layout, started, &mut |bytes| {
             world.report(bytes)
@@ -166,7 +170,7 @@ fn follow(world: &World, jobs: &[(Job, Layout)], started: Instant) -> Result<Exi
 /// Starts the rank that lives in rank 0's process; it waits for the verdict at the end.
 fn lead(
     options: JoinOptions,
-    jobs: Vec<(Job, Layout)>,
+    jobs: Vec<(Job, FrameworkLayout)>,
     started: Instant,
     events: Sender<Event>,
 ) -> Result<Sender<Exit>, Failure> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 
 use crate::fail::Failure;
@@ -23,7 +23,7 @@ const GRACE_INTERRUPTED: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// A failure of class RESOURCE that names what is needed and what there is.
-pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure> {
+pub fn make_sure_that_it_fits(job: &Job, layout: &FrameworkLayout) -> Result<(), Failure> {
     let world_size = job.matrix.world_size;
     limits::make_room_for_descriptors(world_size)?;
     let bytes_a_rank = job.work.bytes_a_rank(layout);
@@ -36,7 +36,7 @@ pub fn make_sure_that_it_fits(job: &Job, layout: &Layout) -> Result<(), Failure>
 /// If the host cannot carry the ranks, or the meeting point cannot be made.
 pub fn run(
     job: &Job,
-    layout: &Layout,
+    layout: &FrameworkLayout,
     interrupts: &Arc<Interrupts>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Finished, Failure> {

@@ -19,7 +19,7 @@ pub mod work;
 
 use std::time::Duration;
 
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 
 use crate::check::collect::Collector;
 use crate::fail::Failure;
@@ -72,7 +72,7 @@ impl Finished {
     #[must_use]
     pub fn new(
         job: &Job,
-        layout: &Layout,
+        layout: &FrameworkLayout,
         collector: &Collector,
         facts: &Facts,
         elapsed: Duration,
@@ -110,7 +110,7 @@ impl Finished {
 
     /// What came of a job whose ranks could not be started.
     #[must_use]
-    pub fn not_started(job: &Job, layout: &Layout, failure: Failure) -> Self {
+    pub fn not_started(job: &Job, layout: &FrameworkLayout, failure: Failure) -> Self {
         let mut verdict = Cause::new(failure.exit, failure.message.clone());
         verdict.matrix = Some(job.matrix.name.clone());
         verdict.next = failure.help;
@@ -130,7 +130,7 @@ impl Finished {
 
 /// The line of a matrix that did not run, and why.
 #[must_use]
-pub fn skipped(job: &Job, layout: &Layout, reason: String) -> MatrixSummary {
+pub fn skipped(job: &Job, layout: &FrameworkLayout, reason: String) -> MatrixSummary {
     let dims = layout.dims();
     MatrixSummary {
         matrix: job.matrix.name.clone(),
@@ -159,7 +159,7 @@ pub fn micros(time: Duration) -> u64 {
 
 /// Answers of ranks that a job asks for in all.
 #[must_use]
-pub fn answers(job: &Job, layout: &Layout) -> usize {
+pub fn answers(job: &Job, layout: &FrameworkLayout) -> usize {
     let catalogue = job.work.catalogue(layout);
     let members = |case| catalogue.members(case).len();
     catalogue.cases.iter().map(members).sum()

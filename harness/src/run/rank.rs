@@ -16,7 +16,7 @@ use muster_comm::config::Environment;
 use muster_comm::error::CommError;
 use muster_comm::error::verdict::Class;
 use muster_comm::kernel::{Isa, Kernels};
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank, ReduceOp};
 use muster_comm::world::World;
@@ -49,7 +49,7 @@ const NOTHING_WRONG: u32 = u32::MAX;
 pub fn run(
     world: &World,
     job: &Job,
-    layout: &Layout,
+    layout: &FrameworkLayout,
     started: Instant,
     report: &mut dyn FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<bool, Failure> {

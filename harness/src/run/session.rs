@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::Layout;
+use muster_comm::layout::FrameworkLayout;
 
 use super::job::Job;
 use super::{Finished, Progress, joined, local};
@@ -53,7 +53,7 @@ pub trait Session {
 /// If the host cannot carry the ranks, they do not come together, or the result cannot be written.
 pub fn run(
     session: &mut dyn Session,
-    jobs: &[(Job, Layout)],
+    jobs: &[(Job, FrameworkLayout)],
     environment: &Environment,
     identity: Option<&Identity>,
 ) -> Result<Exit, Failure> {
@@ -63,7 +63,7 @@ pub fn run(
     }
 }
 
-fn locally(session: &mut dyn Session, jobs: &[(Job, Layout)]) -> Result<Exit, Failure> {
+fn locally(session: &mut dyn Session, jobs: &[(Job, FrameworkLayout)]) -> Result<Exit, Failure> {
     for (job, layout) in jobs {
         local::make_sure_that_it_fits(job, layout)?;
     }
@@ -121,7 +121,7 @@ impl Shared<'_> {
 
 fn among_others(
     session: &mut dyn Session,
-    jobs: &[(Job, Layout)],
+    jobs: &[(Job, FrameworkLayout)],
     environment: &Environment,
     identity: &Identity,
 ) -> Result<Exit, Failure> {

@@ -3,13 +3,13 @@
 //! Nothing else branches on the kind of work; [`super::rank`] does it, and the command makes of it what
 //! ranks told.
 
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::DType;
 use serde::{Deserialize, Serialize};
 
 use super::job::Forced;
 use crate::bench;
-use crate::check::cases::{Catalogue, KindGroups, Selection};
+use crate::check::cases::{Catalogue, KindGroups, Selection, WORLD_KIND};
 use crate::check::message::MessageError;
 use crate::moe;
 
@@ -87,7 +87,7 @@ impl Measured {
 impl Work {
     /// All groups of a layout and all questions to them.
     #[must_use]
-    pub fn catalogue(&self, layout: &Layout) -> Catalogue {
+    pub fn catalogue(&self, layout: &FrameworkLayout) -> Catalogue {
         match self {
             Self::Bench(plan) => plan.catalogue(layout),
             Self::Moe(plan) => plan.catalogue(layout),
@@ -97,7 +97,7 @@ impl Work {
 
     /// About how many bytes a rank needs at once.
     #[must_use]
-    pub fn bytes_a_rank(&self, layout: &Layout) -> u64 {
+    pub fn bytes_a_rank(&self, layout: &FrameworkLayout) -> u64 {
         match self {
             Self::Bench(plan) => plan.bytes_a_rank(layout),
             Self::Moe(plan) => plan.bytes_a_rank(),
@@ -117,7 +117,7 @@ impl Work {
     /// What each world of ranks does that is started for it: one for each bring-up and for each round, so that
     /// what differs between two starts of one program is among the differences between rounds.
     #[must_use]
-    pub fn worlds(&self, layout: &Layout) -> Vec<Self> {
+    pub fn worlds(&self, layout: &FrameworkLayout) -> Vec<Self> {
         match self {
             Self::Bench(plan) => {
                 let nothing = bench::sweep::Sweep {
@@ -149,7 +149,7 @@ impl Work {
 
     /// Cells that every round goes through.
     #[must_use]
-    pub fn cells(&self, layout: &Layout) -> usize {
+    pub fn cells(&self, layout: &FrameworkLayout) -> usize {
         match self {
             Self::Bench(plan) => plan.cells(layout).len(),
             Self::Moe(plan) => plan.cells().len(),
@@ -159,7 +159,7 @@ impl Work {
 
     /// Lines of the result: cells, and one for bring-up.
     #[must_use]
-    pub fn lines(&self, layout: &Layout) -> usize {
+    pub fn lines(&self, layout: &FrameworkLayout) -> usize {
         let bring_up =
             matches!(self, Self::Bench(plan) if plan.what.contains(&bench::sweep::What::BringUp));
         self.cells(layout) + usize::from(bring_up)
@@ -167,24 +167,17 @@ impl Work {
 }
 
 impl Checks {
-    fn catalogue(&self, layout: &Layout) -> Catalogue {
-        let kinds = GroupKind::ALL
-            .into_iter()
-            .map(|kind| KindGroups {
-                kind: kind.name().to_owned(),
-                groups: layout
-                    .groups(kind)
-                    .iter()
-                    .map(|members| members.iter().map(|rank| rank.0).collect())
-                    .collect(),
-            })
-            .collect();
+    fn catalogue(&self, layout: &FrameworkLayout) -> Catalogue {
+        // The catalogue has the world as its last kind.
+        let kinds = layout.named_groups().into_iter();
+        let kinds = kinds.filter(|kind| kind.name != WORLD_KIND);
+        let kinds = kinds.map(|kind| KindGroups::new(kind.name, &kind.groups));
         let calls = self.forced.calls();
         let selection = Selection {
             dtypes: &self.dtypes,
             counts: &self.counts,
             calls: &calls,
         };
-        Catalogue::new(kinds, layout.dims().world, selection)
+        Catalogue::new(kinds.collect(), layout.world_size(), selection)
     }
 }

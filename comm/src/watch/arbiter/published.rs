@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Arbiter;
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, DownReason, ProcessId};
-use crate::types::{Collective, Rank};
+use crate::types::Rank;
 use crate::watch::judge::Scene;
 use crate::watch::report::{CallOutcome, CallRecord};
 use crate::watch::wire::{ToOwner, ToRank, encode};
@@ -105,11 +105,10 @@ impl Told {
         let mut reports = scene.members.iter().filter_map(|one| one.report.as_ref());
         reports.any(|report| {
             let has_met = |made: &CallRecord| {
-                let collective = made.call.collective();
                 let group = report.group(made.key);
                 is_later(made.key, made.seq)
                     && made.outcome == CallOutcome::Completed
-                    && collective.is_some_and(Collective::needs_everybody)
+                    && made.call.needs_everybody()
                     && group.is_some_and(|group| group.members.contains(&rank))
             };
             report.calls.iter().any(has_met)

@@ -4,7 +4,7 @@ use muster_comm::algo::find_choice;
 use muster_comm::algo::select::SEGMENT_BYTES;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::{FrameworkLayout, GroupKind};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::{BenchArgs, DEADLINE_DEFAULT};
@@ -121,7 +121,7 @@ impl BenchArgs {
         &self,
         environment: &Environment,
         identity: Option<&Identity>,
-    ) -> Result<Vec<(Job, Layout)>, Failure> {
+    ) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let plan = self.plan()?;
         let pin = pin(self.pin, environment)?;
@@ -234,7 +234,10 @@ impl BenchArgs {
     }
 
     /// Name and layout of each world.
-    fn worlds(&self, identity: Option<&Identity>) -> Result<Vec<(String, Layout)>, Failure> {
+    fn worlds(
+        &self,
+        identity: Option<&Identity>,
+    ) -> Result<Vec<(String, FrameworkLayout)>, Failure> {
         let axes = [
             ("tp", self.tp),
             ("cp", self.cp),
@@ -279,7 +282,7 @@ impl BenchArgs {
     fn check_cells(
         &self,
         plan: &Sweep,
-        layout: &Layout,
+        layout: &FrameworkLayout,
         cells: usize,
         name: &str,
     ) -> Result<(), Failure> {

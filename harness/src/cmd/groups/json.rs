@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use muster_comm::layout::{GroupBackend, NewGroup};
+use muster_comm::layout::GroupBackend;
 use muster_comm::types::Rank;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::{Entry, GroupsArgs, SCHEMA_VERSION, View};
+use super::{Call, Entry, GroupsArgs, SCHEMA_VERSION, View};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -87,8 +87,8 @@ pub(super) fn write(args: &GroupsArgs, views: &[View], out: &mut dyn Write) -> i
 }
 
 fn view_json<'a>(args: &GroupsArgs, view: &'a View) -> ViewJson<'a> {
-    let call = |call: &'a NewGroup| CallJson {
-        name: &call.megatron_name,
+    let call = |call: &'a Call| CallJson {
+        name: &call.name,
         backend: backend_name(call.backend),
         ranks: &call.ranks,
     };

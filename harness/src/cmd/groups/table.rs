@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use comfy_table::{Table, presets};
-use muster_comm::layout::{Dims, Layout, Part};
+use muster_comm::layout::{Dims, FrameworkLayout, GroupKind, Layout, Part, VllmLayout, VllmSizes};
 use muster_comm::types::Rank;
 
 use super::json::backend_name;
-use super::{GroupKind, GroupsArgs, Lists, View};
+use super::{GroupsArgs, Lists, View};
 
 /// Members of a group that are written out; a longer group is shortened.
 const MEMBERS_SHOWN: usize = 8;
@@ -48,11 +48,7 @@ fn write_view(args: &GroupsArgs, view: &View, out: &mut dyn Write) -> io::Result
             } else {
                 short(&call.ranks)
             };
-            writeln!(
-                out,
-                "{index:>6}  {:<54} {backend:<8} {members}",
-                call.megatron_name
-            )?;
+            writeln!(out, "{index:>6}  {:<54} {backend:<8} {members}", call.name)?;
         }
         return Ok(());
     }
@@ -66,7 +62,7 @@ fn write_view(args: &GroupsArgs, view: &View, out: &mut dyn Write) -> io::Result
     for entry in &view.entries {
         let size = entry.lists.get(0).map_or(0, |members| members.len());
         let shape = format!("{} x {size}", entry.lists.len());
-        let alone = size == 1 && entry.lists.len() == view.layout.ranks().len();
+        let alone = size == 1 && entry.lists.len() == view.layout.world_size() as usize;
         let groups = if alone {
             "each rank alone".to_owned()
         } else {
@@ -88,14 +84,15 @@ fn write_all(view: &View, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_rank(view: &View, rank: Rank, out: &mut dyn Write) -> io::Result<()> {
-    let layout = &view.layout;
-    let dense = layout.coordinates(Part::Dense, rank).unwrap_or_default();
-    let expert = layout.coordinates(Part::Expert, rank).unwrap_or_default();
-    writeln!(
-        out,
-        "rank {rank}: tp {} cp {} dp {} pp {}; expert part: etp {} ep {} edp {}",
-        dense.tp, dense.cp, dense.dp, dense.pp, expert.tp, expert.ep, expert.dp
-    )?;
+    if let Some(layout) = view.layout.megatron() {
+        let dense = layout.coordinates(Part::Dense, rank).unwrap_or_default();
+        let expert = layout.coordinates(Part::Expert, rank).unwrap_or_default();
+        writeln!(
+            out,
+            "rank {rank}: tp {} cp {} dp {} pp {}; expert part: etp {} ep {} edp {}",
+            dense.tp, dense.cp, dense.dp, dense.pp, expert.tp, expert.ep, expert.dp
+        )?;
+    }
     let mut table = new_table(["Group", "Meaning", "Rank in group", "Ranks"]);
     for entry in &view.entries {
         let (place, members) = match entry.lists.holding(rank) {
@@ -118,7 +115,33 @@ fn new_table(header: [&str; 4]) -> Table {
     table
 }
 
-fn sizes(layout: &Layout) -> String {
+fn sizes(layout: &FrameworkLayout) -> String {
+    match layout {
+        FrameworkLayout::Megatron(layout) => sizes_of_megatron(layout),
+        FrameworkLayout::Verl(layout) => format!("{layout}: device meshes of verl"),
+        FrameworkLayout::Vllm(layout) => sizes_of_vllm(layout),
+    }
+}
+
+fn sizes_of_vllm(layout: &VllmLayout) -> String {
+    let VllmSizes {
+        tp,
+        pp,
+        pcp,
+        dcp,
+        dp,
+    } = layout.sizes();
+    let replicas = match layout.replicas() {
+        1 => String::new(),
+        replicas => format!(", {replicas} replicas"),
+    };
+    format!(
+        "{layout}: TP={tp} PP={pp} PCP={pcp} DCP={dcp} DP={dp}{replicas}; groups of vLLM with vllm-ascend {}",
+        layout.version()
+    )
+}
+
+fn sizes_of_megatron(layout: &Layout) -> String {
     let Dims {
         world,
         tp,
@@ -138,10 +161,11 @@ fn sizes(layout: &Layout) -> String {
 
 /// What follows for the experts, wherever that may surprise.
 fn remarks(view: &View) -> Vec<String> {
-    let layout = &view.layout;
-    let dims = layout.dims();
     let mut remarks = Vec::new();
-    if dims.ep > 1 {
+    if let Some(layout) = view.layout.vllm() {
+        remarks.extend(layout.remarks().iter().map(ToString::to_string));
+    }
+    if let Some(layout) = view.layout.megatron().filter(|layout| layout.dims().ep > 1) {
         remarks.push(layout.remark());
         if let Some(other) = layout.etp_alternative() {
             remarks.push(format!(
@@ -157,7 +181,7 @@ fn remarks(view: &View) -> Vec<String> {
 }
 
 /// As many groups as fit into a line.
-fn in_a_line(lists: &Lists) -> String {
+pub(super) fn in_a_line(lists: &Lists) -> String {
     let mut text = String::new();
     for (index, members) in lists.iter().enumerate() {
         let next = short(&members);

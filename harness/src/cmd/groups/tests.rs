@@ -1,6 +1,7 @@
 //! `muster groups` as its users call it.
 
 use clap::Parser;
+use muster_comm::layout::GroupKind;
 use serde_json::{Value, json};
 
 use super::*;

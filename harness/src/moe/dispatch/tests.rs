@@ -1,7 +1,7 @@
 //! Dispatch over ranks that are threads, checked by recount.
 
 use muster_comm::error::CommError;
-use muster_comm::layout::Layout;
+use muster_comm::layout::{FrameworkLayout, Layout};
 use muster_comm::world::World;
 
 use super::*;
@@ -12,7 +12,7 @@ use crate::moe::routing::Router;
 use crate::moe::workload::{Shape, Workload};
 
 struct Setup {
-    layout: Layout,
+    layout: FrameworkLayout,
     shape: Shape,
     hidden: usize,
     tokens: usize,
@@ -86,6 +86,7 @@ fn tokens_come_to_their_experts_and_back_for_every_workload_layout_and_payload()
             .ep(ep)
             .etp(etp)
             .build()
+            .map(FrameworkLayout::from)
             .expect("legal");
         for workload in workloads {
             for (payload, dispatcher) in payloads_and_dispatchers() {
@@ -127,7 +128,8 @@ fn tokens_come_to_their_experts_and_back_for_every_workload_layout_and_payload()
 
 #[test]
 fn a_row_that_is_not_what_the_routing_says_is_named() {
-    let layout = Layout::builder().world(2).ep(2).build().expect("legal");
+    let layout = Layout::builder().world(2).ep(2).build();
+    let layout = FrameworkLayout::from(layout.expect("legal"));
     let shape = Shape {
         experts: 4,
         top_k: 1,

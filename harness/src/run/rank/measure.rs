@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use muster_comm::collective::Communicator;
 use muster_comm::error::CommError;
-use muster_comm::layout::{GroupKind, Layout};
+use muster_comm::layout::{FrameworkLayout, GroupKind};
 use muster_comm::sync::Clock;
 
 use super::Worker;
@@ -21,7 +21,11 @@ use crate::run::work::{Measured, Work};
 
 impl Worker<'_> {
     /// Does what the job says.
-    pub(super) fn go(&mut self, layout: &Layout, started: Instant) -> Result<(), CommError> {
+    pub(super) fn go(
+        &mut self,
+        layout: &FrameworkLayout,
+        started: Instant,
+    ) -> Result<(), CommError> {
         match &self.job.work {
             Work::Bench(plan) => self.bench(plan, layout, started),
             Work::Moe(plan) => self.moe(plan, layout, started),
@@ -30,7 +34,12 @@ impl Worker<'_> {
     }
 
     /// Measures every cell of a plan, as often as it says.
-    fn bench(&mut self, plan: &Sweep, layout: &Layout, started: Instant) -> Result<(), CommError> {
+    fn bench(
+        &mut self,
+        plan: &Sweep,
+        layout: &FrameworkLayout,
+        started: Instant,
+    ) -> Result<(), CommError> {
         let (kinds, cells) = (plan.kinds(layout), plan.cells(layout));
         let (world, job) = (self.world, self.job);
         let (rank, npu) = (world.rank().0, self.npu.take());
@@ -65,7 +74,7 @@ impl Worker<'_> {
     fn moe(
         &mut self,
         plan: &moe::sweep::Sweep,
-        layout: &Layout,
+        layout: &FrameworkLayout,
         started: Instant,
     ) -> Result<(), CommError> {
         let (seed, deadline) = (self.job.seed, self.job.deadline());
@@ -73,7 +82,7 @@ impl Worker<'_> {
         let place = placed(npu.as_ref());
         let everyone = self.join(started)?;
         let mut moe = Moe::new(world, layout, plan, seed, deadline, &place)?;
-        let (cells, groups) = (plan.cells(), layout.groups(GroupKind::EtpEp));
+        let (cells, groups) = (plan.cells(), layout.expert_groups(GroupKind::EtpEp));
         let mine = groups
             .iter()
             .position(|group| group.iter().any(|rank| rank == world.rank()));

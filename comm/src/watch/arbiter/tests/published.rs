@@ -23,15 +23,19 @@ fn a_call_that_ranks_were_told_of_and_went_on_from_is_not_why_a_later_one_fails(
     assert_eq!(last(&play), Some((Class::NotJoined, vec![1])));
 
     // Who ends soon has not gone on, unless others have made another call with it since.
-    for (seq, is_told_now, class) in [
-        (CALL.seq - 1, false, Class::Mismatch),
-        (CALL.seq - 2, false, Class::PeerDead),
+    for (seq, is_told_now, count, class) in [
+        (CALL.seq - 1, false, 8, Class::Mismatch),
+        (CALL.seq - 2, false, 8, Class::PeerDead),
         // The call was asynchronous, and its program made that other one before it waited for it.
-        (CALL.seq - 2, true, Class::Mismatch),
+        (CALL.seq - 2, true, 8, Class::Mismatch),
+        // The other call had no elements, so rank 0 ended it alone.
+        (CALL.seq - 2, false, 0, Class::Mismatch),
     ] {
         let mut play = Play::new(&[0, 2]);
         play.catch(seq);
         play.make(CALL.seq - 1, false, CallOutcome::Completed);
+        let made = play.made.iter_mut().rev().take(2);
+        made.for_each(|(_, made)| made.call.count = count);
         if is_told_now {
             play.is_told(Rank(1), seq);
         }
