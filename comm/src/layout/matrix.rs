@@ -7,6 +7,8 @@
 //! The groups are Megatron's. With `vllm` and a colon in front they are vLLM's ([`VllmLayout`]):
 //! `vllm0.18:tp4dp4`; with `verl:` those of verl's device meshes ([`VerlLayout`]): `verl:sp8tp2@16`.
 
+mod error;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::types::closest;
 
 use super::axis::Param;
-use super::error::{LayoutError, did_you_mean};
+use super::error::LayoutError;
 use super::presets::Preset;
-use super::{FrameworkLayout, Layout, LayoutBuilder, VerlError, VllmTextError, order};
+use super::{FrameworkLayout, Layout, LayoutBuilder, order};
+
+pub use error::{MatrixError, MatrixFault};
 
 /// Longest matrix that is read. One of vLLM with all its options has some hundred characters.
 pub const MAX_MATRIX_CHARS: usize = 192;
@@ -180,86 +184,6 @@ pub const DEFAULT_MATRICES: [&str; 9] = [
 /// None: a test reads them all.
 pub fn default_matrices() -> Result<Vec<Matrix>, MatrixError> {
     DEFAULT_MATRICES.iter().map(|name| name.parse()).collect()
-}
-
-/// Why a matrix could not be read, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("matrix \"{input}\"{}: {fault}", at(*position))]
-pub struct MatrixError {
-    /// What was given, shortened.
-    pub input: String,
-    /// Which character, counted from 1; 0 for the matrix as a whole.
-    pub position: usize,
-    /// What is wrong there.
-    pub fault: MatrixFault,
-}
-
-/// What is wrong with a matrix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MatrixFault {
-    /// An axis stands twice.
-    #[error("{axis} stands twice; each of tp, cp, pp, dp, ep, etp at most once")]
-    AxisTwice {
-        /// The axis.
-        axis: Param,
-    },
-    /// Nothing was given.
-    #[error("nothing there; a matrix is like tp2ep4 or tp2ep4@8")]
-    Empty,
-    /// The sizes make no legal layout.
-    #[error("{0}")]
-    Illegal(Box<LayoutError>),
-    /// A preset where a matrix belongs.
-    #[error("that is a preset, not a matrix; write --preset {0}")]
-    IsPreset(&'static str),
-    /// A number without an axis before it.
-    #[error("the size {size} has no axis before it; write the axis first, as in tp2ep4")]
-    SizeFirst {
-        /// The number.
-        size: String,
-    },
-    /// An axis without a size.
-    #[error("{axis} needs a size, as in {axis}2")]
-    SizeMissing {
-        /// The axis.
-        axis: Param,
-    },
-    /// A number that no computer holds.
-    #[error("{size} is too large for a size")]
-    SizeTooLarge {
-        /// The number, shortened.
-        size: String,
-    },
-    /// Too many characters.
-    #[error("{length} characters; at most {MAX_MATRIX_CHARS} are read")]
-    TooLong {
-        /// Number of characters.
-        length: usize,
-    },
-    /// A character that no matrix has.
-    #[error("unexpected character {found:?}; a matrix is like tp2ep4@8")]
-    Unexpected {
-        /// The character.
-        found: char,
-    },
-    /// A word that is no axis.
-    #[error("unknown axis \"{word}\"; axes: tp, cp, pp, dp, ep, etp{}", did_you_mean(suggestion.as_deref()))]
-    UnknownAxis {
-        /// The word.
-        word: String,
-        /// The whole matrix as it may have been meant.
-        suggestion: Option<String>,
-    },
-    /// No layout of verl.
-    #[error("{0}")]
-    Verl(Box<VerlError>),
-    /// No layout of vLLM.
-    #[error("{0}")]
-    Vllm(Box<VllmTextError>),
-    /// An `@` without a number, or with something after the number.
-    #[error("\"@\" comes last, followed by the number of ranks, as in tp2ep4@8")]
-    World,
 }
 
 impl FromStr for Matrix {
@@ -490,14 +414,6 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
         (a, b) = (b, a % b);
     }
     a
-}
-
-fn at(position: usize) -> String {
-    if position == 0 {
-        String::new()
-    } else {
-        format!(", character {position}")
-    }
 }
 
 #[cfg(test)]

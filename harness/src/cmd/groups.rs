@@ -23,7 +23,7 @@ use muster_comm::types::{Rank, UnknownName};
 use serde::Serialize;
 use serde::ser::Serializer;
 
-use crate::cmd::values::presets;
+use crate::cmd::values::{did_you_mean, presets};
 use crate::exit::Exit;
 use crate::fail::Failure;
 
@@ -167,7 +167,7 @@ pub enum GroupsError {
         world_size: u32,
     },
     /// A preset or phase that does not exist.
-    #[error("{0}")]
+    #[error("{0}{meant}", meant = did_you_mean(.0.suggestion()))]
     UnknownName(#[from] UnknownName),
     /// Layouts of different worlds have no groups in common.
     #[error("the layouts have {} and {} ranks; compare two of the same world", .0[0], .0[1])]

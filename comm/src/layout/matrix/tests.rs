@@ -138,7 +138,7 @@ fn what_is_wrong_is_said_with_the_place_and_what_is_allowed() {
     ] {
         assert_eq!(message(input), want);
     }
-    assert!(message(&"tp2".repeat(99)).contains("at most 96 are read"));
+    assert!(message(&"tp2".repeat(99)).contains("at most 192 are read"));
     assert!(message("tp99999999999999999999").contains("too large"));
     assert!(message("tp9999999999ep9999999999").contains("above the limit"));
 }

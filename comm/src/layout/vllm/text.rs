@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use crate::types::UnknownName;
 
+use super::super::error::did_you_mean;
 use super::super::word::{self, WordError};
 use super::{PREFIX, VllmError, VllmLayout, VllmOption, VllmSizes, VllmVersion};
 
@@ -24,7 +25,7 @@ pub enum VllmTextError {
     #[error(transparent)]
     Word(#[from] WordError),
     /// A version or option that does not exist.
-    #[error("{0}")]
+    #[error("{0}{meant}", meant = did_you_mean(.0.suggestion()))]
     UnknownName(#[from] UnknownName),
 }
 

@@ -25,6 +25,8 @@ pub(super) const ENDING_WAIT_MS: u64 = 1000;
 /// How long they are looked for, as many times as there are threads for each processor, and a little longer in a large world:
 /// one that has taken its signal and goes on dying when it gets a processor cannot be told from one that lives.
 const ENDING_LOOK_MS: u64 = 5;
+/// How long an error of a link waits for the end of the process at its other side, which is seen to be ending.
+pub(super) const EXIT_WAIT_MS: u64 = 30_000;
 /// Pause between two looks at them.
 const ENDING_PAUSE_MS: u64 = 5;
 
@@ -95,6 +97,16 @@ impl Arbiter {
                 } else {
                     LOOK_PAUSE_MS
                 }
+            }
+            // It gave up a call of this group, and a link that it was making with that: what comes of its wait is said.
+            ErrorKind::Transport { peer, .. } if self.has_given_up(peer.0, failed.call.key) => {
+                LOOK_PAUSE_MS
+            }
+            // Files close before a process has ended, and on a starved host long before.
+            ErrorKind::Transport { peer, .. }
+                if now_ms < failed.since_ms + EXIT_WAIT_MS && self.is_exiting(peer.0) =>
+            {
+                PAUSE_MS
             }
             // The other side may have said before the error what this round shows of it, and be ending since.
             ErrorKind::Transport { peer, .. } if failed.looks == 1 && self.is_present(peer.0) => {
@@ -173,6 +185,19 @@ impl Arbiter {
     fn may_follow(&self, rank: u32, now_ms: u64) -> bool {
         let mut told = self.told.iter();
         self.is_present(rank) && told.any(|told| told.may_move(rank, &self.scene, now_ms))
+    }
+
+    /// Whether a rank waits for the verdict on a call of this group that it has given up.
+    fn has_given_up(&self, rank: u32, key: u64) -> bool {
+        let mut overdue = self.overdue.keys();
+        self.is_present(rank) && overdue.any(|(by, call)| *by == rank && call.key == key)
+    }
+
+    /// Whether the process of a rank is ending, or has ended and the news of it has not come.
+    fn is_exiting(&self, rank: u32) -> bool {
+        let process = self.processes.get(crate::types::index(rank.into()));
+        let is_ending = self.is_ending.zip(process);
+        self.is_present(rank) && is_ending.is_some_and(|(is_ending, process)| is_ending(process))
     }
 
     /// Whether a rank has said goodbye.

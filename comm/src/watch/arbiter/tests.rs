@@ -3,7 +3,7 @@
 mod ends;
 mod published;
 
-use super::decide::{ENDING_WAIT_MS, UNREADABLE_WAIT_MS};
+use super::decide::{ENDING_WAIT_MS, EXIT_WAIT_MS, UNREADABLE_WAIT_MS};
 use super::{Arbiter, ROUND_MS, TOGETHER_MS, UNKNOWN_WAIT_MS};
 use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::error::{ErrorKind, Field};

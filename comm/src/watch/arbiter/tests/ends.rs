@@ -222,3 +222,46 @@ fn a_link_to_a_rank_that_ends_after_its_answer_is_not_what_is_broken() {
     play.pass(2 * ROUND_MS);
     assert_eq!(play.found(), Some((Class::PeerDead, [1].as_slice())));
 }
+
+#[test]
+fn a_link_to_a_process_that_is_ending_waits_for_that_end() {
+    let play = || {
+        let mut play = Play::new(&[0, 2]);
+        let process = |pid| ProcessId {
+            pid,
+            ..ProcessId::default()
+        };
+        play.arbiter.processes = (0..3).map(process).collect();
+        play.arbiter.is_ending = Some(|process| process.pid == 1);
+        play.sight = super::process('R', 5, 100);
+        play.complain(link_error(Rank(1), "connection refused"));
+        play.pass(EXIT_WAIT_MS / 2);
+        assert_eq!(play.found(), None);
+        play
+    };
+    let mut ended = play();
+    ended.down(Rank(1), &DownReason::Exited { code: 0 });
+    ended.pass(2 * ROUND_MS);
+    assert_eq!(ended.found(), Some((Class::PeerDead, [1].as_slice())));
+    // One that does not end is not waited for without end.
+    let mut stuck = play();
+    stuck.pass(EXIT_WAIT_MS);
+    assert_eq!(stuck.found().map(|found| found.0), Some(Class::Link));
+}
+
+#[test]
+fn a_link_that_a_rank_drops_as_it_gives_up_is_not_what_is_broken() {
+    let mut play = Play::new(&[0, 1, 2]);
+    // Rank 0 gives up its wait for rank 1; rank 2 came to the group when that was so.
+    let dropped = FromRank::Complaint {
+        call: CALL,
+        cause: link_error(Rank(0), "the peer closed the link"),
+        report: None,
+    };
+    let acts = play.arbiter.heard(Rank(2), &encode(&dropped), play.now_ms);
+    play.act(acts);
+    play.complain(Cause::InVain);
+    play.pass(10 * ROUND_MS);
+    assert_eq!(play.found(), Some((Class::NotJoined, [1].as_slice())));
+    assert_eq!(play.told.len(), 1, "{:?}", play.told);
+}
