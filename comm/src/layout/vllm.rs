@@ -56,7 +56,7 @@ pub struct VllmSizes {
     pub dp: u32,
 }
 
-/// A legal distribution of ranks in one version of vllm-ascend. See the [module](self).
+/// A legal distribution of ranks in one version of vllm-ascend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VllmLayout {
     version: VllmVersion,
