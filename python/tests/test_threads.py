@@ -253,7 +253,7 @@ def test_layouts_are_those_of_the_tool():
     assert muster.preset("relax-4")[0][0] == "train"
     assert muster.matrix("vllm0.18:tp2dp2").groups("mc2") == [[0, 1, 2, 3]]
     assert muster.matrix("tp2@4").kinds == muster.GROUP_KINDS
-    with pytest.raises(ValueError, match="unknown kind of group 'cp'; known: world, tp"):
+    with pytest.raises(ValueError, match='unknown kind of group "cp"; known: world, tp'):
         muster.matrix("vllm:tp2").groups("cp")
     with pytest.raises(ValueError, match="tp=3 does not divide"):
         muster.layout(8, tp=3)

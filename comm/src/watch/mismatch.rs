@@ -4,6 +4,7 @@
 //! the verdict names all of them, and also calls that differ between ranks that never exchange anything.
 
 use super::judge::Scene;
+use super::process::Sight;
 use super::report::{CallCode, CallRecord, GroupState, InFlight};
 use crate::error::verdict::{CallId, ranks};
 use crate::error::{ErrorKind, Field};
@@ -176,7 +177,8 @@ fn is_stuck(scene: &Scene, call: CallId) -> bool {
             .all(|member| made.iter().any(|made| made.rank == *member))
 }
 
-/// Whether a member that lives and answers has not come to the call yet, so that more may be known soon.
+/// Whether a member that answers, or is seen to run and is late with that, has not come to the call yet, so that more may be known
+/// soon.
 pub(super) fn is_incomplete(scene: &Scene, call: CallId) -> bool {
     if call.seq == 0 {
         return false;
@@ -184,10 +186,12 @@ pub(super) fn is_incomplete(scene: &Scene, call: CallId) -> bool {
     let known = made(scene, call);
     group_of(scene, call).is_some_and(|group| {
         group.members.iter().any(|rank| {
-            let answers = scene
-                .member(*rank)
-                .is_some_and(|member| member.fate.is_none() && member.silent_ms == 0);
-            answers && !known.iter().any(|made| made.rank == *rank)
+            let may_come = scene.member(*rank).is_some_and(|member| {
+                let facts = member.process.as_ref().and_then(Sight::facts);
+                let runs = facts.is_some() && member.stopped_ms.is_none();
+                member.fate.is_none() && (member.silent_ms == 0 || runs)
+            });
+            may_come && !known.iter().any(|made| made.rank == *rank)
         })
     })
 }

@@ -173,6 +173,17 @@ fn pinned_ranks_are_measured_and_the_document_says_so() {
 }
 
 #[test]
+fn tokens_go_to_the_experts_of_a_deployment_of_vllm() {
+    let ended = moe(&["--matrix", "vllm0.18:tp2dp2", "-t", "24"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let document = ended.json();
+    assert_eq!(document["passed"], true);
+    let layout = &document["layout"];
+    let sizes = ["world_size", "tp", "ep", "etp"].map(|size| number(&layout[size]));
+    assert_eq!(sizes, [4.0, 2.0, 4.0, 1.0]);
+}
+
+#[test]
 fn what_does_not_fit_gets_a_sentence_and_exit_2() {
     let cases: [(&[&str], &str); 10] = [
         (

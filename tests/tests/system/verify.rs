@@ -171,6 +171,61 @@ fn a_preset_runs_its_phases() {
 }
 
 #[test]
+fn the_groups_of_vllm_and_verl_are_proved_by_their_own_names() {
+    let ended = muster(&[
+        "verify",
+        "vllm0.13:tp2pp2dp2",
+        "verl:fsdp2sp2tp2@4",
+        "--dtypes",
+        "f32",
+        "--sizes",
+        "5",
+        "--format",
+        "json",
+    ]);
+    ended.expect_code(0);
+    let report = ended.json();
+    let kinds = |matrix: &serde_json::Value| -> Vec<(String, u64)> {
+        let groups = matrix["groups"].as_array().expect("a list").iter();
+        groups
+            .map(|group| {
+                let kind = group["kind"].as_str().expect("a name").to_owned();
+                (kind, group["count"].as_u64().expect("a number"))
+            })
+            .collect()
+    };
+    let names = |list: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let owned = list
+            .iter()
+            .map(|(kind, count)| ((*kind).to_owned(), *count));
+        owned.collect()
+    };
+    let [vllm, verl] = [&report["matrices"][0], &report["matrices"][1]];
+    assert_eq!(vllm["matrix"], "vllm0.13:tp2pp2dp2@8");
+    let vllms = [
+        ("tp", 4),
+        ("dcp", 8),
+        ("pcp", 8),
+        ("pp", 4),
+        ("dp", 4),
+        ("ep", 2),
+        ("mc2", 2),
+        ("world", 1),
+    ];
+    assert_eq!(kinds(vllm), names(&vllms));
+    let verls = [
+        ("ddp", 2),
+        ("fsdp", 2),
+        ("ulysses_dp", 2),
+        ("sp", 2),
+        ("rollout_dp", 2),
+        ("infer_tp", 2),
+        ("world", 1),
+    ];
+    assert_eq!(kinds(verl), names(&verls));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(muster_tests::binary())

@@ -3,6 +3,7 @@
 use super::*;
 use crate::types::{DType, ReduceOp};
 use crate::watch::judge::Member;
+use crate::watch::process::ProcessFacts;
 use crate::watch::report::{Report, Wait};
 
 const CALL: CallId = CallId { key: 8, seq: 3 };
@@ -72,6 +73,29 @@ fn all_ranks_of_both_sides_are_named_those_that_are_through_too() {
     assert_eq!(find(&scene).unwrap().1, CALL);
     assert!(!is_incomplete(&scene, CALL));
     assert!(hint(&scene, CALL, &[2]).unwrap().contains("a.rs:8"));
+}
+
+#[test]
+fn more_may_be_known_where_a_member_that_runs_has_not_come() {
+    let sum = code(Collective::AllReduce, DType::F32, 7);
+    let incomplete = |silent_ms, process: Option<Sight>, stopped_ms| {
+        let mut members: Vec<Member> = (0..3)
+            .map(|rank| member(rank, sum, "a.rs:7", &[], false))
+            .collect();
+        members.push(Member {
+            silent_ms,
+            process,
+            stopped_ms,
+            ..Member::default()
+        });
+        is_incomplete(&scene(members), CALL)
+    };
+    let seen = || Some(Sight::Seen(ProcessFacts::default()));
+    assert!(incomplete(0, None, None));
+    assert!(incomplete(900, seen(), None), "it is starved");
+    assert!(!incomplete(900, seen(), Some(400)), "it is stopped");
+    let hidden = Sight::Hidden("elsewhere".to_owned());
+    assert!(!incomplete(900, Some(hidden), None));
 }
 
 #[test]

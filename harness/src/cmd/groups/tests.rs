@@ -102,6 +102,53 @@ fn one_rank_sees_its_place_in_every_group() {
 }
 
 #[test]
+fn vllm_and_verl_show_their_groups_and_the_sequence_in_which_they_are_made() {
+    let document = json_of("--matrix vllm0.13:tp2pp2dp2");
+    assert_eq!(
+        document["groups"]["mc2"],
+        json!([[0, 1, 2, 3], [4, 5, 6, 7]])
+    );
+    let text = run_line("--matrix vllm0.13:tp2pp2dp2").unwrap();
+    assert!(text.contains("mc2 groups are not the ep groups"), "{text}");
+    let calls = |line: &str| -> Vec<(Value, Value)> {
+        let document = json_of(line);
+        let calls = document["new_groups"].as_array().unwrap().iter();
+        calls
+            .map(|call| (call["name"].clone(), call["backend"].clone()))
+            .collect()
+    };
+    let made = calls("--matrix vllm:tp2 --sequence");
+    assert_eq!(made[0], (json!("world"), json!("default")));
+    assert_eq!(made[1], (json!("world"), json!("gloo")));
+    assert_eq!(made.len(), 24);
+    // torch's meshes have no twins on gloo.
+    assert_eq!(calls("--matrix verl:tp2@4 --sequence").len(), 5);
+
+    for (line, message) in [
+        (
+            "--matrix vllm:tp2 --sequence 0.12",
+            "the version of --sequence",
+        ),
+        (
+            "--matrix vllm:tp2 --etp 1",
+            "--etp is for layouts of Megatron",
+        ),
+        (
+            "--matrix verl:tp2 --order tp-dp",
+            "--order is for layouts of Megatron",
+        ),
+        (
+            "--matrix vllm:tp2 --attention-heads 8",
+            "--attention-heads is for layouts of Megatron",
+        ),
+        ("--matrix tp2 --sequence", "needs a version of Megatron"),
+    ] {
+        let error = run_line(line).unwrap_err().to_string();
+        assert!(error.contains(message), "{line}: {error}");
+    }
+}
+
+#[test]
 fn an_unknown_preset_is_refused_with_the_closest_one() {
     let refused = Line::try_parse_from(["groups", "--preset", "twinkle-9"]).err();
     let text = refused.expect("an error").to_string();
