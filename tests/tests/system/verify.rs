@@ -210,7 +210,6 @@ fn the_groups_of_vllm_and_verl_are_proved_by_their_own_names() {
         ("dp", 4),
         ("ep", 2),
         ("mc2", 2),
-        ("world", 1),
     ];
     assert_eq!(kinds(vllm), names(&vllms));
     let verls = [
@@ -220,7 +219,6 @@ fn the_groups_of_vllm_and_verl_are_proved_by_their_own_names() {
         ("sp", 2),
         ("rollout_dp", 2),
         ("infer_tp", 2),
-        ("world", 1),
     ];
     assert_eq!(kinds(verl), names(&verls));
 }

@@ -45,7 +45,13 @@ impl Difference {
             return Err(GroupsError::WorldsDiffer(worlds));
         }
         let sides = [before.named_groups(), after.named_groups()];
-        Ok(Self::between(layouts.map(|(name, _)| name), &sides))
+        // Kinds of Megatron are listed as in reports, and not in the sequence in which they are made.
+        let is_megatron = [before, after].map(|layout| layout.megatron().is_some());
+        let mut difference = Self::between(layouts.map(|(name, _)| name), &sides);
+        difference.sequences = difference
+            .sequences
+            .filter(|_| is_megatron == [false, false]);
+        Ok(difference)
     }
 
     fn between(names: [String; 2], sides: &[Vec<NamedGroups>; 2]) -> Self {
@@ -108,8 +114,8 @@ impl Difference {
         line("only in A", &self.only[0]);
         line("only in B", &self.only[1]);
         if let Some([before, after]) = &self.sequences {
-            line("kinds are made in sequence in A", before);
-            line("kinds are made in sequence in B", after);
+            line("A makes these in the sequence", before);
+            line("B makes these in the sequence", after);
         }
         for (name, [before, after]) in &self.changed {
             for (side, groups) in [("A", before), ("B", after)] {
@@ -187,6 +193,23 @@ mod tests {
         let changed = difference.changed.iter().map(|(name, _)| *name);
         assert_eq!(changed.collect::<Vec<_>>(), ["ep"], "{text}");
         assert_eq!(difference.reordered, ["dp"], "{text}");
+    }
+
+    #[test]
+    fn another_sequence_of_kinds_is_told_where_both_are_listed_as_they_are_made() {
+        let option = "multistream_overlap_gate+lmhead=2";
+        let (_, text) = difference(
+            &format!("vllm0.13:dp4+{option}"),
+            &format!("vllm0.18:dp4+{option}"),
+        );
+        assert!(
+            text.contains("A makes these in the sequence: world"),
+            "{text}"
+        );
+        assert!(text.contains("mc2 lmheadtp fc3_quant_x"), "{text}");
+        assert!(text.contains("mc2 fc3_quant_x lmheadtp"), "{text}");
+        let (_, text) = difference("tp2pp2@4", "vllm:tp2pp2");
+        assert!(!text.contains("in the sequence:"), "{text}");
     }
 
     #[test]
