@@ -77,10 +77,8 @@ impl Layout {
     /// The group of a kind that holds a rank.
     fn group_of(&self, kind: &str, rank: u32) -> PyResult<Option<Vec<u32>>> {
         let groups = self.named(kind)?;
-        let holding = groups
-            .iter()
-            .find(|group| group.position(Rank(rank)).is_some());
-        Ok(holding.map(|group| numbers(group.iter())))
+        let holding = groups.holding(Rank(rank));
+        Ok(holding.map(|(_, members)| numbers(members.iter())))
     }
 
     fn __repr__(&self) -> String {

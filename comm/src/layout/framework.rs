@@ -153,12 +153,12 @@ impl FrameworkLayout {
     /// outside the layout.
     #[must_use]
     pub fn expert_group_of(&self, kind: GroupKind, rank: Rank) -> Vec<Rank> {
+        if let Self::Megatron(layout) = self {
+            return layout.group_of(kind, rank).unwrap_or_default();
+        }
         let groups = self.expert_groups(kind);
-        let mut holding = groups.iter().filter(|group| group.position(rank).is_some());
-        holding
-            .next()
-            .map(super::Members::to_vec)
-            .unwrap_or_default()
+        let holding = groups.holding(rank);
+        holding.map_or_else(Vec::new, |(_, members)| members.to_vec())
     }
 }
 

@@ -61,6 +61,13 @@ impl Groups {
         })
     }
 
+    /// The group that holds a rank, with its position in the list.
+    #[must_use]
+    pub fn holding(&self, rank: Rank) -> Option<(usize, Members<'_>)> {
+        let mut all = self.iter().enumerate();
+        all.find(|(_, members)| members.position(rank).is_some())
+    }
+
     /// The groups as plain lists of ranks.
     #[must_use]
     pub fn to_vecs(&self) -> Vec<Vec<Rank>> {

@@ -100,8 +100,8 @@ struct Spec {
     ep: u32,
     etp: Option<u32>,
     order: &'static str,
-    /// The layout in one word where it is vLLM's; then the sizes above are not used.
-    vllm: Option<&'static str>,
+    /// The layout in one word where it is not Megatron's; then the sizes above are not used.
+    other: Option<&'static str>,
     experts: Option<u32>,
     reload: bool,
 }
@@ -118,7 +118,7 @@ impl Spec {
             ep: 1,
             etp: None,
             order: DEFAULT_ORDER,
-            vllm: None,
+            other: None,
             experts: None,
             reload: false,
         }
@@ -127,7 +127,7 @@ impl Spec {
     /// A deployment of vLLM of a model with so many experts.
     const fn vllm(name: &'static str, layout: &'static str, experts: u32) -> Self {
         let mut spec = Self::new(name, 0);
-        spec.vllm = Some(layout);
+        spec.other = Some(layout);
         spec.experts = Some(experts);
         spec
     }
@@ -178,7 +178,7 @@ impl Spec {
     }
 
     fn layout(&self) -> Result<FrameworkLayout, MatrixFault> {
-        if let Some(layout) = self.vllm.and_then(FrameworkLayout::other) {
+        if let Some(layout) = self.other.and_then(FrameworkLayout::other) {
             return layout;
         }
         let builder = Layout::builder()

@@ -81,9 +81,10 @@ impl Difference {
                 continue;
             };
             let both = [&groups.groups, &other.groups];
+            let [one, two] = both.map(sorted);
             if both[0] == both[1] {
                 difference.same.push(groups.name);
-            } else if both.map(sorted)[0] == both.map(sorted)[1] {
+            } else if one == two {
                 difference.reordered.push(groups.name);
             } else {
                 let both = both.map(Groups::clone);

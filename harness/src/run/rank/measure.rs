@@ -83,9 +83,7 @@ impl Worker<'_> {
         let everyone = self.join(started)?;
         let mut moe = Moe::new(world, layout, plan, seed, deadline, &place)?;
         let (cells, groups) = (plan.cells(), layout.expert_groups(GroupKind::EtpEp));
-        let mine = groups
-            .iter()
-            .position(|group| group.iter().any(|rank| rank == world.rank()));
+        let mine = groups.holding(world.rank()).map(|(index, _)| index);
         let case = |number| mine.map(|group| number * groups.len() + group);
         let cases: Vec<Option<usize>> = (0..cells.len()).map(case).collect();
         self.measure(plan.rounds_here(), &cases, |number, round| {
