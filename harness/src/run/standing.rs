@@ -85,7 +85,7 @@ pub(super) fn not_running(pid: u32) -> Option<char> {
     Some(state)
 }
 
-/// How long the main thread of a process could have run and got no processor, so far; zero where the kernel does not say.
+/// How long a thread, or the main thread of a process, could have run and got no processor so far; zero where the kernel does not say.
 pub(super) fn run_delay(pid: u32) -> Option<Duration> {
     let facts = process::look(pid)?;
     Some(Duration::from_nanos(facts.cpu_time.delayed_ns))

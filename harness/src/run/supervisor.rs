@@ -143,7 +143,8 @@ pub(super) struct Supervisor<'a> {
     /// Ranks whose processes have ended and of which there may be words to come; with how they ended, where that is to
     /// be judged by those.
     undrained: BTreeMap<u32, Option<Ended>>,
-    /// How long ranks of which nothing was heard, or which are to end, had waited for a processor when that was looked at.
+    /// How long ranks of which nothing was heard, or all who have to do with the end, had waited for a processor when that was
+    /// looked at, by thread.
     delays: Vec<(u32, Duration)>,
     /// How often ranks got more time to end.
     extensions: u32,
@@ -453,7 +454,7 @@ impl<'a> Supervisor<'a> {
     /// Gives ranks time to end by themselves, unless it runs already.
     fn end_ranks(&mut self) {
         if let Phase::Running(_) = self.phase {
-            self.delays = self.delays_of(&self.innocent());
+            self.delays = self.delays_of_ending();
             self.phase = Phase::Ending(self.grace());
         }
     }

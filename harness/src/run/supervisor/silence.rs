@@ -49,9 +49,10 @@ impl Supervisor<'_> {
         Deadline::after(self.limits.grace + GRACE_PER_RANK.saturating_mul(count))
     }
 
-    /// Whether ranks that are to end have spent a good part of the grace waiting for a processor, and may get it once more.
+    /// Whether ranks that are to end, or the launcher that tells them why, have spent a good part of the grace waiting for a
+    /// processor. The ranks then get it once more.
     pub(super) fn have_starved(&mut self) -> bool {
-        let now = self.delays_of(&self.innocent());
+        let now = self.delays_of_ending();
         let have_starved = self.extensions < EXTENSIONS_MAX
             && has_waited(&self.delays, &now, self.limits.grace / 4);
         self.extensions += u32::from(have_starved);
@@ -67,11 +68,20 @@ impl Supervisor<'_> {
         running.filter(|rank| !is_blamed(rank)).collect()
     }
 
-    /// How long each of these ranks has waited for a processor so far.
+    /// How long the main thread of each of these ranks has waited for a processor so far, by thread.
     pub(super) fn delays_of(&self, ranks: &[u32]) -> Vec<(u32, Duration)> {
         self.running()
             .filter(|one| ranks.contains(&one.rank()))
-            .filter_map(|one| Some((one.rank(), run_delay(one.pid())?)))
+            .filter_map(|one| Some((one.pid(), run_delay(one.pid())?)))
+            .collect()
+    }
+
+    /// The same of the ranks that are to end by themselves, and of the threads of this process.
+    pub(super) fn delays_of_ending(&self) -> Vec<(u32, Duration)> {
+        let own = own_threads().filter_map(|thread| Some((thread, run_delay(thread)?)));
+        self.delays_of(&self.innocent())
+            .into_iter()
+            .chain(own)
             .collect()
     }
 
@@ -87,10 +97,16 @@ impl Supervisor<'_> {
     }
 }
 
-/// Whether a rank has waited for a processor for more than this time between two looks, in which it still ran.
+/// The threads of this process.
+fn own_threads() -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a thread has waited for a processor for more than this time between two looks, at both of which it was there.
 fn has_waited(before: &[(u32, Duration)], now: &[(u32, Duration)], time: Duration) -> bool {
-    before.iter().any(|(rank, before)| {
-        let now = now.iter().find(|(other, _)| other == rank);
+    before.iter().any(|(thread, before)| {
+        let now = now.iter().find(|(other, _)| other == thread);
         now.is_some_and(|(_, now)| now.saturating_sub(*before) > time)
     })
 }
@@ -98,6 +114,16 @@ fn has_waited(before: &[(u32, Duration)], now: &[(u32, Duration)], time: Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_threads_of_this_process_are_looked_at() {
+        let there = std::thread::spawn(|| {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            own_threads().any(|one| i32::try_from(one) == Ok(thread))
+        });
+        assert!(there.join().unwrap());
+        assert!(own_threads().all(|thread| run_delay(thread).is_some()));
+    }
 
     #[test]
     fn a_rank_has_starved_that_waited_for_a_processor_between_two_looks_and_not_before() {
