@@ -18,7 +18,7 @@ mod round;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::cpu_history::CpuHistory;
 use self::pending::Held;
@@ -54,6 +54,8 @@ const SLEPT_MS: u64 = UNKNOWN_WAIT_MS + 2000;
 /// How long a verdict that rests on the absence of news waits for ranks whose state is unknown. A connection to a host that
 /// does not acknowledge what it is sent ends before that, and says more.
 const UNKNOWN_WAIT_MS: u64 = 3500;
+/// The same where somebody is able to look at those ranks: in a large world on a starved host a look at all of them takes long.
+const LOOK_WAIT_MS: u64 = 30_000;
 /// How long a verdict waits for ranks that are seen stopped, or that do not answer where a link to them broke: more may be known.
 const STOPPED_WAIT_MS: u64 = 1500;
 /// Ranks that end this soon after the first one, before anything is told, end by themselves: none has heard of another's end,
@@ -92,6 +94,8 @@ pub struct Arbiter {
     seen_ms: u64,
     /// Ranks that do not answer.
     silences: BTreeMap<u32, Silence>,
+    /// Ranks whose state a verdict waits for: they are looked at in each round.
+    looked_at_first: BTreeSet<u32>,
     /// Processor time of each rank, as it says itself, and as others see it: they count other threads.
     cpu: Vec<[CpuHistory; 2]>,
     departures: u64,

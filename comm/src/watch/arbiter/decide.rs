@@ -54,6 +54,9 @@ impl Arbiter {
         acts.extend(self.compare());
         let overdue = std::mem::take(&mut self.overdue);
         let is_overdue = !overdue.is_empty();
+        if !is_overdue && self.failed.is_empty() {
+            self.looked_at_first.clear();
+        }
         for ((rank, call), since_ms) in overdue {
             if !self.is_known(call) && self.is_present(rank) {
                 acts.extend(self.decide_overdue(rank, call, since_ms, now_ms));
@@ -114,7 +117,7 @@ impl Arbiter {
             }
             // A link ends where its other side does, and that news may be late.
             ErrorKind::Transport { peer, .. }
-                if self.is_unknown(peer.0) && now_ms < failed.since_ms + UNKNOWN_WAIT_MS
+                if self.may_be_known_soon(peer.0, failed.since_ms, now_ms)
                     || (self.silences.contains_key(&peer.0) || self.may_follow(peer.0, now_ms))
                         && now_ms < failed.since_ms + STOPPED_WAIT_MS =>
             {
@@ -246,7 +249,14 @@ impl Arbiter {
         let rests_on_absence = matches!(verdict.kind, ErrorKind::Stalled { .. })
             && !matches!(verdict.class, Class::PeerFrozen | Class::Deadlock);
         let is_unreadable = verdict.class == Class::Internal && age_ms < UNREADABLE_WAIT_MS;
+        let blamed = verdict.blamed.iter();
+        let is_unseen = rests_on_absence
+            // All of them are to be looked at.
+            && blamed.fold(false, |is_unseen, rank| {
+                self.may_be_known_soon(*rank, since_ms, now_ms) || is_unseen
+            });
         let must_wait = is_unreadable
+            || is_unseen
             || rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
             || verdict.class == Class::PeerDead
                 && (self.are_others_ending(now_ms)

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Arbiter, GAP_MS, ROUND_MS, STOPPED_WAIT_MS};
+use super::{Arbiter, GAP_MS, LOOK_WAIT_MS, ROUND_MS, STOPPED_WAIT_MS, UNKNOWN_WAIT_MS};
 use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::{Act, ProcessId};
 use crate::types::Rank;
@@ -254,16 +254,21 @@ impl Arbiter {
         }
     }
 
-    /// Which of the ranks that do not answer the coordinator looks at: those who are waited for first, all of them in turn.
+    /// Which of the ranks that do not answer the coordinator looks at: all whose state a verdict waits for; of the others those who
+    /// are waited for first, all of them in turn.
     fn to_look_at(&self, silent: Vec<u32>) -> BTreeSet<u32> {
         let awaited = self.scene.awaited();
+        let (first, silent): (Vec<u32>, Vec<u32>) = silent
+            .into_iter()
+            .partition(|rank| self.looked_at_first.contains(rank));
         let (mut silent, others): (Vec<u32>, Vec<u32>) =
             silent.into_iter().partition(|rank| awaited.contains(rank));
         let turns = silent.len() / LOOKED_AT_MAX + 1;
         let turn = crate::types::index(self.asks) % turns;
         silent.extend(others);
         let from = turn * LOOKED_AT_MAX;
-        silent.into_iter().skip(from).take(LOOKED_AT_MAX).collect()
+        let others = silent.into_iter().skip(from).take(LOOKED_AT_MAX);
+        first.into_iter().chain(others).collect()
     }
 
     /// How long ranks get to answer: their answers are read one after the other.
@@ -317,6 +322,39 @@ impl Arbiter {
     pub(super) fn is_unknown(&self, rank: u32) -> bool {
         let silence = self.silences.get(&rank);
         self.is_present(rank) && silence.is_some_and(|silence| !silence.is_seen)
+    }
+
+    /// Whether nothing is known of a rank now, and its state is worth waiting for: until somebody has looked at it, where that is
+    /// possible.
+    pub(super) fn may_be_known_soon(&mut self, rank: u32, since_ms: u64, now_ms: u64) -> bool {
+        if !self.is_unknown(rank) {
+            return false;
+        }
+        let can_be_seen = self.can_be_seen(rank);
+        if can_be_seen {
+            self.looked_at_first.insert(rank);
+        }
+        let wait_ms = if can_be_seen {
+            LOOK_WAIT_MS
+        } else {
+            UNKNOWN_WAIT_MS
+        };
+        now_ms.saturating_sub(since_ms) < wait_ms
+    }
+
+    /// Whether the coordinator, or a rank that answers, is able to look at this one.
+    fn can_be_seen(&self, rank: u32) -> bool {
+        let at = crate::types::index(rank.into());
+        let Some(process) = self.processes.get(at) else {
+            return false;
+        };
+        let is_hidden = self
+            .scene
+            .members
+            .get(at)
+            .is_some_and(|member| matches!(member.process, Some(Sight::Hidden(_))));
+        let is_near = process.boot == self.process.boot && process.boot != 0;
+        !is_hidden && is_near || !self.lookers(process).is_empty()
     }
 
     /// Whether nothing is known of a rank that somebody waits for.

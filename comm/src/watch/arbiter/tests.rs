@@ -65,7 +65,12 @@ struct Play {
     key: u64,
     /// Calls of the past, and who made them.
     made: Vec<(u32, CallRecord)>,
+    /// The one of `CROWD` ranks that has not come to the call.
+    late: Option<u32>,
 }
+
+/// Ranks of a world that is too large for the coordinator to look at all of them in one round.
+const CROWD: u32 = 130;
 
 impl Play {
     fn new(answer: &[u32]) -> Self {
@@ -80,7 +85,27 @@ impl Play {
             is_torn: false,
             key: CALL.key,
             made: Vec::new(),
+            late: None,
         }
+    }
+
+    /// Many ranks on one host, of which only rank 0 answers. All but one wait in the call, and the processes of all can be seen.
+    fn of_a_crowd(late: u32) -> Self {
+        let own = ProcessId {
+            boot: 7,
+            ..ProcessId::default()
+        };
+        let card = Card {
+            process: own,
+            ..Card::default()
+        };
+        let mut play = Self::new(&[0]);
+        play.arbiter = Arbiter::in_process(own);
+        play.arbiter
+            .ready(&vec![card; crate::types::index(CROWD.into())]);
+        play.late = Some(late);
+        play.sight = process('S', 100, 0);
+        play
     }
 
     fn board(&self, rank: u32, waits: bool) -> Box<Report> {
@@ -88,6 +113,19 @@ impl Play {
         report.groups[0].key = self.key;
         let own = self.made.iter().filter(|(by, _)| *by == rank);
         report.calls = own.map(|(_, call)| call.clone()).collect();
+        if let Some(late) = self.late {
+            report.world_size = CROWD;
+            let group = &mut report.groups[0];
+            (group.members, group.size) = ((0..CROWD).collect(), CROWD);
+            group.entered = CALL.seq - u64::from(rank == late);
+            if let Some(wait) = group.call.as_mut().and_then(|call| call.wait.as_mut()) {
+                wait.missing = if rank == 0 {
+                    (1..CROWD).collect()
+                } else {
+                    vec![late]
+                };
+            }
+        }
         Box::new(report)
     }
 
@@ -207,11 +245,13 @@ impl Play {
     }
 
     fn look(&mut self, rank: Rank) -> Vec<Act> {
-        let sight = self.sight.clone().filter(|_| rank == Rank(1));
+        let can_be_seen = rank == Rank(1) || self.late.is_some();
+        let sight = self.sight.clone().filter(|_| can_be_seen);
         let sight = sight.unwrap_or_else(|| Sight::Hidden("elsewhere".to_owned()));
+        let waits = self.late.is_some_and(|late| late != rank.0);
         let look = Look {
             rank: rank.0,
-            report: sight.facts().map(|_| self.board(rank.0, false)),
+            report: sight.facts().map(|_| self.board(rank.0, waits)),
             sight,
         };
         let seen = Seen {
@@ -280,6 +320,16 @@ fn a_message_that_nobody_received_is_told_of_once_those_in_calls_of_its_group_ar
     play.is_torn = true;
     play.pass(1000);
     assert!(play.told.is_empty(), "{:?}", play.told);
+}
+
+#[test]
+fn nobody_is_named_for_silence_who_can_be_looked_at() {
+    for late in [1, 64, 70, 129] {
+        let mut play = Play::of_a_crowd(late);
+        play.complain(Cause::InVain);
+        play.pass(10_000);
+        assert_eq!(play.found(), Some((Class::NotJoined, [late].as_slice())));
+    }
 }
 
 #[test]
