@@ -346,28 +346,29 @@ fn the_driver_is_found_where_its_installer_says_or_at_the_usual_place() {
         "Version=24.1.rc2.2\nascendhal_version=7.35.23\nInnerversion=V100R001C18SPC001B233\n\
          compatible_version=[V100R001C30],[V100R001C13]\n",
     );
+    let usual = "usr/local/Ascend/driver/version.info";
+    assert_eq!(
+        Driver::read_below(root).problem.as_deref(),
+        Some("no such file")
+    );
+    put(root, usual, "");
+    assert_eq!(
+        Driver::read_below(root).problem.as_deref(),
+        Some("no line Version=")
+    );
+    put(root, usual, "package_version=25.0.RC1\n");
+    let driver = Driver::read_below(root);
+    assert_eq!(driver.version, Some(version("25.0.RC1")));
+    // A path on the host is one below its root.
     put(
         root,
-        "usual/driver/version.info",
-        "package_version=25.0.RC1\n",
+        "etc/ascend_install.info",
+        "UserName=HwHiAiUser\nDriver_Install_Path_Param= /elsewhere\n",
     );
-    let named = format!(
-        "UserName=HwHiAiUser\nDriver_Install_Path_Param= {}\n",
-        root.join("elsewhere").display()
-    );
-    put(root, "ascend_install.info", &named);
-    let driver = Driver::read_from(&root.join("ascend_install.info"), &root.join("usual"));
+    let driver = Driver::read_below(root);
     assert_eq!(driver.version, Some(version("24.1.rc2.2")));
     assert_eq!(driver.problem, None);
     assert_eq!(driver.fields["Innerversion"], "V100R001C18SPC001B233");
-    let driver = Driver::read_from(&root.join("no file"), &root.join("usual"));
-    assert_eq!(driver.version, Some(version("25.0.RC1")));
-    let driver = Driver::read_from(&root.join("no file"), &root.join("no folder"));
-    assert_eq!(driver.version, None);
-    assert_eq!(driver.problem.as_deref(), Some("no such file"));
-    put(root, "empty/driver/version.info", "");
-    let driver = Driver::read_from(&root.join("no file"), &root.join("empty"));
-    assert_eq!(driver.problem.as_deref(), Some("no line Version="));
 }
 
 #[test]

@@ -139,8 +139,7 @@ impl Inquest<'_> {
 
     /// The earlier verdict that this call has failed because of.
     fn cause(&self, arbiter_is_gone: bool) -> Option<Arc<Verdict>> {
-        let now_ms = self.probe.now_ms();
-        self.status.cause_of(self.call, arbiter_is_gone, now_ms)
+        self.status.cause_of(self.call, arbiter_is_gone, self.probe)
     }
 }
 

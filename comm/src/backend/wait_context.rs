@@ -15,7 +15,7 @@ use crate::error::verdict::{CallId, Verdict};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::wait::{self, Backoff, Interrupted, Rest};
 use crate::types::Rank;
-use crate::watch::probe::{Probe as _, System};
+use crate::watch::probe::System;
 use crate::watch::wire::{Cause, FromRank};
 use crate::watch::{FIRST_LOOK, Mark, NEXT_LOOK, Place};
 
@@ -159,9 +159,8 @@ impl WaitContext<'_> {
     fn tell(&self, verdict: Verdict) {
         let judged = FromRank::Judged(Box::new(verdict.clone()));
         let status = &self.context.status;
-        let now_ms = System.now_ms();
         self.context.watch.take(verdict, |verdict, say| {
-            status.set_judged(self.call(), verdict, now_ms, say);
+            status.set_judged(self.call(), verdict, &System, say);
         });
         // Where the control plane is gone nobody needs it.
         let _ = self.context.control.complain(&judged);

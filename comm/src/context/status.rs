@@ -20,7 +20,8 @@ use crate::rendezvous::DownReason;
 use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering, futex};
 use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
-use crate::watch::arbiter::{ECHO_MS, covers};
+use crate::watch::arbiter::covers;
+use crate::watch::probe::Probe;
 
 /// How a rank went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,15 +214,15 @@ impl Status {
         &self,
         call: CallId,
         verdict: Verdict,
-        now_ms: u64,
+        probe: &dyn Probe,
         say: impl FnOnce(),
     ) {
         self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.cause_of(call, true, now_ms).is_some() {
+        if self.cause_of(call, true, probe).is_some() {
             self.disturb();
         } else {
-            self.learn(verdict, now_ms, say);
+            self.learn(verdict, probe.now_ms(), say);
         }
     }
 
@@ -272,8 +273,9 @@ impl Status {
         &self,
         call: CallId,
         arbiter_is_gone: bool,
-        now_ms: u64,
+        probe: &dyn Probe,
     ) -> Option<Arc<Verdict>> {
+        let since_ms = probe.causes_since_ms();
         let mut known = self.known();
         let Known {
             verdicts,
@@ -284,7 +286,7 @@ impl Status {
         let notice = notices.get(&call.key);
         let given_up_for = notice.map(|notice| notice.kind.first_cause().1);
         let is_cause = |(verdict, told_ms): &(&mut Arc<Verdict>, &u64)| {
-            let is_recent = now_ms.saturating_sub(**told_ms) <= ECHO_MS;
+            let is_recent = **told_ms >= since_ms;
             // Ranks go on after a mismatch that leaves the group usable, unless they do not: one that gives up another
             // group for it tells its members the same error.
             if verdict.ends.is_empty() {
@@ -369,10 +371,11 @@ mod tests {
     use super::*;
     use crate::error::verdict::tests::example;
     use crate::sync::Clock;
+    use crate::watch::peers::tests::Host;
 
     #[test]
     fn a_group_given_up_with_the_error_of_a_verdict_is_a_consequence_of_it() {
-        let status = Status::default();
+        let (status, host) = (Status::default(), Host::default());
         // A mismatch that left its own group usable.
         let verdict = example();
         status.set_verdict(verdict.clone(), 0, || {});
@@ -390,13 +393,25 @@ mod tests {
                 kind,
             });
         };
-        assert_eq!(status.cause_of(call, false, 1), None);
+        assert_eq!(status.cause_of(call, false, &host), None);
         give_up(aborted(&aborted(&verdict.kind)));
         let elsewhere = CallId { key: 10, seq: 1 };
-        assert_eq!(status.cause_of(elsewhere, false, 1), None);
-        let found = status.cause_of(call, false, 1).unwrap();
+        assert_eq!(status.cause_of(elsewhere, false, &host), None);
+        let found = status.cause_of(call, false, &host).unwrap();
         assert_eq!(found.ends, [call]);
         assert_eq!(status.verdict(call), Some(found));
+    }
+
+    #[test]
+    fn who_served_the_arbiter_may_end_long_after_a_mismatch_where_the_host_is_crowded() {
+        let (status, host) = (Status::default(), Host::default());
+        let call = CallId { key: 9, seq: 1 };
+        status.set_verdict(example(), host.now_ms(), || {});
+        host.now_ms.set(host.now_ms() + 15_000);
+        assert_eq!(status.cause_of(call, true, &host), None);
+        host.crowd.set(2);
+        assert_eq!(status.cause_of(call, false, &host), None);
+        assert!(status.cause_of(call, true, &host).is_some());
     }
 
     #[test]
@@ -459,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_a_rank_judges_itself_comes_after_what_it_was_told() {
-        let status = Status::default();
+        let (status, host) = (Status::default(), Host::default());
         let (call, own_call) = (CallId { key: 7, seq: 4 }, CallId { key: 8, seq: 0 });
         let judged = |blamed: u32| Verdict {
             blamed: vec![blamed],
@@ -471,7 +486,7 @@ mod tests {
             ..example()
         };
         status.set_verdict(told, 0, || ());
-        status.set_judged(own_call, judged(9), 1, || {
+        status.set_judged(own_call, judged(9), &host, || {
             panic!("a second line is printed")
         });
         assert_eq!(
@@ -479,7 +494,7 @@ mod tests {
             Some(example().blamed)
         );
         let status = Status::default();
-        status.set_judged(own_call, judged(9), 1, || ());
+        status.set_judged(own_call, judged(9), &host, || ());
         assert_eq!(
             status.verdict(own_call).map(|one| one.blamed.clone()),
             Some(vec![9])

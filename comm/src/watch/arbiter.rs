@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::cpu_history::CpuHistory;
 use self::pending::Held;
 use self::published::Told;
-pub(crate) use self::published::{ECHO_MS, covers, ends};
+pub(crate) use self::published::{covers, echo_ms, ends};
 use self::round::{Round, Silence};
 
 use super::judge::{EndCause, Member, Scene};

@@ -5,6 +5,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::arbiter::echo_ms;
 use super::board;
 use super::cpu_time::HostLoad;
 use super::process::{self, Inside, Place, Sight};
@@ -27,6 +28,10 @@ pub(crate) trait Probe {
     fn now_ms(&self) -> u64;
     /// How many threads want each processor of this host.
     fn crowd(&self) -> u64;
+    /// Since when verdicts count as causes of what fails now.
+    fn causes_since_ms(&self) -> u64 {
+        self.now_ms().saturating_sub(echo_ms(self.crowd()))
+    }
     /// Looks at a process.
     fn look(&self, process: &ProcessId) -> Sight;
     /// How the lines name the process of a rank in another PID namespace.

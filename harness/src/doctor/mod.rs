@@ -15,6 +15,7 @@
 mod cgroup;
 pub mod checks;
 mod finding;
+mod mask;
 mod network;
 mod process;
 mod python;
@@ -27,5 +28,5 @@ pub use checks::{CHECKS, Check, Group};
 pub use finding::{Finding, Problem, Status};
 pub use process::Process;
 pub use run::{Judged, run};
-pub use system::{Elsewhere, Live, Ranks, Senses, Space, System};
+pub use system::{Elsewhere, Live, Ranks, Resolved, Senses, Space, System};
 pub use variables::{Owner, Vendor, vendor_variables};

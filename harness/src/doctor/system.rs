@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -28,13 +29,13 @@ pub struct Space {
     pub free: u64,
 }
 
+/// Addresses of a host name, or what the resolver said.
+pub type Resolved = Result<Vec<IpAddr>, String>;
+
 /// What a host tells by other ways than files.
 pub trait Senses: Send + Sync {
-    /// Addresses of a host name; may wait for a name server.
-    ///
-    /// # Errors
-    /// What the resolver said.
-    fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String>;
+    /// Addresses of a host name; may wait for a name server. `None` where there is no resolver to ask.
+    fn resolve(&self, host: &str) -> Option<Resolved>;
 
     /// Room in the file system that holds `path`.
     ///
@@ -52,11 +53,10 @@ pub trait Senses: Send + Sync {
 pub struct Live;
 
 impl Senses for Live {
-    fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
-        match (host, 0).to_socket_addrs() {
-            Ok(found) => Ok(found.map(|address| address.ip()).collect()),
-            Err(error) => Err(error.to_string()),
-        }
+    fn resolve(&self, host: &str) -> Option<Resolved> {
+        let found = (host, 0).to_socket_addrs();
+        let found = found.map(|found| found.map(|address| address.ip()).collect());
+        Some(found.map_err(|error| error.to_string()))
     }
 
     fn space(&self, path: &Path) -> Result<Space, String> {
@@ -80,8 +80,8 @@ pub struct Elsewhere;
 const ELSEWHERE: &str = "not told by files, and the host is not this one";
 
 impl Senses for Elsewhere {
-    fn resolve(&self, _: &str) -> Result<Vec<IpAddr>, String> {
-        Err(ELSEWHERE.to_owned())
+    fn resolve(&self, _: &str) -> Option<Resolved> {
+        None
     }
 
     fn space(&self, _: &Path) -> Result<Space, String> {
@@ -189,14 +189,7 @@ impl System {
     /// # Errors
     /// What the system said, or that it is no regular file, no text, or too large.
     pub fn try_read(&self, path: impl AsRef<Path>) -> Result<String, String> {
-        // Without NONBLOCK a pipe of that name would be waited for.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let opened = rustix::fs::open(self.path(path), flags, Mode::empty());
-        let file = std::fs::File::from(opened.map_err(|errno| errno.to_string())?);
-        let kind = file.metadata().map_err(|error| error.to_string())?;
-        if !kind.is_file() {
-            return Err("it is no regular file".to_owned());
-        }
+        let file = self.open(path)?;
         let mut text = String::new();
         let bytes = file
             .take(READ_BYTES_MAX + 1)
@@ -206,6 +199,53 @@ impl System {
             return Err(format!("it is larger than {READ_BYTES_MAX} bytes"));
         }
         Ok(text)
+    }
+
+    fn open(&self, path: impl AsRef<Path>) -> Result<File, String> {
+        // Without NONBLOCK a pipe of that name would be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let opened = rustix::fs::open(self.path(path), flags, Mode::empty());
+        let file = File::from(opened.map_err(|errno| errno.to_string())?);
+        let kind = file.metadata().map_err(|error| error.to_string())?;
+        if kind.is_file() {
+            Ok(file)
+        } else {
+            Err("it is no regular file".to_owned())
+        }
+    }
+
+    /// Whether a file that can be read begins as a library does; `None` where it cannot be read.
+    #[must_use]
+    pub fn is_elf(&self, path: impl AsRef<Path>) -> Option<bool> {
+        let mut magic = Vec::new();
+        self.open(path).ok()?.take(4).read_to_end(&mut magic).ok()?;
+        Some(magic == b"\x7fELF")
+    }
+
+    /// Addresses of a host: of an address itself, by the resolver, or by the host's own `/etc/hosts` where there is no resolver.
+    /// `None` where none of them tells.
+    #[must_use]
+    pub fn resolve(&self, host: &str) -> Option<Resolved> {
+        if let Ok(address) = host.parse() {
+            return Some(Ok(vec![address]));
+        }
+        self.senses
+            .resolve(host)
+            .or_else(|| Some(Ok(self.in_hosts_file(host)?)))
+    }
+
+    fn in_hosts_file(&self, host: &str) -> Option<Vec<IpAddr>> {
+        let text = self.read("/etc/hosts")?;
+        let lines = text.lines().filter_map(|line| line.split('#').next());
+        let of_line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address: IpAddr = words.next()?.parse().ok()?;
+            words
+                .any(|name| name.eq_ignore_ascii_case(host))
+                .then_some(address)
+        };
+        let found: Vec<IpAddr> = lines.filter_map(of_line).collect();
+        (!found.is_empty()).then_some(found)
     }
 
     /// The text of a file without white space around it, if it can be read.
@@ -377,10 +417,16 @@ impl System {
             let how = format!("launcher {contract}");
             return Some(Ranks { count, how });
         }
-        let devices = u32::try_from(self.devices().len()).unwrap_or(u32::MAX);
-        (devices > 0).then(|| Ranks {
-            count: devices,
-            how: "one for each device".to_owned(),
+        let (devices, how) = match self.visible_devices() {
+            Some(visible) if !visible.ids.is_empty() => {
+                (visible.ids, "one for each device that the mask leaves")
+            }
+            Some(_) | None => (self.devices(), "one for each device"),
+        };
+        let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
+        (count > 0).then(|| Ranks {
+            count,
+            how: how.to_owned(),
         })
     }
 

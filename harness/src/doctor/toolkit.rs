@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use hccl_sys::version::{DRIVER_INSTALL_INFO, Driver, Toolkit, Version};
+use hccl_sys::version::{Driver, Toolkit, Version};
 
 use super::System;
-
-/// Where the installer puts driver and toolkits.
-const INSTALLED: &str = "/usr/local/Ascend";
 
 impl System {
     /// What the files of the toolkit at `root` state.
@@ -23,7 +20,7 @@ impl System {
 
     /// What the files of the driver state.
     pub(super) fn driver(&self) -> Driver {
-        Driver::read_from(&self.path(DRIVER_INSTALL_INFO), &self.path(INSTALLED))
+        Driver::read_below(self.root())
     }
 
     /// A path as the host itself calls it.

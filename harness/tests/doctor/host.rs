@@ -1,14 +1,13 @@
 //! A host in a folder: healthy by default, to be broken one thing at a time.
 
 use std::fs;
-use std::net::IpAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use hccl_sys::search::Places;
 use hccl_sys::symbols::Api;
 use muster_comm::config::Environment;
-use muster_harness::doctor::{CHECKS, Finding, Senses, Space, System};
+use muster_harness::doctor::{CHECKS, Finding, Resolved, Senses, Space, System};
 
 /// Root of the toolkit of a healthy host.
 pub(crate) const TOOLKIT: &str = "/usr/local/Ascend/ascend-toolkit/latest";
@@ -16,14 +15,14 @@ pub(crate) const TOOLKIT: &str = "/usr/local/Ascend/ascend-toolkit/latest";
 /// Senses that say what a test wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// What every name resolves to.
-    pub(crate) resolves: Result<Vec<IpAddr>, String>,
+    /// What every name resolves to; `None` where there is no resolver.
+    pub(crate) resolves: Option<Resolved>,
     /// What every file system has.
     pub(crate) space: Space,
 }
 
 impl Senses for Script {
-    fn resolve(&self, _: &str) -> Result<Vec<IpAddr>, String> {
+    fn resolve(&self, _: &str) -> Option<Resolved> {
         self.resolves.clone()
     }
 
@@ -174,7 +173,7 @@ impl Host {
             root: tempfile::tempdir().expect("a folder"),
             variables: Vec::new(),
             script: Script {
-                resolves: Ok(vec!["10.0.0.5".parse().expect("an address")]),
+                resolves: Some(Ok(vec!["10.0.0.5".parse().expect("an address")])),
                 space: Space {
                     total: 64 << 30,
                     free: 60 << 30,

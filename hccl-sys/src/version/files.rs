@@ -302,19 +302,20 @@ impl Driver {
     /// Reads the version of the driver on this host.
     #[must_use]
     pub fn read() -> Self {
-        Self::read_from(Path::new(DRIVER_INSTALL_INFO), Path::new(DRIVER_ROOT))
+        Self::read_below(Path::new("/"))
     }
 
-    /// The same for an installation that `install_info` leads to, or that is below `root`.
+    /// The same for the host whose files lie below `host`: where [`DRIVER_INSTALL_INFO`] leads to, else in the usual place.
     ///
-    /// In a container the first file is often missing and the second one is mounted.
+    /// In a container that file is often missing, and the driver is mounted.
     #[must_use]
-    pub fn read_from(install_info: &Path, root: &Path) -> Self {
-        let info = read(install_info).ok().flatten().unwrap_or_default();
+    pub fn read_below(host: &Path) -> Self {
+        let below = |path: &str| host.join(path.trim_start_matches('/'));
+        let info = read(&below(DRIVER_INSTALL_INFO));
+        let info = info.ok().flatten().unwrap_or_default();
         let named = fields(&info).remove("Driver_Install_Path_Param");
-        let root = named
-            .filter(|path| !path.is_empty())
-            .map_or_else(|| root.to_owned(), PathBuf::from);
+        let named = named.filter(|path| !path.is_empty());
+        let root = below(named.as_deref().unwrap_or(DRIVER_ROOT));
         let path = root.join("driver/version.info");
         let (fields, problem) = match read(&path) {
             Ok(Some(text)) => (fields(&text), None),

@@ -104,7 +104,7 @@ impl Inner {
         let status = &self.desk.context().status;
         let is_cut_off = status.cut_off().is_some();
         let known = status.verdict(call);
-        known.or_else(|| status.cause_of(call, is_cut_off, System.now_ms()))
+        known.or_else(|| status.cause_of(call, is_cut_off, &System))
     }
 
     /// Has a verdict told to all ranks by the arbiter, which knows whether there is an earlier one that this follows from;

@@ -13,7 +13,7 @@ use crate::watch::wire::{ToOwner, ToRank, encode};
 
 /// A failure that is seen this soon after another one is told as its consequence: two verdicts at once would leave open which
 /// one came first.
-pub(crate) const ECHO_MS: u64 = 10_000;
+pub(super) const ECHO_MS: u64 = 10_000;
 /// After a mismatch that leaves the group usable ranks may go on. One that ends this soon did not. Where there are
 /// more threads ready than processors it takes as many times longer.
 const FOLLOWS_MS: u64 = 3000;
@@ -21,6 +21,12 @@ const FOLLOWS_MS: u64 = 3000;
 const SLOWNESS_MAX: u64 = 12;
 /// Verdicts that are remembered: the last ones, where their groups go on. A world that has this many others has long ended.
 const TOLD_MAX: usize = 256;
+
+/// For how long failures are told as consequences of an earlier one, where so many threads want each processor: a rank needs one
+/// to hear of it, and to end.
+pub(crate) fn echo_ms(crowd: u64) -> u64 {
+    ECHO_MS * crowd.clamp(1, SLOWNESS_MAX)
+}
 
 /// A verdict that everybody has.
 #[derive(Debug)]
@@ -63,7 +69,7 @@ impl Told {
     }
 
     fn is_recent(&self, at_ms: u64, scene: &Scene, now_ms: u64) -> bool {
-        now_ms.saturating_sub(at_ms) <= ECHO_MS * scene.slowness().min(SLOWNESS_MAX)
+        now_ms.saturating_sub(at_ms) <= echo_ms(scene.slowness())
     }
 
     /// Whether what a rank does now may be because of it. Ranks may catch the error and go on, and what they do then is their

@@ -23,7 +23,7 @@ const CALL: CallId = CallId { key: 9, seq: 3 };
 pub(crate) struct Host {
     pub(crate) crowd: Cell<u64>,
     states: RefCell<BTreeMap<u32, char>>,
-    now_ms: Cell<u64>,
+    pub(crate) now_ms: Cell<u64>,
     bulletins: RefCell<BTreeMap<u32, Vec<u8>>>,
     /// Another process writes onto all boards.
     is_busy: Cell<bool>,

@@ -4,7 +4,7 @@ use super::super::system::listed;
 use super::super::{Finding, Problem, System};
 
 /// What makes this a container, if it is one.
-fn container(system: &System) -> Option<&'static str> {
+pub(super) fn container(system: &System) -> Option<&'static str> {
     for (file, what) in [
         ("/.dockerenv", "/.dockerenv"),
         ("/run/.containerenv", "/run/.containerenv"),

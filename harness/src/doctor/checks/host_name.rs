@@ -36,7 +36,12 @@ pub(super) fn judge(system: &System) -> Finding {
     let remedy = format!(
         "write the address of the interface between the hosts into /etc/hosts: {own} {name}"
     );
-    match system.senses().resolve(&name) {
+    let Some(resolved) = system.resolve(&name) else {
+        return Finding::skip(format!(
+            "whether the host name {name} resolves is not told by files: it is not in /etc/hosts"
+        ));
+    };
+    match resolved {
         Err(error) => Problem::new(
             status,
             format!("the host name {name} cannot be resolved"),

@@ -8,7 +8,12 @@ pub(super) fn judge(system: &System) -> Finding {
     let Some(host) = system.text("MASTER_ADDR") else {
         return Finding::skip("MASTER_ADDR is not set");
     };
-    match system.senses().resolve(host) {
+    let Some(resolved) = system.resolve(host) else {
+        return Finding::skip(format!(
+            "whether MASTER_ADDR {host} resolves is not told by files: it is not in /etc/hosts"
+        ));
+    };
+    match resolved {
         Err(error) => Problem::fail(
             format!("MASTER_ADDR {host} cannot be resolved"),
             format!("MASTER_ADDR={host}; resolver: {error}"),

@@ -1,53 +1,20 @@
 //! Whether the device masks say what they seem to say.
 
-use super::super::system::listed;
+use super::super::mask::{DEVICES_MAX, RUNTIME, Visible};
+use super::super::system::{count, listed};
 use super::super::{Finding, Problem, System};
+use super::containers::container;
 
-/// Devices of one host that any mask may name.
-const DEVICES_MAX: u32 = 1024;
-const RUNTIME: &str = "ASCEND_RT_VISIBLE_DEVICES";
 const CONTAINER: &str = "ASCEND_VISIBLE_DEVICES";
 
 pub(super) fn judge(system: &System) -> Finding {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
-    let mut visible = None;
-    if let Some(text) = system.text(RUNTIME) {
+    let visible = system.visible_devices();
+    if let Some((text, visible)) = system.text(RUNTIME).zip(visible.as_ref()) {
         seen.push(format!("{RUNTIME}={text}"));
-        let (ids, stop) = taken(text, system);
-        let kept = if ids.is_empty() {
-            "none".to_owned()
-        } else {
-            listed(&ids)
-        };
-        if let Some(stop) = stop {
-            problems.push(Problem::fail(
-                format!("{RUNTIME} is cut short without a word: {stop}, so only {kept} is kept"),
-                format!("{RUNTIME}={text}"),
-                format!("export {RUNTIME}={}", repaired(text)),
-            ));
-        } else if !ids.is_sorted() {
-            problems.push(Problem::warn(
-                format!("{RUNTIME} is not ascending, which the runtime does not promise to keep"),
-                format!("{RUNTIME}={text}"),
-                format!("export {RUNTIME}={}", repaired(text)),
-            ));
-        }
-        if let Some(ranks) = system.ranks().filter(|ranks| {
-            // A mask of one device is what launchers give to each rank by itself.
-            ids.len() > 1 && u64::from(ranks.count) > ids.len() as u64
-        }) {
-            problems.push(Problem::fail(
-                format!(
-                    "{RUNTIME} leaves {} devices to {} ranks",
-                    ids.len(),
-                    ranks.count
-                ),
-                format!("{RUNTIME}={text}; ranks by {}", ranks.how),
-                format!("start {} ranks, or name more devices", ids.len()),
-            ));
-        }
-        visible = Some(ids);
+        problems.extend(wrong_order(text, visible));
+        problems.extend(too_few(system, text, visible));
     }
     if let Some(text) = system.text(CONTAINER) {
         seen.push(format!("{CONTAINER}={text}"));
@@ -57,6 +24,8 @@ pub(super) fn judge(system: &System) -> Finding {
                 format!("{CONTAINER}={text}"),
                 "write ids, ranges or names: 0,2-5 or Ascend910-0,Ascend910-1",
             ));
+        } else if let Some(visible) = &visible {
+            problems.extend(beyond(system, text, visible));
         }
     }
     if seen.is_empty() {
@@ -65,11 +34,11 @@ pub(super) fn judge(system: &System) -> Finding {
     Finding::of(problems, || {
         let what = visible.map_or_else(
             || "the device mask of the container is well formed".to_owned(),
-            |ids| {
+            |visible| {
                 format!(
                     "logical devices 0 to {} are the physical {}",
-                    ids.len().saturating_sub(1),
-                    listed(&ids)
+                    visible.ids.len().saturating_sub(1),
+                    listed(&visible.ids)
                 )
             },
         );
@@ -77,47 +46,73 @@ pub(super) fn judge(system: &System) -> Finding {
     })
 }
 
-/// The ids that the runtime takes, and what made it stop.
-fn taken(text: &str, system: &System) -> (Vec<u32>, Option<String>) {
-    let devices = system.devices();
-    let mut ids = Vec::new();
-    for item in text.split(',') {
-        let stop = if item.contains(|c: char| c.is_ascii_whitespace()) {
-            Some(format!("it stops at the space in {item:?}"))
-        } else if item.is_empty() {
-            Some("it stops at an empty item".to_owned())
-        } else if !item.bytes().all(|byte| byte.is_ascii_digit()) {
-            Some(format!("it stops at {item:?}, which is no number"))
+/// A mask that the runtime cuts short or may renumber.
+fn wrong_order(text: &str, visible: &Visible) -> Option<Problem> {
+    let evidence = format!("{RUNTIME}={text}");
+    let remedy = format!("export {RUNTIME}={}", repaired(text));
+    if let Some(stop) = &visible.stop {
+        let kept = if visible.ids.is_empty() {
+            "none".to_owned()
         } else {
-            None
+            listed(&visible.ids)
         };
-        if stop.is_some() {
-            return (ids, stop);
-        }
-        let id = item.parse().ok().filter(|id| *id < DEVICES_MAX);
-        let absent = |id: &u32| !devices.is_empty() && !devices.contains(id);
-        match id {
-            Some(id) if ids.contains(&id) => {
-                return (ids, Some(format!("it stops at the second {id}")));
-            }
-            Some(id) if absent(&id) => {
-                return (
-                    ids,
-                    Some(format!("it stops at {id}, there is no /dev/davinci{id}")),
-                );
-            }
-            Some(id) => ids.push(id),
-            None => return (ids, Some(format!("it stops at {item}, which is no device"))),
-        }
+        let what =
+            format!("{RUNTIME} is cut short without a word: {stop}, so only {kept} is kept");
+        return Some(Problem::fail(what, evidence, remedy));
     }
-    (ids, None)
+    (!visible.ids.is_sorted()).then(|| {
+        let what = format!("{RUNTIME} is not ascending, which the runtime does not promise to keep");
+        Problem::warn(what, evidence, remedy)
+    })
+}
+
+/// A mask that leaves fewer devices than there are ranks.
+fn too_few(system: &System, text: &str, visible: &Visible) -> Option<Problem> {
+    let devices = visible.ids.len();
+    let ranks = system.ranks()?;
+    // A mask of one device is what launchers give to each rank by itself.
+    let is_wrong = devices > 1 && u64::from(ranks.count) > devices as u64;
+    is_wrong.then(|| {
+        Problem::fail(
+            format!("{RUNTIME} leaves {devices} devices to {} ranks", ranks.count),
+            format!("{RUNTIME}={text}; ranks by {}", ranks.how),
+            format!("start {devices} ranks, or name more devices"),
+        )
+    })
+}
+
+/// A mask that names devices which the container does not get.
+fn beyond(system: &System, given: &str, visible: &Visible) -> Option<Problem> {
+    container(system)?;
+    let given_ids = ids(given)?;
+    let devices = given_ids.len() as u64;
+    let is_beyond = |id: &&u32| u64::from(**id) >= devices && !given_ids.contains(id);
+    let id = visible.ids.iter().find(is_beyond)?;
+    Some(Problem::fail(
+        format!(
+            "{RUNTIME} names device {id}, and {CONTAINER} gives this container {}",
+            count(devices, "device")
+        ),
+        format!("{CONTAINER}={given}; {RUNTIME} has {}", listed(&visible.ids)),
+        format!("name devices from 0 to {} in {RUNTIME}, or give the container more", devices - 1),
+    ))
 }
 
 /// The same list as the runtime wants it: numbers once each, ascending.
 fn repaired(text: &str) -> String {
+    let ids: Vec<String> = ids(text).unwrap_or_else(|| vec![0]).iter().map(ToString::to_string).collect();
+    ids.join(",")
+}
+
+/// The ids in a list of numbers, ranges and names such as `Ascend910-0`, ascending; `None` where there are none.
+fn ids(text: &str) -> Option<Vec<u32>> {
     let mut ids: Vec<u32> = Vec::new();
     for item in text.split([',', ' ', ';']) {
-        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        let (first, last) = match item.split_once('-') {
+            Some((kind, id)) if kind.starts_with(|c: char| c.is_ascii_alphabetic()) => (id, id),
+            Some(range) => range,
+            None => (item, item),
+        };
         if let (Ok(first), Ok(last)) = (first.trim().parse::<u32>(), last.trim().parse::<u32>())
             && last < DEVICES_MAX
         {
@@ -126,12 +121,7 @@ fn repaired(text: &str) -> String {
     }
     ids.sort_unstable();
     ids.dedup();
-    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    if ids.is_empty() {
-        "0".to_owned()
-    } else {
-        ids.join(",")
-    }
+    (!ids.is_empty()).then_some(ids)
 }
 
 fn container_form(text: &str) -> bool {

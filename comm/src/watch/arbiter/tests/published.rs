@@ -1,6 +1,7 @@
 //! What is told after a verdict: as a consequence of it, or by itself.
 
-use super::super::{ECHO_MS, ROUND_MS, UNKNOWN_WAIT_MS};
+use super::super::published::ECHO_MS;
+use super::super::{ROUND_MS, UNKNOWN_WAIT_MS};
 use super::{CALL, Play, board};
 use crate::error::verdict::tests::example;
 use crate::error::verdict::{CallId, Class, Verdict};
