@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use hccl_sys::version::{
-    Driver, Layout, Stage, TORCH_NPU_RELEASES, Toolkit, Version, VersionError,
-    allows_several_processes, cann_of, splits_libraries, torch_npu_of,
+    Driver, Layout, Stage, TORCH_NPU_PACKAGES, TORCH_NPU_RELEASES, Toolkit, Version, VersionError,
+    allows_several_processes, cann_of, cann_of_package, goes_with, oldest_driver, splits_libraries,
+    torch_npu_of,
 };
 use proptest::prelude::*;
 
@@ -376,6 +377,28 @@ fn what_is_known_of_compatibility_is_said_and_nothing_else() {
     for (cann, npu) in TORCH_NPU_RELEASES {
         assert_eq!(torch_npu_of(&version(cann)), Some(npu));
         assert_eq!(cann_of(&version(npu)), Some(cann));
+    }
+    for (package, cann) in TORCH_NPU_PACKAGES {
+        assert_eq!(cann_of_package(package), Some(cann));
+    }
+    assert_eq!(cann_of_package("2.5.1+gitabc"), Some("8.1.RC1"));
+    assert_eq!(cann_of_package("2.5.1.dev1"), None);
+    for (made_for, cann, goes) in [
+        ("8.3.RC1", "8.0.0", true),
+        ("8.0.0", "8.3.RC1", true),
+        ("8.5.0", "9.0.0", true),
+        ("8.5.0", "8.3.RC1", false),
+        ("8.3.RC1", "8.5.0", false),
+    ] {
+        assert_eq!(goes_with(&version(made_for), &version(cann)), goes);
+    }
+    for (cann, driver) in [
+        ("7.0.0", None),
+        ("8.1.RC1", Some("23.0.2")),
+        ("8.2.RC1", Some("24.1.RC2")),
+        ("9.0.0", Some("25.0.RC1")),
+    ] {
+        assert_eq!(oldest_driver(&version(cann)), driver);
     }
     assert_eq!(torch_npu_of(&version("8.1.RC1-emulated")), Some("7.0.0"));
     assert_eq!(torch_npu_of(&version("9.0.0")), None);

@@ -36,7 +36,44 @@ pub(super) fn package_folders(system: &System) -> Vec<String> {
     }
     found.retain(|folder| system.exists(folder));
     found.dedup();
+    let linked: Vec<String> = found
+        .iter()
+        .flat_map(|folder| linked(system, folder))
+        .collect();
+    found.extend(linked);
     found
+}
+
+/// The folders that `.pth` files of this folder add, as `pip install -e` makes them.
+fn linked(system: &System, folder: &str) -> Vec<String> {
+    let names = system.names(folder).into_iter();
+    let texts = names
+        .filter(|name| name.ends_with(".pth"))
+        .filter_map(|name| system.read(format!("{folder}/{name}")));
+    let folders = texts.flat_map(|text| {
+        let lines = text.lines().filter(|line| line.starts_with('/'));
+        lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    });
+    folders.filter(|folder| system.exists(folder)).collect()
+}
+
+/// Where Python finds a module such as `megatron.core`, if it does. A program that starts in the folder of a module finds it
+/// there, which is not known here.
+pub(super) fn module(system: &System, name: &str) -> Option<String> {
+    let path = name.replace('.', "/");
+    let top = name.split('.').next().unwrap_or(name);
+    package_folders(system).into_iter().find_map(|folder| {
+        let place = format!("{folder}/{path}");
+        if system.exists(format!("{place}/__init__.py")) || system.exists(format!("{place}.py")) {
+            return Some(place);
+        }
+        // An editable install may import it from anywhere.
+        let is_editable =
+            |entry: &&String| entry.starts_with("__editable__") && entry.contains(top);
+        let names = system.names(&folder);
+        let editable = names.iter().find(is_editable)?;
+        Some(format!("{folder}/{editable}"))
+    })
 }
 
 /// The folders of `PYTHONPATH`.

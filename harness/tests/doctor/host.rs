@@ -234,6 +234,23 @@ impl Host {
         self
     }
 
+    /// Installs a package for Python: its code and its version.
+    pub(crate) fn package(&mut self, name: &str, version: &str) -> &mut Self {
+        let folder = "/usr/lib/python3.11/site-packages";
+        self.file(&format!("{folder}/{name}/__init__.py"), "")
+            .file(&format!("{folder}/{name}-{version}.dist-info/METADATA"), "")
+    }
+
+    /// Runs a raylet that offers these resources.
+    pub(crate) fn raylet(&mut self, offers: &str) -> &mut Self {
+        let line =
+            format!("raylet\0--raylet_socket_name=/tmp/r\0--static_resource_list={offers}\0");
+        self.file("/proc/800/stat", "800 (raylet) S 1 1 1 0\n")
+            .file("/proc/800/cmdline", &line)
+            .file("/proc/800/maps", "")
+            .file("/proc/800/fd/.keep", "")
+    }
+
     /// Sets a variable.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> &mut Self {
         self.variables.retain(|(known, _)| known != name);

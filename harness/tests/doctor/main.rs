@@ -4,5 +4,6 @@
 mod broken;
 mod command;
 mod docs;
+mod healthy;
 mod host;
 mod toolkits;

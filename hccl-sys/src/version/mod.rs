@@ -17,7 +17,8 @@ use std::str::FromStr;
 
 pub use call::{CallError, api_version, package_version};
 pub use compat::{
-    TORCH_NPU_RELEASES, allows_several_processes, cann_of, splits_libraries, torch_npu_of,
+    TORCH_NPU_PACKAGES, TORCH_NPU_RELEASES, allows_several_processes, cann_of, cann_of_package,
+    goes_with, oldest_driver, splits_libraries, torch_npu_of,
 };
 pub use files::{DRIVER_INSTALL_INFO, Driver, Layout, Toolkit, VersionFile};
 

@@ -188,7 +188,8 @@ mod tests {
         let library = fake_library(folder.path());
         for cann in ["8.1.RC1", "8.5.0", "9.1.0-beta.1"] {
             let version: Version = cann.parse().expect("a version");
-            let root = install(&folder.path().join("t"), &version, &library).expect("installed");
+            let dir = folder.path().join("usr/local/Ascend");
+            let root = install(&dir, &version, &library).expect("installed");
             for start in [root.clone(), root.join("latest")] {
                 let toolkit = Toolkit::read(&start);
                 let stated = toolkit.version().expect("a version");
@@ -210,7 +211,7 @@ mod tests {
                     assert!(path.ends_with("lib64/libmuster_emu.so"));
                 }
             }
-            let driver = Driver::read_from(Path::new("/nonexistent"), &root);
+            let driver = Driver::read_below(folder.path());
             assert!(driver.version.expect("a version").is_emulated());
             let folders = fs::read_dir(&root).expect("a folder").filter(|entry| {
                 let name = entry.as_ref().expect("an entry").file_name();

@@ -19,7 +19,7 @@ pub(super) fn judge(system: &System) -> Finding {
     });
     let remedy = best.map_or_else(
         || "bring an interface up: ip link set NAME up".to_owned(),
-        |best| format!("export HCCL_SOCKET_IFNAME=={}", best.name),
+        |best| exactly(&best.name),
     );
     let Some(choice) = Choice::parse(text) else {
         return Problem::fail(
@@ -43,6 +43,13 @@ pub(super) fn judge(system: &System) -> Finding {
             format!("HCCL_SOCKET_IFNAME={text}"),
         )
     })
+}
+
+/// A line to copy that names one interface.
+fn exactly(name: &str) -> String {
+    format!(
+        "export HCCL_SOCKET_IFNAME=={name} (with the second = exactly this one; without it all whose names begin so)"
+    )
 }
 
 /// What is wrong with the interfaces that a choice takes; `absent` are names that none has.
@@ -120,7 +127,10 @@ fn by_default(system: &System, seen: String) -> Finding {
                 first.name
             ),
             format!("HCCL_SOCKET_IFNAME is not set; there are {seen}"),
-            "bring the interface between the hosts up and name it: export HCCL_SOCKET_IFNAME==eth0",
+            format!(
+                "bring the interface between the hosts up and name it: {}",
+                exactly("eth0")
+            ),
         )
         .into();
     }

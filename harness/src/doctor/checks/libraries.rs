@@ -6,9 +6,18 @@ use hccl_sys::symbols::Api;
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
 
+/// Libraries of which one is needed, and how messages call them.
+const NEEDED: [(&[Library], &str); 2] = [
+    (&[Library::Hccl], "libhccl.so"),
+    (
+        &[Library::AscendCl, Library::AclRt],
+        "libascendcl.so or libacl_rt.so",
+    ),
+];
+
 pub(super) fn judge(system: &System) -> Finding {
     let Some(api) = system.api() else {
-        return Finding::skip("libraries of another host are not loaded here");
+        return by_files(system);
     };
     let probe = api.probe();
     let is_loaded = |outcome: &&Outcome| outcome.loaded.is_some();
@@ -35,13 +44,7 @@ pub(super) fn judge(system: &System) -> Finding {
             .any(|outcome| libraries.contains(&outcome.library) && outcome.loaded.is_some())
     };
     let wanted = !system.devices().is_empty() || !system.toolkits().is_empty();
-    for (libraries, name) in [
-        (&[Library::Hccl][..], "libhccl.so"),
-        (
-            &[Library::AscendCl, Library::AclRt][..],
-            "libascendcl.so or libacl_rt.so",
-        ),
-    ] {
+    for (libraries, name) in NEEDED {
         if wanted && problems.is_empty() && !has(libraries) {
             problems.push(Problem::fail(
                 format!("no {name} is found"),
@@ -71,6 +74,36 @@ pub(super) fn judge(system: &System) -> Finding {
             .filter(is_loaded)
             .map(|outcome| outcome.library);
         Finding::ok(format!("{emulated}{} load", listed(names)), listed(loaded))
+    })
+}
+
+/// Libraries of another host are not loaded here: whether they are there is all that is known.
+fn by_files(system: &System) -> Finding {
+    let Some((root, _)) = system.toolkits().into_iter().next() else {
+        return Finding::skip("libraries of another host are not loaded here");
+    };
+    let path = system.text("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders: Vec<String> = [format!("{root}/lib64")]
+        .into_iter()
+        .chain(path.split(':').map(str::to_owned))
+        .filter(|folder| !folder.is_empty())
+        .collect();
+    let is_there = |library: &Library| {
+        let mut folders = folders.iter();
+        folders.any(|folder| system.exists(format!("{folder}/{library}")))
+    };
+    let missing = NEEDED
+        .iter()
+        .filter(|(libraries, _)| !libraries.iter().any(is_there));
+    let problems = missing.map(|(_, name)| {
+        Problem::fail(
+            format!("the toolkit {root} has no {name}"),
+            format!("looked for in {}", listed(&folders)),
+            "install the toolkit in full, or set ASCEND_HOME_PATH to the root of one that is",
+        )
+    });
+    Finding::of(problems.collect(), || {
+        Finding::skip("the libraries are there; those of another host are not loaded here")
     })
 }
 

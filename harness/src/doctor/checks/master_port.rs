@@ -3,6 +3,9 @@
 use super::super::process::{held, taken_ports};
 use super::super::{Finding, Problem, System};
 
+/// The port that torch takes where none is set.
+const USUAL: u16 = 29_500;
+
 pub(super) fn judge(system: &System) -> Finding {
     let Some(text) = system.text("MASTER_PORT") else {
         return Finding::skip("MASTER_PORT is not set");
@@ -15,17 +18,14 @@ pub(super) fn judge(system: &System) -> Finding {
         )
         .into();
     };
-    let hccl = super::super::network::host_ports(system);
-    let inside = hccl.is_some_and(|(_, ranges)| {
-        ranges
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&port))
-    });
-    if inside && system.wants_hccl() {
+    if hccl_takes(system, port) {
         return Problem::fail(
             format!("MASTER_PORT {port} lies among the ports that HCCL takes"),
             format!("MASTER_PORT={text}"),
-            "export MASTER_PORT=29500, or another port outside of HCCL's",
+            format!(
+                "export MASTER_PORT={}, or another port outside of HCCL's, alike for all ranks",
+                free_port(system)
+            ),
         )
         .into();
     }
@@ -50,7 +50,7 @@ pub(super) fn judge(system: &System) -> Finding {
                 held.evidence,
                 format!(
                     "export MASTER_PORT={} (or any other free port), alike for all ranks{end}",
-                    free_after(system, port)
+                    free_port(system)
                 ),
             )
             .into()
@@ -62,10 +62,20 @@ pub(super) fn judge(system: &System) -> Finding {
     }
 }
 
-/// The next port above that nobody listens on.
-fn free_after(system: &System, port: u16) -> u16 {
+/// Whether HCCL listens on this port.
+fn hccl_takes(system: &System, port: u16) -> bool {
+    let hccl = super::super::network::host_ports(system);
+    let is_inside = hccl.is_some_and(|(_, ranges)| {
+        let mut ranges = ranges.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&port))
+    });
+    is_inside && system.wants_hccl()
+}
+
+/// The next port from torch's usual one on that nobody listens on, nor HCCL will.
+fn free_port(system: &System) -> u16 {
     let taken = taken_ports(system);
-    (port..u16::MAX)
-        .find(|port| !taken.contains(port))
-        .unwrap_or(29_500)
+    (USUAL..u16::MAX)
+        .find(|port| !taken.contains(port) && !hccl_takes(system, *port))
+        .unwrap_or(USUAL)
 }

@@ -36,6 +36,7 @@ mod process_start;
 mod processes;
 mod ptrace;
 mod python_acl;
+mod python_stack;
 mod rank_table;
 mod ray;
 mod reverse_path;
@@ -126,7 +127,8 @@ pub static CHECKS: &[Check] = checks! {
         "symbols" symbols "Do the libraries hold every call that their version should have?"
         "library-path" library_path "Does LD_LIBRARY_PATH lead to this toolkit, and to no stubs?"
         "python-acl" python_acl "Does Python find the toolkit's acl module?"
-        "torch-npu" torch_npu "Do torch and torch_npu fit each other?"
+        "torch-npu" torch_npu "Do torch, torch_npu and the toolkit fit each other?"
+        "python-stack" python_stack "Do MindSpeed, Megatron-LM and vllm-ascend find what they import?"
         "visible-devices" visible_devices "Are the device masks read as they were meant?"
     }
     Variables {
@@ -134,8 +136,8 @@ pub static CHECKS: &[Check] = checks! {
         "variable-values" variable_values "Does every HCCL, Ascend and torch_npu variable hold a value in its range?"
         "variable-conflicts" variable_conflicts "Do the variables agree with each other?"
         "muster-variables" muster_variables "Are muster's own variables known and well formed?"
-        "preload" preload "Do the libraries of LD_PRELOAD exist?"
-        "ray" ray "Under Ray, do actors keep the devices that they were told?"
+        "preload" preload "Do the libraries of LD_PRELOAD exist, and are they libraries?"
+        "ray" ray "Does Ray offer the devices, and do actors keep those that they were told?"
         "process-start" process_start "Are workers spawned, not forked, once the runtime is up?"
         "threads" threads "Do the OpenMP threads of all ranks fit the processors?"
     }

@@ -1,4 +1,4 @@
-//! Whether the libraries that every program is to load first are there.
+//! Whether the libraries that every program is to load first are there, and are libraries.
 
 use super::super::{Finding, Problem, System};
 
@@ -24,13 +24,22 @@ pub(super) fn judge(system: &System) -> Finding {
         (by_file.as_str(), "/etc/ld.so.preload"),
     ] {
         for item in text.split([' ', ':', '\n']).filter(|item| !item.is_empty()) {
-            if is_there(system, item) {
+            let path = place_of(system, item);
+            // `$LIB` and `$ORIGIN` are the loader's own words.
+            let is_open = item.contains('$');
+            let is_elf = path.as_ref().map(|path| system.is_elf(path) != Some(false));
+            if is_open || is_elf == Some(true) {
                 found.push(item.to_owned());
                 continue;
             }
-            let is_path = item.contains('/');
+            let is_path = item.contains('/') || is_elf.is_some();
+            let state = if is_elf.is_some() {
+                "is no library (its file does not begin as ELF files do)"
+            } else {
+                "does not exist"
+            };
             let what = format!(
-                "{place} names {item}, which does not exist: every program starts without it and says so on stderr"
+                "{place} names {item}, which {state}: every program starts without it and says so on stderr"
             );
             let remedy = if place == "LD_PRELOAD" {
                 "unset LD_PRELOAD, or name a library that exists".to_owned()
@@ -50,18 +59,22 @@ pub(super) fn judge(system: &System) -> Finding {
         if found.is_empty() {
             return Finding::ok("nothing is preloaded", "LD_PRELOAD is not set");
         }
-        Finding::ok("all preloaded libraries exist", found.join(" "))
+        Finding::ok(
+            "all preloaded files exist and are libraries",
+            found.join(" "),
+        )
     })
 }
 
-fn is_there(system: &System, item: &str) -> bool {
-    // `$LIB` and `$ORIGIN` are the loader's own words.
+/// Where a library lies that is named by its path or by its bare name.
+fn place_of(system: &System, item: &str) -> Option<String> {
     if item.contains('/') {
-        return item.contains('$') || system.exists(item);
+        return system.exists(item).then(|| item.to_owned());
     }
     let path = system.text("LD_LIBRARY_PATH").unwrap_or_default();
     path.split(':')
         .filter(|folder| !folder.is_empty())
         .chain(FOLDERS)
-        .any(|folder| system.exists(format!("{folder}/{item}")))
+        .map(|folder| format!("{folder}/{item}"))
+        .find(|place| system.exists(place))
 }

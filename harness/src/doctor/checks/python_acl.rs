@@ -26,6 +26,9 @@ pub(super) fn judge(system: &System) -> Finding {
     ]
     .map(|folder| format!("{root}/{folder}"));
     if let Some(folder) = python_path(system).iter().find(|folder| holds_acl(folder)) {
+        if let Some(problem) = of_another(system, root, folder) {
+            return problem.into();
+        }
         return Finding::ok(
             "Python finds the acl module",
             format!("{folder}, by PYTHONPATH"),
@@ -40,4 +43,27 @@ pub(super) fn judge(system: &System) -> Finding {
         format!("source the toolkit's set_env.sh, or: export PYTHONPATH={folder}:$PYTHONPATH"),
     )
     .into()
+}
+
+/// The folder of a toolkit that is not the one in use.
+fn of_another(system: &System, root: &str, folder: &str) -> Option<Problem> {
+    let real = |path: &str| std::fs::canonicalize(system.path(path)).ok();
+    let own = real(root)?;
+    if real(folder)?.starts_with(&own) {
+        return None;
+    }
+    let above = std::path::Path::new(folder).ancestors().skip(1);
+    let (other, version) = above.filter_map(std::path::Path::to_str).find_map(|path| {
+        let (version, _) = system.toolkit_version(path)?;
+        Some((path.to_owned(), version))
+    })?;
+    let in_use = system.toolkit_version(root);
+    let in_use = in_use.map_or_else(String::new, |(version, _)| format!(" CANN {version}"));
+    Some(Problem::fail(
+        format!(
+            "Python takes the acl module of CANN {version} in {other}, and the toolkit in use is{in_use} in {root}"
+        ),
+        format!("PYTHONPATH finds acl in {folder}"),
+        format!("start from a fresh shell and source the set_env.sh of {root} only"),
+    ))
 }

@@ -1,6 +1,6 @@
-//! Whether torch and torch_npu are of one version.
+//! Whether torch and torch_npu are of one version, and made for the toolkit.
 
-use hccl_sys::version::torch_npu_of;
+use hccl_sys::version::{Version, cann_of_package, goes_with, torch_npu_of};
 
 use super::super::python::package;
 use super::super::{Finding, Problem, System};
@@ -39,6 +39,21 @@ pub(super) fn judge(system: &System) -> Finding {
     }
     let cann = system.toolkits().into_iter().next();
     let cann = cann.and_then(|(root, _)| system.toolkit_version(&root));
+    if let Some((cann, file)) = &cann
+        && let Some(made_for) = cann_of_package(&npu)
+        && made_for
+            .parse::<Version>()
+            .is_ok_and(|made_for| !goes_with(&made_for, cann))
+    {
+        return Problem::warn(
+            format!(
+                "torch_npu {npu} was made for CANN {made_for}, and the toolkit is {cann}: CANN 8.5.0 and later need a torch_npu made for them, and that one needs them"
+            ),
+            format!("{npu_at}; {file}"),
+            format!("install CANN {made_for}, or a torch_npu made for CANN {cann}"),
+        )
+        .into();
+    }
     let release = cann.and_then(|(version, _)| {
         let release = torch_npu_of(&version)?;
         Some(format!(

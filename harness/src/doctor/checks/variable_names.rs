@@ -11,6 +11,7 @@ pub(super) fn judge(system: &System) -> Finding {
     let known: Vec<&str> = vendor_variables()
         .map(|row| row.name)
         .chain(muster_comm::config::rows().into_iter().map(|row| row.name))
+        .chain([super::ray::FLAG])
         .collect();
     let mut problems = Vec::new();
     let mut ours = 0_u32;

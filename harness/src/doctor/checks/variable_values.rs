@@ -24,6 +24,7 @@ pub(super) fn judge(system: &System) -> Finding {
         }
         let consequence = match row.owner {
             Owner::Hccl => "the first HCCL call fails with EI0001",
+            Owner::VllmAscend => "the engine ends when it reads it",
             Owner::HcclTest | Owner::Launch | Owner::Runtime | Owner::TorchNpu => "",
         };
         let gap = if consequence.is_empty() { "" } else { ": " };

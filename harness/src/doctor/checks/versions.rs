@@ -1,6 +1,6 @@
 //! Whether the parts of the toolkit, and all toolkits in use, are of one version.
 
-use hccl_sys::version::{Toolkit, Version, VersionFile, splits_libraries};
+use hccl_sys::version::{Toolkit, Version, VersionFile, oldest_driver, splits_libraries};
 
 use super::super::system::listed;
 use super::super::{Finding, Problem, System};
@@ -48,6 +48,7 @@ pub(super) fn judge(system: &System) -> Finding {
         ));
     }
     problems.extend(generations(system));
+    problems.extend(old_driver(system));
     let driver = system.driver();
     if let Some(version) = &driver.version {
         seen.push(format!(
@@ -107,4 +108,23 @@ fn generations(system: &System) -> Option<Problem> {
         ));
     }
     None
+}
+
+/// A driver that is older than any that the vendor lists for the toolkit in use.
+fn old_driver(system: &System) -> Option<Problem> {
+    let (root, _) = system.toolkits().into_iter().next()?;
+    let (cann, file) = system.toolkit_version(&root)?;
+    let driver = system.driver();
+    let version = driver.version?;
+    let oldest = oldest_driver(&cann)?;
+    let is_old = version < oldest.parse().ok()?;
+    (is_old && !cann.is_emulated()).then(|| {
+        Problem::fail(
+            format!(
+                "the driver {version} is too old for CANN {cann}: the oldest that its release notes list is {oldest}"
+            ),
+            format!("{}: {version}; {file}: {cann}", system.shown(&driver.path)),
+            format!("install the driver {oldest} or a later one, or an older toolkit"),
+        )
+    })
 }

@@ -56,12 +56,12 @@ fn wrong_order(text: &str, visible: &Visible) -> Option<Problem> {
         } else {
             listed(&visible.ids)
         };
-        let what =
-            format!("{RUNTIME} is cut short without a word: {stop}, so only {kept} is kept");
+        let what = format!("{RUNTIME} is cut short without a word: {stop}, so only {kept} is kept");
         return Some(Problem::fail(what, evidence, remedy));
     }
     (!visible.ids.is_sorted()).then(|| {
-        let what = format!("{RUNTIME} is not ascending, which the runtime does not promise to keep");
+        let what =
+            format!("{RUNTIME} is not ascending, which the runtime does not promise to keep");
         Problem::warn(what, evidence, remedy)
     })
 }
@@ -74,7 +74,10 @@ fn too_few(system: &System, text: &str, visible: &Visible) -> Option<Problem> {
     let is_wrong = devices > 1 && u64::from(ranks.count) > devices as u64;
     is_wrong.then(|| {
         Problem::fail(
-            format!("{RUNTIME} leaves {devices} devices to {} ranks", ranks.count),
+            format!(
+                "{RUNTIME} leaves {devices} devices to {} ranks",
+                ranks.count
+            ),
             format!("{RUNTIME}={text}; ranks by {}", ranks.how),
             format!("start {devices} ranks, or name more devices"),
         )
@@ -93,14 +96,24 @@ fn beyond(system: &System, given: &str, visible: &Visible) -> Option<Problem> {
             "{RUNTIME} names device {id}, and {CONTAINER} gives this container {}",
             count(devices, "device")
         ),
-        format!("{CONTAINER}={given}; {RUNTIME} has {}", listed(&visible.ids)),
-        format!("name devices from 0 to {} in {RUNTIME}, or give the container more", devices - 1),
+        format!(
+            "{CONTAINER}={given}; {RUNTIME} has {}",
+            listed(&visible.ids)
+        ),
+        format!(
+            "name devices from 0 to {} in {RUNTIME}, or give the container more",
+            devices - 1
+        ),
     ))
 }
 
 /// The same list as the runtime wants it: numbers once each, ascending.
 fn repaired(text: &str) -> String {
-    let ids: Vec<String> = ids(text).unwrap_or_else(|| vec![0]).iter().map(ToString::to_string).collect();
+    let ids: Vec<String> = ids(text)
+        .unwrap_or_else(|| vec![0])
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     ids.join(",")
 }
 

@@ -118,3 +118,27 @@ pub(super) fn retry_params(text: &str) -> bool {
         _ => false,
     })
 }
+
+/// Options of the allocator, `expandable_segments:True,max_split_size_mb:128`. One that is not known may be newer than this;
+/// one that is spelt almost as a known one is a slip.
+pub(super) fn allocator(text: &str) -> bool {
+    const KNOWN: [&str; 5] = [
+        "base_addr_aligned_kb",
+        "expandable_segments",
+        "garbage_collection_threshold",
+        "max_split_size_mb",
+        "page_size",
+    ];
+    const SLIPS_MAX: usize = 3;
+    pairs(text, |key, value| match key {
+        "expandable_segments" => ["True", "False"].contains(&value),
+        "garbage_collection_threshold" => value
+            .parse()
+            .is_ok_and(|share: f64| share > 0.0 && share < 1.0),
+        "max_split_size_mb" => whole(value, 0, u64::MAX),
+        _ => {
+            let is_slip = |known: &str| strsim::damerau_levenshtein(key, known) <= SLIPS_MAX;
+            KNOWN.contains(&key) || !KNOWN.iter().any(|known| is_slip(known))
+        }
+    })
+}

@@ -7,6 +7,7 @@ mod grammar;
 mod hccl;
 mod runtime;
 mod torch;
+mod vllm;
 
 /// Whose variable it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Owner {
     Runtime,
     /// torch_npu.
     TorchNpu,
+    /// vllm-ascend.
+    VllmAscend,
 }
 
 impl Owner {
@@ -33,6 +36,7 @@ impl Owner {
             Self::Launch => "rank start",
             Self::Runtime => "Ascend runtime",
             Self::TorchNpu => "torch_npu",
+            Self::VllmAscend => "vllm-ascend",
         }
     }
 }
@@ -74,7 +78,8 @@ const fn row(
 
 /// All of them.
 pub fn vendor_variables() -> impl Iterator<Item = &'static Vendor> {
-    hccl::ROWS.iter().chain(runtime::ROWS).chain(torch::ROWS)
+    let rows = hccl::ROWS.iter().chain(runtime::ROWS);
+    rows.chain(torch::ROWS).chain(vllm::ROWS)
 }
 
 #[cfg(test)]
@@ -125,6 +130,14 @@ mod tests {
             ("HCCL_DETERMINISTIC", "strict"),
             ("HCCL_RDMA_TC", "132"),
             ("STREAMS_PER_DEVICE", "32"),
+            ("VLLM_ASCEND_ENABLE_NZ", "2"),
+            ("PYTORCH_NPU_ALLOC_CONF", "expandable_segments:True"),
+            (
+                "PYTORCH_NPU_ALLOC_CONF",
+                "max_split_size_mb:128,garbage_collection_threshold:0.9",
+            ),
+            // It may be newer than this table.
+            ("PYTORCH_NPU_ALLOC_CONF", "some_other_option:5"),
         ] {
             let row = vendor_variables().find(|row| row.name == name).expect(name);
             assert!((row.fits)(value), "{name}={value}");
@@ -143,6 +156,12 @@ mod tests {
             ("HCCL_DETERMINISTIC", "yes"),
             ("HCCL_SOCKET_FAMILY", "ipv6"),
             ("STREAMS_PER_DEVICE", "16"),
+            ("VLLM_ASCEND_ENABLE_NZ", "no"),
+            ("VLLM_ASCEND_ENABLE_MLAPO", "true"),
+            ("PYTORCH_NPU_ALLOC_CONF", "expandable_segment:True"),
+            ("PYTORCH_NPU_ALLOC_CONF", "expandable_segments:true"),
+            ("PYTORCH_NPU_ALLOC_CONF", "expandable_segments=True"),
+            ("PYTORCH_NPU_ALLOC_CONF", "garbage_collection_threshold:1.5"),
         ] {
             let row = vendor_variables().find(|row| row.name == name).expect(name);
             assert!(!(row.fits)(value), "{name}={value}");

@@ -1,6 +1,6 @@
 //! The variables of torch_npu and hccl_test.
 
-use super::grammar::{any, switch, whole};
+use super::grammar::{allocator, any, switch, whole};
 use super::{Owner, Vendor, row};
 
 pub(super) const ROWS: &[Vendor] = &[
@@ -185,8 +185,8 @@ pub(super) const ROWS: &[Vendor] = &[
         "PYTORCH_NPU_ALLOC_CONF",
         "the allocator of device memory",
         "none",
-        "any text",
-        any,
+        "option:value pairs with commas: expandable_segments:True or False, max_split_size_mb, garbage_collection_threshold between 0 and 1, base_addr_aligned_kb, page_size",
+        allocator,
     ),
     row(
         Owner::HcclTest,

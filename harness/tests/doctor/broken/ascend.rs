@@ -177,6 +177,65 @@ pub(super) const ASCEND: &[Broken] = &[
         host.unset("PYTHONPATH");
     }),
     broken(
+        "python-acl",
+        Fail,
+        &["CANN 8.3.RC1", "/opt/cann", "8.1.RC1"],
+        "fresh shell",
+        |host| {
+            let packages = "/opt/cann/python/site-packages";
+            host.file("/opt/cann/hccl/version.info", "version_dir=8.3.RC1\n")
+                .file(&format!("{packages}/acl.so"), "")
+                .set("PYTHONPATH", packages);
+        },
+    ),
+    broken(
+        "versions",
+        Fail,
+        &["driver 22.0.3", "CANN 8.1.RC1", "23.0.2"],
+        "install the driver",
+        |host| {
+            host.file("/usr/local/Ascend/driver/version.info", "Version=22.0.3\n");
+        },
+    ),
+    broken(
+        "libraries",
+        Fail,
+        &["no libhccl.so", TOOLKIT],
+        "install the toolkit",
+        |host| {
+            host.remove(&format!("{TOOLKIT}/lib64/libhccl.so"));
+        },
+    ),
+    broken(
+        "torch-npu",
+        Warn,
+        &["torch_npu 2.9.0", "CANN 8.5.0", "8.1.RC1"],
+        "install CANN 8.5.0",
+        |host| {
+            host.package("torch", "2.9.0").package("torch_npu", "2.9.0");
+        },
+    ),
+    broken(
+        "python-stack",
+        Fail,
+        &["mindspeed", "torch_npu"],
+        "pip install torch_npu",
+        |host| {
+            host.package("torch", "2.7.1")
+                .package("mindspeed", "0.12.1");
+        },
+    ),
+    broken(
+        "python-stack",
+        Fail,
+        &["vllm_ascend", "vllm,"],
+        "pip install vllm",
+        |host| {
+            host.package("torch_npu", "2.7.1")
+                .package("vllm_ascend", "0.11.0");
+        },
+    ),
+    broken(
         "torch-npu",
         Fail,
         &["torch_npu 2.5.1", "torch 2.6.0"],
@@ -209,6 +268,27 @@ pub(super) const ASCEND: &[Broken] = &[
         "ASCEND_RT_VISIBLE_DEVICES",
         |host| {
             host.set("ASCEND_RT_VISIBLE_DEVICES", "0,9");
+        },
+    ),
+    broken(
+        "visible-devices",
+        Fail,
+        &["device 6", "ASCEND_VISIBLE_DEVICES", "4 devices"],
+        "from 0 to 3",
+        |host| {
+            host.file("/.dockerenv", "")
+                .set("ASCEND_VISIBLE_DEVICES", "0-3")
+                .set("ASCEND_RT_VISIBLE_DEVICES", "0,6");
+        },
+    ),
+    broken(
+        "visible-devices",
+        Fail,
+        &["leaves 4 devices to 8 ranks"],
+        "start 4 ranks",
+        |host| {
+            host.ranks = Some(8);
+            host.set("ASCEND_RT_VISIBLE_DEVICES", "0,1,2,3");
         },
     ),
     broken(

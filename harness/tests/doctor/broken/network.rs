@@ -49,7 +49,7 @@ pub(super) const NETWORK: &[Broken] = &[
         &["fox", "loopback"],
         "/etc/hosts",
         |host| {
-            host.script.resolves = Ok(vec!["127.0.1.1".parse().expect("an address")]);
+            host.script.resolves = Some(Ok(vec!["127.0.1.1".parse().expect("an address")]));
         },
     ),
     broken(
@@ -58,15 +58,25 @@ pub(super) const NETWORK: &[Broken] = &[
         &["node-a", "cannot be resolved"],
         "/etc/hosts",
         |host| {
-            host.script.resolves = Err("no such name".to_owned());
+            host.script.resolves = Some(Err("no such name".to_owned()));
             host.set("MASTER_ADDR", "node-a");
         },
     ),
     broken(
         "master-port",
         Fail,
+        &["29500", "HCCL"],
+        "export MASTER_PORT=29516",
+        |host| {
+            host.set("HCCL_IF_BASE_PORT", "29484")
+                .set("MASTER_PORT", "29500");
+        },
+    ),
+    broken(
+        "master-port",
+        Fail,
         &["60010", "HCCL"],
-        "MASTER_PORT",
+        "export MASTER_PORT=29500",
         |host| {
             host.set("MASTER_PORT", "60010");
         },

@@ -107,6 +107,64 @@ pub(super) const VARIABLES: &[Broken] = &[
         },
     ),
     broken(
+        "preload",
+        Fail,
+        &["/opt/libjemalloc.so", "no library"],
+        "unset LD_PRELOAD",
+        |host| {
+            host.file("/opt/libjemalloc.so", "<html>not found</html>")
+                .set("LD_PRELOAD", "/opt/libjemalloc.so");
+        },
+    ),
+    broken(
+        "variable-values",
+        Fail,
+        &["VLLM_ASCEND_ENABLE_NZ", "\"no\"", "vllm-ascend"],
+        "export VLLM_ASCEND_ENABLE_NZ=1",
+        |host| {
+            host.set("VLLM_ASCEND_ENABLE_NZ", "no");
+        },
+    ),
+    broken(
+        "variable-values",
+        Fail,
+        &["PYTORCH_NPU_ALLOC_CONF", "expandable_segment:True"],
+        "expandable_segments:True",
+        |host| {
+            host.set("PYTORCH_NPU_ALLOC_CONF", "expandable_segment:True");
+        },
+    ),
+    broken(
+        "variable-names",
+        Fail,
+        &[
+            "RAY_EXPERIMENTAL_NOSET_ASCEND_VISIBLE_DEVICES",
+            "did you mean RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES?",
+        ],
+        "unset",
+        |host| {
+            host.set("RAY_EXPERIMENTAL_NOSET_ASCEND_VISIBLE_DEVICES", "1");
+        },
+    ),
+    broken(
+        "ray",
+        Warn,
+        &["Ray offers no NPU", "8 devices"],
+        "ray start",
+        |host| {
+            host.raylet("CPU,8.0,memory,1000.0");
+        },
+    ),
+    broken(
+        "ray",
+        Fail,
+        &["16 NPUs", "8 devices"],
+        "ray start",
+        |host| {
+            host.raylet("CPU,8.0,NPU,16.0");
+        },
+    ),
+    broken(
         "ray",
         Warn,
         &["Ray", "ASCEND_RT_VISIBLE_DEVICES"],
