@@ -10,6 +10,7 @@ pub mod check;
 pub mod cli;
 pub mod cmd;
 pub mod compare;
+pub mod diagnosis;
 pub mod doctor;
 pub mod drill;
 pub mod exit;

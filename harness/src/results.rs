@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::bench::model::BenchReport;
 use crate::bench::tune::{self, TuneReport};
 use crate::compare::report::CompareReport;
+use crate::diagnosis::Diagnosis;
 use crate::drill;
 use crate::fail::Failure;
 use crate::moe::report::MoeReport;
@@ -21,13 +22,14 @@ use crate::verify;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Every result with a schema.
-pub const KINDS: [Kind; 6] = [
+pub const KINDS: [Kind; 7] = [
     Kind::of::<verify::model::Report>(),
     Kind::of::<BenchReport>(),
     Kind::unread::<TuneReport>("tune", tune::SCHEMA_VERSION),
     Kind::of::<MoeReport>(),
     Kind::of::<CompareReport>(),
     Kind::of::<drill::model::Report>(),
+    Kind::of::<Diagnosis>(),
 ];
 
 type Read = fn(&[u8]) -> Result<Box<dyn Document>, serde_json::Error>;
@@ -128,7 +130,7 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Box<dyn Document>, Failure> {
     })?;
     let Some((kind, read)) = Kind::of_document(&document) else {
         return Err(Failure::usage(format!(
-            "{name} is no result of `muster bench`, `moe`, `verify`, `compare` or `drill`"
+            "{name} is no result of `muster bench`, `moe`, `verify`, `compare`, `drill` or `doctor`"
         ))
         .with_help("all of them write one with --format json"));
     };

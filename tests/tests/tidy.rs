@@ -241,6 +241,18 @@ const HOUSES: &[House] = &[
                 ],
             ),
             (
+                "diagnosis",
+                &[
+                    "doctor",
+                    "exit",
+                    "fail",
+                    "lib",
+                    "muster_comm",
+                    "out",
+                    "report",
+                ],
+            ),
+            (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
@@ -294,7 +306,14 @@ const HOUSES: &[House] = &[
             (
                 "results",
                 &[
-                    "bench", "compare", "drill", "fail", "moe", "report", "verify",
+                    "bench",
+                    "compare",
+                    "diagnosis",
+                    "drill",
+                    "fail",
+                    "moe",
+                    "report",
+                    "verify",
                 ],
             ),
             (
@@ -304,6 +323,7 @@ const HOUSES: &[House] = &[
                     "bench",
                     "check",
                     "compare",
+                    "diagnosis",
                     "doctor",
                     "drill",
                     "exit",

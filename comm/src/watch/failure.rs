@@ -22,7 +22,7 @@ pub(super) struct Failed {
     /// The rank whose doing it is, where all ranks of the group found the same.
     pub(super) culprit: Option<Rank>,
     /// How often all boards were looked at because of it.
-    pub(super) looks: u32,
+    pub(super) looks: u64,
     /// When the arbiter heard of it.
     pub(super) since_ms: u64,
 }

@@ -1,6 +1,6 @@
 //! `muster doctor`: looks at this host and says what will make a job fail, and what to do.
 //!
-//! Looks only: nothing is written, bound or started, and no privilege is needed.
+//! Looks only: nothing is written but the reports that are asked for, nothing bound or started, and no privilege is needed.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
-use muster_comm::error::verdict::COLUMNS;
 use muster_comm::sync::Clock;
 
-use crate::doctor::{CHECKS, Check, Elsewhere, Group, Status, System, run as judge};
+use crate::diagnosis::Diagnosis;
+use crate::doctor::{CHECKS, Check, Elsewhere, Group, System, run as judge};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::report::document::Document as _;
 
-mod diagnosis;
-
-use diagnosis::Diagnosis;
+use super::saving::Saving;
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
@@ -30,7 +29,8 @@ const BOUND_S: f64 = 5.0;
     muster doctor                        what is wrong here, worst first\n  \
     muster doctor --ranks 8              check for eight ranks on this host\n  \
     muster doctor --only host-ports      one check, with what it found\n  \
-    muster doctor --format json          one JSON document, for a program to read\n\n\
+    muster doctor --format json          one JSON document, for a program to read\n  \
+    muster doctor --report doctor.html   a page; .xml, .md, .csv, .prom and .json likewise\n\n\
     Exit code 0 if no check failed (warnings included), else 60.")]
 pub struct DoctorArgs {
     /// Text for people or JSON for programs
@@ -40,7 +40,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
     /// List the checks and their questions, and run none
-    #[arg(long, conflicts_with = "only")]
+    #[arg(long, conflicts_with_all = ["only", "report", "save"])]
     list: bool,
     /// Show all findings, not only problems
     #[arg(long)]
@@ -54,6 +54,8 @@ pub struct DoctorArgs {
     /// Longest time of a single check, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = BOUND_S, value_parser = seconds)]
     timeout: f64,
+    #[command(flatten)]
+    saving: Saving,
 }
 
 /// How findings are shown.
@@ -86,6 +88,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let checks = chosen(&args.only)?;
+    args.saving.check()?;
     let environment = Environment::capture();
     let system = match &args.root {
         None => System::here(environment),
@@ -98,28 +101,14 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     let system = Arc::new(system.with_ranks(args.ranks));
     let started = Clock::now();
     let judged = judge(&system, &checks, Duration::from_secs_f64(args.timeout));
-    let broken = judged.iter().any(|judged| judged.broken);
-    let diagnosis = Diagnosis {
-        judged,
-        emulated: system.is_known_as_emulated(),
-        host: system.about(),
-        elapsed: Clock::now().duration_since(started),
-    };
-    let text = match args.format {
+    let diagnosis = Diagnosis::new(judged, &system, Clock::now().duration_since(started));
+    // A closed terminal must not cost the files, nor a full disk the text.
+    let written = args.saving.write(&diagnosis);
+    out::result(&match args.format {
         DoctorFormat::Json => diagnosis.json()?,
-        DoctorFormat::Table => {
-            let all = args.all || !args.only.is_empty();
-            diagnosis.text(columns(), all)
-        }
-    };
-    out::result(&text)?;
-    Ok(if broken {
-        Exit::Internal
-    } else if diagnosis.count(Status::Fail) > 0 {
-        Exit::Resource
-    } else {
-        Exit::Ok
-    })
+        DoctorFormat::Table => diagnosis.shown(args.all || !args.only.is_empty()),
+    })?;
+    Saving::ended(diagnosis.exit(), written)
 }
 
 /// The checks of these names, or of groups of these names; all where none is given.
@@ -178,16 +167,6 @@ fn list(format: DoctorFormat) -> Result<String, Failure> {
         }
     }
     Ok(text)
-}
-
-/// Columns of the terminal that reads the result.
-fn columns() -> usize {
-    let told = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    // A terminal that knows no width says zero.
-    told.ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(COLUMNS)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What a check found: how bad it is, what is so, where that was seen, and what to do.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How bad a finding is, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// A job will fail, hang, or not do what its settings say.
@@ -30,7 +31,8 @@ impl Status {
 }
 
 /// One thing that a check has to say: three fragments without a final stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// How bad it is.
     pub status: Status,

@@ -62,11 +62,14 @@ fn the_document_has_exactly_the_promised_fields_and_every_check() {
         [
             "schema_version",
             "tool",
+            "command",
             "host",
             "emulated",
             "passed",
             "elapsed_us",
-            "checks"
+            "checks",
+            "machine",
+            "origin"
         ]
     );
     assert_eq!(document["schema_version"], 1);
@@ -88,7 +91,9 @@ fn the_document_has_exactly_the_promised_fields_and_every_check() {
                 "finding",
                 "evidence",
                 "remedy",
-                "elapsed_us"
+                "elapsed_us",
+                "problems",
+                "broken"
             ]
         );
         let status = check["status"].as_str().expect("text");

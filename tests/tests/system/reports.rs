@@ -1,6 +1,7 @@
 //! Reports in files: every form from real runs, pages in a real browser, disks that are full.
 
 mod browser;
+mod doctor;
 mod schema;
 
 use std::fs;

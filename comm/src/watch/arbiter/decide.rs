@@ -14,8 +14,11 @@ use crate::watch::{failure, mismatch};
 const AGAIN_MAX: u32 = 20;
 /// Least pause before such a look.
 const AGAIN_PAUSE_MS: u64 = 5;
-/// Rounds in which a mismatch waits for ranks that have not come to the call.
-const LOOKS_MAX: u32 = 8;
+/// Rounds in which a mismatch waits for ranks that have not come to the call; as many times as there are threads for each
+/// processor, for a rank that is about to come needs one.
+const LOOKS_MAX: u64 = 8;
+/// How many times as many at most.
+const LOOKS_CROWD_MAX: u64 = 12;
 /// Pause between them.
 const LOOK_PAUSE_MS: u64 = 40;
 /// How long a call that no board shows is looked for: a thread that gets no processor may be writing the line.
@@ -91,7 +94,7 @@ impl Arbiter {
             // Who comes to the call in a moment belongs to one of the sides. Where ranks compare their entries all have
             // come, and only their boards are late.
             ErrorKind::Mismatch { .. }
-                if failed.looks < LOOKS_MAX
+                if self.may_look_again(&failed)
                     && failed.culprit.is_none()
                     && mismatch::is_incomplete(&self.scene, failed.call) =>
             {
@@ -126,7 +129,7 @@ impl Arbiter {
             // It may have done its part in this call, which another rank made differently.
             ErrorKind::Transport { peer, .. }
                 if self.has_left(peer.0)
-                    && failed.looks < LOOKS_MAX
+                    && self.may_look_again(&failed)
                     && mismatch::is_incomplete(&self.scene, failed.call) =>
             {
                 LOOK_PAUSE_MS
@@ -144,6 +147,11 @@ impl Arbiter {
         self.due_at(now_ms + pause_ms);
         self.failed.push(failed);
         None
+    }
+
+    /// Whether a mismatch waits for one more round.
+    fn may_look_again(&self, failed: &failure::Failed) -> bool {
+        failed.looks < LOOKS_MAX * self.scene.slowness().min(LOOKS_CROWD_MAX)
     }
 
     /// Whether ranks are ending that no verdict names yet, before the first verdict on one that ended. A process that a signal is to end needs a

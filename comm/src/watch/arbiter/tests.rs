@@ -9,7 +9,7 @@ use crate::error::verdict::{CallId, Class, Confidence, Verdict};
 use crate::error::{ErrorKind, Field};
 use crate::rendezvous::{Act, Arbiter as Referee, Card, DownReason, Liveness, ProcessId, Seen};
 use crate::types::{Collective, Rank};
-use crate::watch::cpu_time::CpuTime;
+use crate::watch::cpu_time::{CpuTime, HostLoad};
 use crate::watch::process::{ProcessFacts, Sight};
 use crate::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report, Wait};
 use crate::watch::wire::{Cause, FromRank, Look, ToRank, decode, encode};
@@ -67,6 +67,8 @@ struct Play {
     made: Vec<(u32, CallRecord)>,
     /// The one of `CROWD` ranks that has not come to the call.
     late: Option<u32>,
+    /// How much the processors of the host are wanted, as ranks say.
+    load: Option<HostLoad>,
 }
 
 /// Ranks of a world that is too large for the coordinator to look at all of them in one round.
@@ -86,6 +88,7 @@ impl Play {
             key: CALL.key,
             made: Vec::new(),
             late: None,
+            load: None,
         }
     }
 
@@ -113,6 +116,10 @@ impl Play {
         report.groups[0].key = self.key;
         let own = self.made.iter().filter(|(by, _)| *by == rank);
         report.calls = own.map(|(_, call)| call.clone()).collect();
+        report.process = self.load.map(|load| ProcessFacts {
+            load,
+            ..ProcessFacts::default()
+        });
         if let Some(late) = self.late {
             report.world_size = CROWD;
             let group = &mut report.groups[0];
@@ -320,6 +327,32 @@ fn a_message_that_nobody_received_is_told_of_once_those_in_calls_of_its_group_ar
     play.is_torn = true;
     play.pass(1000);
     assert!(play.told.is_empty(), "{:?}", play.told);
+}
+
+#[test]
+fn on_a_crowded_host_a_mismatch_waits_longer_for_a_rank_that_has_not_come() {
+    for (runnable, is_told) in [(2, true), (40, false)] {
+        let mut play = Play::new(&[0, 1, 2]);
+        play.load = Some(HostLoad {
+            runnable,
+            processors: 2,
+        });
+        play.complain(Cause::Failed {
+            kind: ErrorKind::Mismatch {
+                field: Field::Count,
+                rank: Rank(0),
+                mine: "8".to_owned(),
+                peer: Rank(2),
+                theirs: "9".to_owned(),
+            },
+            usable: false,
+            culprit: None,
+        });
+        play.pass(1500);
+        assert_eq!(play.found().is_some(), is_told, "{runnable} threads");
+        play.pass(5000);
+        assert!(play.found().is_some(), "{runnable} threads");
+    }
 }
 
 #[test]
