@@ -143,8 +143,7 @@ pub(super) struct Supervisor<'a> {
     /// Ranks whose processes have ended and of which there may be words to come; with how they ended, where that is to
     /// be judged by those.
     undrained: BTreeMap<u32, Option<Ended>>,
-    /// How long ranks of which nothing was heard, or all who have to do with the end, had waited for a processor when that was
-    /// looked at, by thread.
+    /// How long threads that are waited for had waited for a processor when that was looked at, by thread.
     delays: Vec<(u32, Duration)>,
     /// How often ranks got more time to end.
     extensions: u32,

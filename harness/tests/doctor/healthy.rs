@@ -4,8 +4,11 @@ use muster_harness::doctor::{CHECKS, Status};
 
 use crate::host::{Host, TOOLKIT};
 
+/// What is done to the plain host.
+type Change = fn(&mut Host);
+
 /// How each differs from the plain host.
-const HOSTS: &[(&str, fn(&mut Host))] = &[
+const HOSTS: &[(&str, Change)] = &[
     ("a plain host", |_| ()),
     ("no NPU", |host| {
         host.without_npu();

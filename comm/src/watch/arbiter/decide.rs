@@ -257,12 +257,10 @@ impl Arbiter {
         let rests_on_absence = matches!(verdict.kind, ErrorKind::Stalled { .. })
             && !matches!(verdict.class, Class::PeerFrozen | Class::Deadlock);
         let is_unreadable = verdict.class == Class::Internal && age_ms < UNREADABLE_WAIT_MS;
-        let blamed = verdict.blamed.iter();
-        let is_unseen = rests_on_absence
-            // All of them are to be looked at.
-            && blamed.fold(false, |is_unseen, rank| {
-                self.may_be_known_soon(*rank, since_ms, now_ms) || is_unseen
-            });
+        // All of them are to be looked at, and not only the first.
+        let blamed = verdict.blamed.iter().filter(|_| rests_on_absence);
+        let unseen = blamed.filter(|rank| self.may_be_known_soon(**rank, since_ms, now_ms));
+        let is_unseen = unseen.count() > 0;
         let must_wait = is_unreadable
             || is_unseen
             || rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
