@@ -342,7 +342,7 @@ impl Arbiter {
         now_ms.saturating_sub(since_ms) < wait_ms
     }
 
-    /// Whether the coordinator, or a rank that answers, is able to look at this one.
+    /// Whether the coordinator, or a rank that answers, may be able to look at this one, and none has tried in vain.
     fn can_be_seen(&self, rank: u32) -> bool {
         let at = crate::types::index(rank.into());
         let Some(process) = self.processes.get(at) else {
@@ -354,7 +354,7 @@ impl Arbiter {
             .get(at)
             .is_some_and(|member| matches!(member.process, Some(Sight::Hidden(_))));
         let is_near = process.boot == self.process.boot && process.boot != 0;
-        !is_hidden && is_near || !self.lookers(process).is_empty()
+        !is_hidden && (is_near || !self.lookers(process).is_empty())
     }
 
     /// Whether nothing is known of a rank that somebody waits for.
