@@ -323,7 +323,7 @@ impl System {
     #[must_use]
     pub fn about(&self) -> String {
         let name = self.read("/proc/sys/kernel/hostname").unwrap_or_default();
-        let mut parts = vec![format!("host {name}")];
+        let mut parts = vec![format!("host {name}").trim_end().to_owned()];
         let cpus = self.read("/proc/cpuinfo").unwrap_or_default();
         let cpus = cpus
             .lines()

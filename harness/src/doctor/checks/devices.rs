@@ -31,7 +31,7 @@ pub(super) fn judge(system: &System) -> Finding {
     let missing = missing_managers(system);
     if !missing.is_empty() {
         problems.push(Problem::fail(
-            format!("{} is missing, without which no device can be used", listed(&missing)),
+            format!("no device can be used without {}, which {} missing", listed(&missing), if missing.len() == 1 { "is" } else { "are" }),
             format!("there are {nodes} and no {}", listed(&missing)),
             "load the driver (`npu-smi info` must list the devices); in a container pass the nodes in with --device",
         ));

@@ -110,7 +110,7 @@ fn generations(system: &System) -> Option<Problem> {
     None
 }
 
-/// A driver that is older than any that the vendor lists for the toolkit in use.
+/// A driver that is older than any that the vendor lists for the toolkit in use, or for an earlier one.
 fn old_driver(system: &System) -> Option<Problem> {
     let (root, _) = system.toolkits().into_iter().next()?;
     let (cann, file) = system.toolkit_version(&root)?;
@@ -121,7 +121,7 @@ fn old_driver(system: &System) -> Option<Problem> {
     (is_old && !cann.is_emulated()).then(|| {
         Problem::fail(
             format!(
-                "the driver {version} is too old for CANN {cann}: the oldest that its release notes list is {oldest}"
+                "the driver {version} is too old for CANN {cann}: the vendor lists none before {oldest}"
             ),
             format!("{}: {version}; {file}: {cann}", system.shown(&driver.path)),
             format!("install the driver {oldest} or a later one, or an older toolkit"),
