@@ -275,6 +275,10 @@ impl Status {
         arbiter_is_gone: bool,
         probe: &dyn Probe,
     ) -> Option<Arc<Verdict>> {
+        if !self.has_verdict() {
+            // The load of the host is read only where it matters.
+            return None;
+        }
         let since_ms = probe.causes_since_ms();
         let mut known = self.known();
         let Known {

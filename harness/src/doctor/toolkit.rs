@@ -23,6 +23,12 @@ impl System {
         Driver::read_below(self.root())
     }
 
+    /// The folders of `LD_LIBRARY_PATH`.
+    pub(super) fn library_folders(&self) -> impl Iterator<Item = &str> {
+        let path = self.text("LD_LIBRARY_PATH").unwrap_or_default();
+        path.split(':').filter(|folder| !folder.is_empty())
+    }
+
     /// A path as the host itself calls it.
     pub(super) fn shown(&self, path: &Path) -> String {
         let inside = path.strip_prefix(self.root());

@@ -82,11 +82,9 @@ fn by_files(system: &System) -> Finding {
     let Some((root, _)) = system.toolkits().into_iter().next() else {
         return Finding::skip("libraries of another host are not loaded here");
     };
-    let path = system.text("LD_LIBRARY_PATH").unwrap_or_default();
     let folders: Vec<String> = [format!("{root}/lib64")]
         .into_iter()
-        .chain(path.split(':').map(str::to_owned))
-        .filter(|folder| !folder.is_empty())
+        .chain(system.library_folders().map(str::to_owned))
         .collect();
     let is_there = |library: &Library| {
         let mut folders = folders.iter();

@@ -3,7 +3,7 @@
 use super::super::{Finding, Problem, System};
 
 pub(super) fn judge(system: &System) -> Finding {
-    let Some(path) = system.text("LD_LIBRARY_PATH") else {
+    if system.text("LD_LIBRARY_PATH").is_none() {
         if system.devices().is_empty() || system.toolkits().is_empty() {
             return Finding::skip("LD_LIBRARY_PATH is not set");
         }
@@ -13,11 +13,8 @@ pub(super) fn judge(system: &System) -> Finding {
             "source the toolkit's set_env.sh",
         )
         .into();
-    };
-    let folders: Vec<&str> = path
-        .split(':')
-        .filter(|folder| !folder.is_empty())
-        .collect();
+    }
+    let folders: Vec<&str> = system.library_folders().collect();
     let mut problems = Vec::new();
     for (position, folder) in folders.iter().enumerate() {
         let is_stub = folder.trim_end_matches('/').ends_with("/stub");

@@ -71,9 +71,8 @@ fn place_of(system: &System, item: &str) -> Option<String> {
     if item.contains('/') {
         return system.exists(item).then(|| item.to_owned());
     }
-    let path = system.text("LD_LIBRARY_PATH").unwrap_or_default();
-    path.split(':')
-        .filter(|folder| !folder.is_empty())
+    system
+        .library_folders()
         .chain(FOLDERS)
         .map(|folder| format!("{folder}/{item}"))
         .find(|place| system.exists(place))
