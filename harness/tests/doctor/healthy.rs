@@ -155,3 +155,15 @@ fn a_healthy_host_of_any_kind_has_nothing_to_complain_of() {
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
+
+#[test]
+fn names_of_a_host_elsewhere_are_found_in_its_own_file_or_not_judged() {
+    let mut host = Host::healthy();
+    host.script.resolves = None;
+    host.set("MASTER_ADDR", "node-a");
+    assert_eq!(host.judge("master-address").status(), Status::Skip);
+    host.file("/etc/hosts", "10.0.0.7 Node-a # node-b\n");
+    assert_eq!(host.judge("master-address").status(), Status::Ok);
+    host.set("MASTER_ADDR", "node-b");
+    assert_eq!(host.judge("master-address").status(), Status::Skip);
+}
