@@ -108,6 +108,10 @@ mod error;
 #[cfg(feature = "internals")]
 pub mod error;
 #[cfg(not(feature = "internals"))]
+mod host_load;
+#[cfg(feature = "internals")]
+pub mod host_load;
+#[cfg(not(feature = "internals"))]
 mod kernel;
 #[cfg(feature = "internals")]
 pub mod kernel;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use muster_comm::watch::cpu_time::HostLoad;
+use muster_comm::host_load::HostLoad;
 use muster_comm::world::{self, ThreadOptions};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

@@ -62,6 +62,7 @@ const HOUSES: &[House] = &[
         "comm",
         "muster_comm",
         &[
+            ("host_load", &[]),
             ("memfd", &[]),
             ("sync", &[]),
             ("types", &[]),
@@ -73,7 +74,7 @@ const HOUSES: &[House] = &[
             ("kernel", &["sync", "types"]),
             ("transport", &["memfd", "strangers", "sync", "types"]),
             ("error", &["types", "vendor"]),
-            ("rendezvous", &["strangers", "sync", "types"]),
+            ("rendezvous", &["host_load", "strangers", "sync", "types"]),
             ("config", &["hccl_sys", "kernel", "rendezvous", "types"]),
             ("sabotage", &["config"]),
             ("launch", &["config", "rendezvous", "sync", "types"]),
@@ -81,6 +82,7 @@ const HOUSES: &[House] = &[
                 "watch",
                 &[
                     "error",
+                    "host_load",
                     "memfd",
                     "rendezvous",
                     "sabotage",
@@ -164,6 +166,7 @@ const HOUSES: &[House] = &[
                     "backend",
                     "context",
                     "error",
+                    "host_load",
                     "rendezvous",
                     "transport",
                     "types",

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::card::{Claimant, DownReason};
 use super::endpoint::Endpoint;
-use super::text::{Claims, Ranks, Seconds, Short, at, held};
+use super::text::{Claims, Late, Ranks, Seconds, Short, at, held};
+use crate::host_load::HostLoad;
 use crate::types::Rank;
 
 /// Exit codes of the classes below; the table of all codes is part of the tool's documentation.
@@ -263,8 +264,8 @@ pub enum RendezvousError {
     },
     /// A rank did not contribute to a round in time.
     #[error(
-        "round {round:?} over the control plane: rank {} of {world_size} missing after {}",
-        Ranks(missing), Seconds(*waited_ms)
+        "round {round:?} over the control plane: rank {} of {world_size} missing after {}{}",
+        Ranks(missing), Seconds(*waited_ms), Late(*late)
     )]
     RoundMissing {
         /// The round.
@@ -275,6 +276,8 @@ pub enum RendezvousError {
         world_size: u32,
         /// How long it was waited for, in milliseconds.
         waited_ms: u64,
+        /// As in [`Absence::late`].
+        late: Option<HostLoad>,
     },
     /// A round was used in a way that it cannot be.
     #[error("round {round:?} over the control plane: {why}")]
@@ -371,6 +374,8 @@ pub struct Absence {
     pub present: Vec<Presence>,
     /// What the launcher saw last of the processes of missing ranks, in words.
     pub seen: Vec<String>,
+    /// The load of the host, where that is crowded and other ranks still arrived a short time ago: the missing ones may only be late.
+    pub late: Option<HostLoad>,
 }
 
 /// A rank that is there.
@@ -387,11 +392,19 @@ pub struct Presence {
 }
 
 impl RendezvousError {
+    /// Whether ranks are missing that may only be late.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Missing { absence } if absence.late.is_some())
+            || matches!(self, Self::RoundMissing { late: Some(_), .. })
+    }
+
     /// The exit code of the error's class: 10 missing, 11 conflict, 12 unreachable, 20 dead peer, 21 frozen peer,
     /// 60 resource, 70 misuse of this crate.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            error if error.is_late() => exit::RESOURCE,
             Self::Missing { .. } | Self::RoundMissing { .. } => exit::MISSING,
             Self::Attempt { .. }
             | Self::Build { .. }
@@ -447,6 +460,9 @@ impl RendezvousError {
             }
             Self::LocalRank { .. } => {
                 "local ranks count the processes of one host from 0: look at where each got it from"
+            }
+            error if error.is_late() => {
+                "give the ranks more time, or start fewer programs on the host"
             }
             Self::Missing { .. } => {
                 "look at whether the missing ranks started and what they said last, or give them more time"

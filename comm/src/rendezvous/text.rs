@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::card::Claimant;
 use super::error::{Absence, WorldClaim};
+use crate::host_load::HostLoad;
 use crate::types::Rank;
 
 /// Text from elsewhere, shown without control characters and cut where it gets long.
@@ -58,7 +59,7 @@ impl fmt::Display for Absence {
             Seconds(self.waited_ms)
         )?;
         if self.present.is_empty() {
-            return Ok(());
+            return Late(self.late).fmt(f);
         }
         let ranks: Vec<Rank> = self.present.iter().map(|presence| presence.rank).collect();
         let since = self.present.iter().map(|presence| presence.since_ms);
@@ -77,7 +78,19 @@ impl fmt::Display for Absence {
         write!(f, "; hosts seen {}", Hosts(&hosts))?;
         self.seen
             .iter()
-            .try_for_each(|seen| write!(f, "; {}", Plain(seen)))
+            .try_for_each(|seen| write!(f, "; {}", Plain(seen)))?;
+        Late(self.late).fmt(f)
+    }
+}
+
+/// Why missing ranks may only be late.
+pub(super) struct Late(pub(super) Option<HostLoad>);
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |load| {
+            write!(f, "; the host is crowded ({load}), and ranks still arrive")
+        })
     }
 }
 
@@ -225,6 +238,7 @@ mod tests {
                     presence(3, "n\u{1b}2", 450),
                 ],
                 seen: Vec::new(),
+                late: None,
             }),
         };
         assert_eq!(

@@ -362,6 +362,7 @@ mod tests {
                     pid: 4711,
                     since_ms: 5,
                 }],
+                late: None,
                 seen: Vec::new(),
             }),
         };

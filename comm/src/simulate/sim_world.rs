@@ -7,6 +7,7 @@ use super::rank::{Life, Player, Pressed, narrow};
 use super::scenario::{ARRIVAL_MS, Fault, Scenario, Seat};
 use super::view::{pid, process};
 use crate::error::verdict::Verdict;
+use crate::host_load::HostLoad;
 use crate::rendezvous::{
     Body, Card, CoordinatorEvent, DownReason, Introduction, Membership, PROTOCOL, ProcessId, Rules,
     Task, ToCoordinator, encode_introduction,
@@ -74,6 +75,7 @@ impl<'a> Stage<'a> {
             arbiter: Some(Box::new(Arbiter::in_process(process(plan, plan.seat)))),
             closes_door: false,
             look: None,
+            load: HostLoad::default,
             arrival_ms: ARRIVAL_MS,
             epoch_unix_ms: 0,
         };

@@ -19,8 +19,12 @@ pub(crate) fn verdict(error: &RendezvousError, at_unix_ms: u64) -> Verdict {
         place: error.to_string(),
         since_unix_ms: at_unix_ms.saturating_sub(waited_ms),
         elapsed_ms: waited_ms,
-        confidence: Confidence::Certain,
-        evidence: vec![evidence(class).to_owned()],
+        confidence: if error.is_late() {
+            Confidence::Likely
+        } else {
+            Confidence::Certain
+        },
+        evidence: vec![evidence(error, class).to_owned()],
         others: others(error),
         next: error.help().to_owned(),
         cascades: Vec::new(),
@@ -55,6 +59,7 @@ fn class(error: &RendezvousError) -> Class {
 fn blamed(error: &RendezvousError) -> Vec<u32> {
     let given = |rank: i64| u32::try_from(rank).ok();
     let mut blamed: Vec<u32> = match error {
+        error if error.is_late() => Vec::new(),
         RendezvousError::Missing { absence } => absence.missing.iter().map(|rank| rank.0).collect(),
         RendezvousError::RoundMissing { missing, .. } => {
             missing.iter().map(|rank| rank.0).collect()
@@ -135,8 +140,9 @@ fn waited_ms(error: &RendezvousError) -> u64 {
     clippy::wildcard_enum_match_arm,
     reason = "the other classes rest on what one process met itself"
 )]
-fn evidence(class: Class) -> &'static str {
+fn evidence(error: &RendezvousError, class: Class) -> &'static str {
     match class {
+        Class::Resource if error.is_late() => "the coordinator counted who came",
         Class::RdvConflict => "what the ranks said of themselves, compared by the coordinator",
         Class::RdvMissing => "the coordinator counted who came",
         Class::PeerDead => "the connection to it ended",
@@ -158,6 +164,7 @@ fn others(error: &RendezvousError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_load::HostLoad;
     use crate::rendezvous::{Absence, Presence, WorldClaim};
     use crate::types::Rank;
 
@@ -177,6 +184,7 @@ mod tests {
                     })
                     .to_vec(),
                 seen: Vec::new(),
+                late: None,
             }),
         }
     }
@@ -193,6 +201,30 @@ mod tests {
             "{line}"
         );
         assert!(line.contains("since=12:03:02.512Z (+2.0 s)"), "{line}");
+    }
+
+    #[test]
+    fn who_may_only_be_late_is_not_to_blame() {
+        let RendezvousError::Missing { mut absence } = absence() else {
+            panic!("ranks are missing");
+        };
+        absence.late = Some(HostLoad {
+            runnable: 60,
+            processors: 2,
+        });
+        let verdict = verdict(&RendezvousError::Missing { absence }, 43_384_512);
+        assert_eq!(
+            (verdict.class, verdict.confidence),
+            (Class::Resource, Confidence::Likely)
+        );
+        assert_eq!(verdict.blamed, [0_u32; 0]);
+        assert!(
+            verdict
+                .place
+                .ends_with("; the host is crowded (load 60 on 2 CPUs), and ranks still arrive"),
+            "{}",
+            verdict.place
+        );
     }
 
     #[test]

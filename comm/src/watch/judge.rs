@@ -25,10 +25,10 @@ pub(super) use self::format::{fate, last_act, who};
 pub(super) use self::gone::name_beside;
 use self::graph::{Graph, Leaf, Why};
 pub use self::outside::{Observation, observed};
-use super::cpu_time::HostLoad;
 use super::process::{Inside, Sight};
 use super::report::{GroupState, Report};
 use crate::error::verdict::{self, CallId, Class, Confidence, Verdict};
+use crate::host_load::HostLoad;
 use crate::types::Collective;
 
 /// How long every look must find a process stopped before its rank counts as frozen.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::arbiter::echo_ms;
 use super::board;
-use super::cpu_time::HostLoad;
 use super::process::{self, Inside, Place, Sight};
 use super::report::Report;
 use super::wire::{self, Look};
+use crate::host_load::HostLoad;
 use crate::rendezvous::{Card, Liveness, ProcessId, Seen};
 use crate::sync::{Clock, Deadline};
 use crate::types::Rank;

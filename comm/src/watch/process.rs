@@ -11,8 +11,9 @@ pub use self::container::{Inside, container};
 pub use self::find::own;
 pub(super) use self::find::{Place, find};
 pub use self::freezer::Freezer;
-use super::cpu_time::{CpuTime, HostLoad};
+use super::cpu_time::CpuTime;
 use super::signal::mask;
+use crate::host_load::HostLoad;
 use crate::rendezvous::{DownReason, ProcessId};
 
 /// Bit of a task's flags: it is on its way out of the kernel for good.

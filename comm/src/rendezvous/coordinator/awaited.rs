@@ -50,7 +50,7 @@ impl Membership {
             format!("rank {rank}: pid {}, {}", absent.pid, absent.state)
         };
         let seen = seen.take(PROGRESS_RANKS_MAX).map(told).collect();
-        self.job.absence(seen, now_ms)
+        self.job.absence(seen, (self.load)(), now_ms)
     }
 
     /// The owner has looked at the process of a rank that has not joined.
@@ -154,6 +154,7 @@ mod tests {
             closes_door: false,
             arrival_ms: 10_000,
             look: None,
+            load: crate::host_load::HostLoad::default,
             epoch_unix_ms: 0,
         };
         let job = ("job".to_owned(), 0);

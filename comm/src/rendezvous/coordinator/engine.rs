@@ -20,6 +20,7 @@ use super::goodbye::Ended;
 use super::job::Phase;
 use super::membership::{Membership, Rules};
 use super::{Command, CoordinatorEvent, CoordinatorOptions, Counters, resource};
+use crate::host_load::HostLoad;
 use crate::rendezvous::arbiter::Eyes;
 use crate::rendezvous::card::{DownReason, millis};
 use crate::rendezvous::error::RendezvousError;
@@ -114,6 +115,7 @@ impl Engine {
             closes_door: options.closes_door,
             arrival_ms: millis(options.deadline),
             look: eyes.map(|eyes| eyes.stopped),
+            load: HostLoad::now,
             epoch_unix_ms: Clock::wall_ms(),
         };
         Self {

@@ -4,8 +4,10 @@
 
 use std::collections::HashMap;
 
+use crate::host_load::HostLoad;
 use crate::rendezvous::card::{Card, Claimant, DownReason, ProcessId};
 use crate::rendezvous::error::{Absence, Presence, RendezvousError, WorldClaim};
+use crate::rendezvous::limits::late;
 use crate::rendezvous::limits::{CONTROL_WORLD_SIZE_MAX, PROGRESS_RANKS_MAX};
 use crate::rendezvous::wire::{Introduction, PROTOCOL, ToSession, decode, decode_introduction};
 use crate::types::Rank;
@@ -164,7 +166,14 @@ impl Job {
     }
 
     /// The error of a bring-up whose time is up; `seen` is what the launcher saw last of the processes of missing ranks.
-    pub(super) fn absence(&self, seen: Vec<String>, now_ms: u64) -> RendezvousError {
+    pub(super) fn absence(
+        &self,
+        seen: Vec<String>,
+        load: HostLoad,
+        now_ms: u64,
+    ) -> RendezvousError {
+        let last_ms = self.joined().map(|(_, joined)| joined.since_ms).max();
+        let since_last_ms = now_ms.saturating_sub(last_ms.unwrap_or(0));
         let present = self.joined().map(|(rank, joined)| Presence {
             rank,
             host: joined.claimant.host.clone(),
@@ -179,6 +188,7 @@ impl Job {
                 missing_more: 0,
                 present: present.collect(),
                 seen,
+                late: late(load, now_ms, since_last_ms),
             }),
         }
     }

@@ -11,6 +11,7 @@ use super::job::{Admission, Job, Phase};
 use super::lost::Held;
 use super::rounds::{Contribution, Failure, Rounds};
 use super::{Absent, CoordinatorEvent, Refusal};
+use crate::host_load::HostLoad;
 use crate::rendezvous::arbiter::{Act, Arbiter};
 use crate::rendezvous::card::{DownReason, ProcessId, millis};
 use crate::rendezvous::error::RendezvousError;
@@ -67,6 +68,7 @@ pub(crate) struct Membership {
     /// How long ranks may take to come.
     arrival_ms: u64,
     pub(super) look: Option<fn(&ProcessId) -> Option<String>>,
+    pub(super) load: fn() -> HostLoad,
     pub(super) next_look_ms: u64,
     pub(super) stopped: Stopped,
     /// What the owner saw last of the processes of ranks that have not joined.
@@ -97,6 +99,8 @@ pub(crate) struct Rules {
     pub(crate) arrival_ms: u64,
     /// Where it is given, bring-up ends with the first round, and ranks that it waits for are looked at.
     pub(crate) look: Option<fn(&ProcessId) -> Option<String>>,
+    /// Reads the load of this host.
+    pub(crate) load: fn() -> HostLoad,
     /// The time of day at time zero, in milliseconds since 1970; for people.
     pub(crate) epoch_unix_ms: u64,
 }
@@ -120,6 +124,7 @@ impl Membership {
             closes_door: rules.closes_door,
             arrival_ms: rules.arrival_ms,
             look: rules.look,
+            load: rules.load,
             next_look_ms: 0,
             stopped: Stopped::default(),
             absent: BTreeMap::new(),
@@ -303,7 +308,7 @@ impl Membership {
         if now_ms < self.settled_ms.min(due_ms + SETTLE_MS) {
             return;
         }
-        let failures = self.rounds.expire(now_ms);
+        let failures = self.rounds.expire(self.load, now_ms);
         self.tell_failures(failures);
         if is_over {
             self.fail(self.absence(now_ms));

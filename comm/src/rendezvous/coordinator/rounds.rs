@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::host_load::HostLoad;
 use crate::rendezvous::error::RendezvousError;
+use crate::rendezvous::limits::late;
 use crate::rendezvous::limits::{NAME_BYTES_MAX, ROUND_BYTES_MAX, ROUNDS_MAX};
 use crate::rendezvous::wire::Part;
 use crate::types::Rank;
@@ -30,12 +32,17 @@ pub(super) struct Failure {
     pub(super) error: RendezvousError,
 }
 
+/// A wait counts as this long at least where others came to it a short time ago: what bring-up leaves for its rounds may be nothing.
+const WAIT_MIN_MS: u64 = 4000;
+
 #[derive(Debug)]
 struct Open {
     parts: Vec<Option<Part>>,
     given: usize,
     bytes: usize,
     began_ms: u64,
+    /// When the last part came.
+    last_ms: u64,
     expires_ms: u64,
 }
 
@@ -120,6 +127,7 @@ impl Rounds {
             given: 0,
             bytes: 0,
             began_ms: now_ms,
+            last_ms: now_ms,
             expires_ms,
         });
         if open.parts[rank.index()].is_some() {
@@ -129,6 +137,7 @@ impl Rounds {
         open.bytes += bytes.len();
         open.parts[rank.index()] = Some(Part(bytes));
         open.expires_ms = open.expires_ms.min(expires_ms);
+        open.last_ms = now_ms;
         if open.bytes > ROUND_BYTES_MAX {
             let error = RendezvousError::TooLarge {
                 what: format!("round {round:?}"),
@@ -152,14 +161,17 @@ impl Rounds {
     }
 
     /// The rounds whose time is up.
-    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Failure> {
+    pub(super) fn expire(&mut self, load: fn() -> HostLoad, now_ms: u64) -> Vec<Failure> {
         let due = |(round, open): (&String, &Open)| {
             (open.expires_ms <= now_ms).then(|| {
+                let waited_ms = now_ms.saturating_sub(open.began_ms);
+                let since_last_ms = now_ms.saturating_sub(open.last_ms);
                 let error = RendezvousError::RoundMissing {
                     round: round.clone(),
                     missing: open.ranks(false),
                     world_size: self.world_size,
-                    waited_ms: now_ms.saturating_sub(open.began_ms),
+                    waited_ms,
+                    late: late(load(), waited_ms.max(WAIT_MIN_MS), since_last_ms),
                 };
                 (round.clone(), error)
             })
@@ -250,22 +262,42 @@ mod tests {
         let mut rounds = Rounds::new(3);
         contribute(&mut rounds, 2, "r", 50);
         contribute(&mut rounds, 0, "r", 60);
-        assert_eq!(rounds.expire(149), []);
+        assert_eq!(rounds.expire(HostLoad::default, 149), []);
         let error = RendezvousError::RoundMissing {
             round: "r".to_owned(),
             missing: vec![Rank(1)],
             world_size: 3,
             waited_ms: 100,
+            late: None,
         };
         let failure = |waiting: &[u32]| Failure {
             round: "r".to_owned(),
             waiting: waiting.iter().map(|rank| Rank(*rank)).collect(),
             error: error.clone(),
         };
-        assert_eq!(rounds.expire(150), [failure(&[0, 2])]);
-        assert_eq!(rounds.expire(1000), []);
+        assert_eq!(rounds.expire(HostLoad::default, 150), [failure(&[0, 2])]);
+        assert_eq!(rounds.expire(HostLoad::default, 1000), []);
         let late = contribute(&mut rounds, 1, "r", 2000);
         assert_eq!(late, Contribution::Failed(failure(&[1])));
+    }
+
+    #[test]
+    fn on_a_crowded_host_a_rank_may_be_late_while_others_still_come() {
+        let crowded = || HostLoad {
+            runnable: 60,
+            processors: 2,
+        };
+        let late_after = |load: fn() -> HostLoad, ms| {
+            let mut rounds = Rounds::new(2);
+            rounds.contribute(Rank(0), "r".to_owned(), ms, part(0), 0);
+            match &rounds.expire(load, ms)[0].error {
+                RendezvousError::RoundMissing { late, .. } => *late,
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!(late_after(crowded, 1000), Some(crowded()));
+        assert_eq!(late_after(crowded, 1001), None);
+        assert_eq!(late_after(HostLoad::default, 1000), None);
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::io::ErrorKind;
 
 use super::connect::{Link, Silence, read_before};
 use super::{Sender, SessionEvent};
+use crate::host_load::HostLoad;
 use crate::rendezvous::card::{Card, Hello, ProcessId, millis};
 use crate::rendezvous::endpoint::Endpoint;
 use crate::rendezvous::error::{Absence, RendezvousError};
+use crate::rendezvous::limits::late;
 use crate::rendezvous::limits::{ANSWER_GRACE, COORDINATOR_FRAME_BYTES_MAX};
 use crate::rendezvous::secret::Seal;
 use crate::rendezvous::wire::{
@@ -47,6 +49,8 @@ struct Wait<'a> {
     read: Seal,
     missing: Vec<Rank>,
     missing_more: u32,
+    /// Begun when other ranks were missing than before, for the last time.
+    changed: Deadline,
     has_heard: bool,
     /// Set once our own time is up: until then the coordinator may say who is missing.
     grace: Option<Deadline>,
@@ -79,6 +83,7 @@ pub(super) fn join(
         read: link.read,
         missing: Vec::new(),
         missing_more: 0,
+        changed: Deadline::after(deadline.left()),
         has_heard: false,
         grace: None,
     };
@@ -135,6 +140,9 @@ impl Wait<'_> {
                     missing,
                     missing_more,
                 } => {
+                    if (&self.missing, self.missing_more) != (&missing, missing_more) {
+                        self.changed = Deadline::after(self.deadline.left());
+                    }
                     self.missing = missing;
                     self.missing_more = missing_more;
                 }
@@ -204,6 +212,7 @@ impl Wait<'_> {
                 missing_more: self.missing_more,
                 present: Vec::new(),
                 seen: Vec::new(),
+                late: late(HostLoad::now(), waited_ms, millis(self.changed.elapsed())),
             }),
         }
     }

@@ -5,12 +5,10 @@ use super::format::{DESCRIBED_MAX, call_of, full_call_of, last_act, others, stal
 use super::graph::{Graph, Leaf, Waiter, Why};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Class, Confidence, Verdict, ranks, seconds};
+use crate::host_load::CROWDED;
 use crate::types::Rank;
 use crate::watch::process::Sight;
 use crate::watch::report::Destroyed;
-
-/// Threads that are ready to run for each processor from which on a host is crowded.
-const CROWDED: u64 = 4;
 
 /// Ranks that could not do what others wait for, since they got no processor.
 pub(super) fn starved(scene: &Scene, graph: &Graph<'_>, start: usize, starved: &[u32]) -> Verdict {

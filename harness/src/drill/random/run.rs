@@ -32,6 +32,8 @@ const SLOW: u32 = 5;
 const OWN_LOAD: f64 = 6.0;
 /// Load average from which on everything is waited for longer.
 const CROWDED: f64 = 20.0;
+/// A rank that is stopped for so long may be said to be.
+const STOPPED_AFTER: Duration = Duration::from_secs(1);
 /// Time for what was printed last to be heard, and for what is killed to be gone.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -84,12 +86,15 @@ pub fn run(
         Err(Trouble::Failed(failure)) => return Err(failure),
     }
     let mut held = Vec::new();
-    let struck_ns = strike(scenario, &mut stage, &mut held);
+    let (struck_ns, was_stopped) = strike(scenario, &mut stage, &mut held);
     await_end(scenario, &mut stage);
     if stage.interrupted {
         return Ok(None);
     }
-    let watched = watched(scenario, &stage);
+    let watched = Watched {
+        was_stopped,
+        ..watched(scenario, &stage)
+    };
     let truth = truth(scenario, &watched);
     let ends = stage.children.iter().map(|child| End {
         rank: child.rank,
@@ -143,13 +148,13 @@ fn load_average() -> f64 {
     average.unwrap_or(0.0).max(ready.unwrap_or(0.0))
 }
 
-/// Does what is done from outside; gives back when the last of it was.
+/// Does what is done from outside; gives back when the last of it was, and whether a rank was stopped for so long that it may be said to be.
 fn strike(
     scenario: &Scenario,
     stage: &mut Stage<'_>,
     held: &mut Vec<std::os::fd::OwnedFd>,
-) -> Option<u64> {
-    let mut struck = None;
+) -> (Option<u64>, bool) {
+    let (mut struck, mut was_stopped) = (None, false);
     for strike in &scenario.strikes {
         let deadline = Deadline::after(TO_STRIKE * scenario.load.clamp(1, 6));
         loop {
@@ -166,10 +171,13 @@ fn strike(
             stage.pause(LOOK_EVERY);
         }
         stage.pause(Duration::from_micros(strike.delay_us));
-        struck = Some(Clock::nanos());
+        let begun = Clock::nanos();
+        struck = Some(begun);
         act(strike.act, stage, held);
+        let took = Duration::from_nanos(Clock::nanos() - begun);
+        was_stopped |= matches!(strike.act, Act::Stall { .. }) && took >= STOPPED_AFTER;
     }
-    struck
+    (struck, was_stopped)
 }
 
 fn act(act: Act, stage: &mut Stage<'_>, held: &mut Vec<std::os::fd::OwnedFd>) {
@@ -274,6 +282,7 @@ fn watched(scenario: &Scenario, stage: &Stage<'_>) -> Watched {
         first_return_ns: failed.map(|told| told.at_ns).min(),
         at,
         joined,
+        was_stopped: false,
     }
 }
 

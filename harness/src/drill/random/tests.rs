@@ -53,6 +53,7 @@ fn of(seed: u64, fault: Fault) -> (Scenario, Watched) {
         at: scenario.program.iter().map(at).collect(),
         joined: (0..5).collect(),
         first_return_ns: None,
+        was_stopped: false,
     };
     (scenario, watched)
 }
@@ -111,6 +112,7 @@ fn what_is_true_of_the_cases_is_what_their_names_say() {
             at: steps.iter().map(at).collect(),
             joined: (0..scenario.world_size()).collect(),
             first_return_ns: None,
+            was_stopped: false,
         };
         truth(&scenario, &watched)
     };
@@ -163,6 +165,7 @@ fn of_two_faults_the_second_alone_is_wrong_where_somebody_waited_for_the_first()
         at: vec![at(since_ns), at(since_ns), at(0), at(0)],
         joined: (0..4).collect(),
         first_return_ns: Some(1_000_000_000),
+        was_stopped: false,
     };
     let only = |truth: &Truth, rank| {
         let only = Blamed::Exactly(vec![rank]);
