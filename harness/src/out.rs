@@ -106,13 +106,28 @@ fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
 /// A line over several of a terminal, broken between words.
 fn broken(line: &str) -> String {
     let mut text = String::new();
-    wrap(&mut text, line, [0, INDENT], |word| {
-        anstream::adapter::strip_str(word)
-            .to_string()
-            .chars()
-            .count()
-    });
+    wrap(&mut text, line, [0, INDENT], visible);
     text
+}
+
+/// The characters of a text that are seen: colours take no room.
+#[must_use]
+pub fn visible(text: &str) -> usize {
+    anstream::adapter::strip_str(text)
+        .to_string()
+        .chars()
+        .count()
+}
+
+/// Columns of the terminal on which people see results; `None` where they go into a pipe or a file.
+#[must_use]
+pub fn terminal_width() -> Option<usize> {
+    if !is_on_terminal(&io::stdout()) {
+        return None;
+    }
+    let told = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    // A terminal that knows no width says zero.
+    Some(usize::from(told.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Prints a failure the way every command does, and gives back its class.

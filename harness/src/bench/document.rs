@@ -107,11 +107,11 @@ impl Measures for Settings {
     }
 
     fn heading(record: &Record) -> String {
-        format!("{}\n{}\n", table::heading(record), table::columns())
+        format!("{}\n{}", table::heading(record), table::columns())
     }
 
     fn line(record: &Record) -> String {
-        table::line(record) + "\n"
+        table::line(record)
     }
 
     fn closing(report: &BenchReport) -> String {

@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 
 use crate::bench::model::{BenchReport, Record};
+use crate::bench::table::algorithm;
 use crate::out::escaped;
 use crate::report::document::Mood;
 use crate::report::html::figures::{Against, Heat, heat};
@@ -321,7 +322,7 @@ fn row(record: &Record, ends: (f64, f64)) -> Markup {
         tr {
             td.n { (record.ranks) }
             th.n scope="row" { @if record.bytes > 0 { (size(record.bytes)) } @else { "–" } }
-            td { (escaped(&record.algo)) }
+            td { (escaped(&algorithm(record))) }
             @if let Some(why) = &record.unsupported {
                 td.text colspan="10" { "not measured: " (escaped(why)) }
             } @else {

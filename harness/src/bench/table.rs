@@ -1,13 +1,13 @@
 //! The records for people: a line each, as they come.
 //!
-//! A view of the model: nothing is decided here. Widths are fixed, because lines are printed long
-//! before the last one is known.
+//! A view of the model: nothing is decided here.
 
 use std::fmt::Write as _;
 
 use crate::bench::model::{BenchReport, Record};
-use crate::out::{BAD, GOOD, STRONG, escaped};
+use crate::out::{BAD, GOOD, STRONG, escaped, terminal_width};
 use crate::report::html::parts::{short, size};
+use crate::report::terminal::{self, Column};
 
 /// What is above everything that an emulated device did.
 pub const EMULATED: &str = "emulated device: nothing below was measured on hardware\n";
@@ -50,86 +50,54 @@ pub fn heading(record: &Record) -> String {
     text
 }
 
+/// The columns of the lines.
+const COLUMNS: &[Column<Record>] = &[
+    Column::label("size", 9, |r| size(r.bytes)),
+    Column::label("count", 11, |r: &Record| r.count.to_string()).spare(5),
+    Column::text("algorithm", 23, |r| escaped(&algorithm(r))),
+    Column::figure(["min", "us"], 9, |r: &Record| short(r.latency_us.min)).spare(3),
+    Column::figure(["median", "us"], 9, |r| short(r.latency_us.median)),
+    Column::figure(["p90", "us"], 9, |r: &Record| short(r.latency_us.p90)).spare(6),
+    Column::figure(["p99", "us"], 9, |r: &Record| short(r.latency_us.p99)).spare(1),
+    Column::figure(["max", "us"], 9, |r: &Record| short(r.latency_us.max)).spare(4),
+    Column::figure(["algbw", "GB/s"], 8, |r: &Record| {
+        rate(r.algbw_gbytes_per_s)
+    })
+    .spare(2),
+    Column::figure(["busbw", "GB/s"], 8, |r| rate(r.busbw_gbytes_per_s)),
+    Column::figure(["wrong", ""], 7, |r| wrong(r.wrong)),
+    Column::figure(["samples", ""], 8, |r: &Record| r.samples.to_string()).spare(7),
+];
+
 /// The names of the columns.
 #[must_use]
 pub fn columns() -> String {
-    format!(
-        "{:>10} {:>11}  {:<24} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}\n\
-         {:>10} {:>11}  {:<24} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>7} {:>8}",
-        "size",
-        "count",
-        "algorithm",
-        "min",
-        "median",
-        "p90",
-        "p99",
-        "max",
-        "algbw",
-        "busbw",
-        "wrong",
-        "samples",
-        "",
-        "",
-        "",
-        "us",
-        "us",
-        "us",
-        "us",
-        "us",
-        "GB/s",
-        "GB/s",
-        "",
-        "",
-    )
+    terminal::head(COLUMNS, terminal_width())
 }
 
 /// One line.
 #[must_use]
 pub fn line(record: &Record) -> String {
-    let mut text = format!(
-        "{:>10} {:>11}  {:<24} ",
-        size(record.bytes),
-        record.count,
-        escaped(&algorithm(record))
-    );
-    if let Some(why) = &record.unsupported {
-        let _ = write!(text, "not measured: {}", escaped(why));
-        return text;
+    let why_not = record.unsupported.as_deref().map(escaped);
+    terminal::line(COLUMNS, terminal_width(), record, why_not.as_deref())
+}
+
+/// A bandwidth.
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), short)
+}
+
+fn wrong(wrong: Option<u64>) -> String {
+    match wrong {
+        None => "-".to_owned(),
+        Some(0) => "0".to_owned(),
+        Some(wrong) => format!("{BAD}{wrong}{BAD:#}"),
     }
-    let latency = &record.latency_us;
-    for time in [
-        latency.min,
-        latency.median,
-        latency.p90,
-        latency.p99,
-        latency.max,
-    ] {
-        let _ = write!(text, "{:>10} ", short(time));
-    }
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
-    let _ = write!(
-        text,
-        "{:>8} {:>8} ",
-        rate(record.algbw_gbytes_per_s),
-        rate(record.busbw_gbytes_per_s)
-    );
-    match record.wrong {
-        None => {
-            let _ = write!(text, "{:>7}", "-");
-        }
-        Some(0) => {
-            let _ = write!(text, "{:>7}", 0);
-        }
-        Some(wrong) => {
-            let _ = write!(text, "{BAD}{wrong:>7}{BAD:#}");
-        }
-    }
-    let _ = write!(text, " {:>8}", record.samples);
-    text
 }
 
 /// The algorithm: where the tables chose, also which.
-fn algorithm(record: &Record) -> String {
+#[must_use]
+pub fn algorithm(record: &Record) -> String {
     let segment = record
         .segment
         .map_or_else(String::new, |bytes| format!("/{}K", bytes >> 10));

@@ -76,12 +76,12 @@ pub struct CompareArgs {
     #[arg(long)]
     any_machine: bool,
 
-    /// Print Markdown, for the summary of a CI job
-    #[arg(long, conflicts_with = "format")]
+    /// The same as `--format markdown`
+    #[arg(long, hide = true, conflicts_with = "format")]
     markdown: bool,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
     #[command(flatten)]
@@ -93,8 +93,11 @@ pub struct CompareArgs {
 pub enum Format {
     /// One JSON document
     Json,
+    /// Markdown, for the summary of a CI job
+    Markdown,
     /// Sentences, the worst first
-    Text,
+    #[value(alias = "text")]
+    Table,
 }
 
 fn after_long_help() -> String {
@@ -103,7 +106,7 @@ fn after_long_help() -> String {
          muster bench --rounds 10 --save base.json     before a change\n  \
          muster bench --rounds 10 --save new.json      after it\n  \
          muster compare base.json new.json             exit 50 if something became slower\n  \
-         muster compare base.json new.json --markdown >> \"$GITHUB_STEP_SUMMARY\"\n  \
+         muster compare base.json new.json --format markdown >> \"$GITHUB_STEP_SUMMARY\"\n  \
          muster compare --run old/muster --run new/muster -- bench all_to_all -e 1M     two builds, in turns\n\n{}",
         Exit::table()
     )
@@ -225,8 +228,8 @@ impl CompareArgs {
         };
         let written = self.saving.write(&report);
         out::result(&match (self.markdown, self.format) {
-            (true, _) => view::markdown(&report.comparison),
-            (false, Format::Text) => view::text(&report.comparison),
+            (true, _) | (_, Format::Markdown) => view::markdown(&report.comparison),
+            (false, Format::Table) => view::text(&report.comparison),
             (false, Format::Json) => report.json()?,
         })?;
         Saving::ended(report.comparison.class, written)

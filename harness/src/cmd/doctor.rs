@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 
@@ -18,7 +18,7 @@ use crate::fail::Failure;
 use crate::out;
 use crate::report::document::Document as _;
 
-use super::saving::Saving;
+use super::saving::{Form, Saving};
 
 /// Longest time of a single check, by default.
 const BOUND_S: f64 = 5.0;
@@ -35,7 +35,7 @@ const BOUND_S: f64 = 5.0;
 pub struct DoctorArgs {
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    format: DoctorFormat,
+    format: Form,
     /// Only this check or group of checks; may be given more than once
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
@@ -56,16 +56,6 @@ pub struct DoctorArgs {
     timeout: f64,
     #[command(flatten)]
     saving: Saving,
-}
-
-/// How findings are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DoctorFormat {
-    /// One JSON document.
-    Json,
-    /// Text for people, worst first.
-    #[default]
-    Table,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -105,8 +95,8 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     // A closed terminal must not cost the files, nor a full disk the text.
     let written = args.saving.write(&diagnosis);
     out::result(&match args.format {
-        DoctorFormat::Json => diagnosis.json()?,
-        DoctorFormat::Table => diagnosis.shown(args.all || !args.only.is_empty()),
+        Form::Json => diagnosis.json()?,
+        Form::Table => diagnosis.shown(args.all || !args.only.is_empty()),
     })?;
     Saving::ended(diagnosis.exit(), written)
 }
@@ -143,8 +133,8 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Check>, Failure> {
     Ok(once)
 }
 
-fn list(format: DoctorFormat) -> Result<String, Failure> {
-    if format == DoctorFormat::Json {
+fn list(format: Form) -> Result<String, Failure> {
+    if format == Form::Json {
         let checks: Vec<_> = CHECKS
             .iter()
             .map(|check| {

@@ -11,7 +11,7 @@ use muster_comm::sync::Clock;
 use muster_comm::types::closest;
 
 use crate::TOOL;
-use crate::cmd::saving::Saving;
+use crate::cmd::saving::{FormArgs, Saving};
 use crate::drill::actor;
 use crate::drill::catalogue::{Drill, drills};
 use crate::drill::model::{Report, SCHEMA_VERSION};
@@ -58,9 +58,8 @@ pub struct DrillArgs {
     /// How often to repeat every drill
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Print one JSON document on standard output instead of the table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     #[command(flatten)]
     random: random::RandomArgs,
     #[command(flatten)]
@@ -122,7 +121,7 @@ pub fn run(args: &DrillArgs) -> Result<Exit, Failure> {
     let report = carry_out(args, turns, seed)?;
     // A closed terminal must not cost the files, nor a full disk the table.
     let written = args.saving.write(&report);
-    if args.json {
+    if args.form.is_json() {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::internal(format!("the report cannot be written: {error}")))?;
         out::result(&format!("{text}\n"))?;
@@ -156,7 +155,7 @@ fn carry_out(args: &DrillArgs, turns: Vec<Turn>, seed: u64) -> Result<Report, Fa
         origin: Some(Origin::here(&Environment::capture())),
         drills: Vec::new(),
     };
-    if !args.json {
+    if !args.form.is_json() {
         out::result(&table::head())?;
     }
     let progress = Progress::new();
@@ -168,7 +167,7 @@ fn carry_out(args: &DrillArgs, turns: Vec<Turn>, seed: u64) -> Result<Report, Fa
             report.interrupted = true;
             break;
         };
-        if !args.json {
+        if !args.form.is_json() {
             progress.suspended(|| out::result(&table::row(&run)))?;
         }
         report.drills.push(run);
@@ -220,7 +219,7 @@ fn turns(args: &DrillArgs, wanted: &[&'static Drill], seed: u64) -> Vec<Turn> {
 }
 
 fn list(args: &DrillArgs, wanted: &[&'static Drill]) -> Result<Exit, Failure> {
-    if !args.json {
+    if !args.form.is_json() {
         out::result(&table::list(wanted))?;
         return Ok(Exit::Ok);
     }

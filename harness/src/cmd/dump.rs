@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use muster_comm::watch::report::Report;
 use muster_comm::watch::{dump, of_process};
 
+use crate::cmd::saving::FormArgs;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -44,9 +45,8 @@ pub struct ExplainArgs {
     /// Files that `muster dump` or a verdict wrote, or folders of them
     #[arg(required = true)]
     dumps: Vec<PathBuf>,
-    /// Print the verdict as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 /// Prints what stands on the boards of these processes. They need not do anything for it, and may be
@@ -140,7 +140,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     let verdict = dump::explain_all(&dumps);
     let mut text = String::new();
     // Writing to a string cannot fail.
-    match (&verdict, args.json) {
+    match (&verdict, args.form.is_json()) {
         (Some(verdict), false) => {
             let _ = writeln!(text, "{}", out::escaped(&verdict.line()));
         }

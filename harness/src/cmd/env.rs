@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::{
     Contract, Detected, Field, Heard, Identity, PerNode, VisibleDevices, detect, rank_table, survey,
@@ -16,6 +16,7 @@ use muster_comm::world::Selection;
 use serde::Serialize;
 
 use crate::cmd::rules::unusable;
+use crate::cmd::saving::Form;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out::{self, STRONG, escaped};
@@ -65,20 +66,10 @@ pub struct EnvArgs {
     explain: bool,
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    format: EnvFormat,
+    format: Form,
     /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
     #[arg(long, value_name = "NAME")]
     launcher: Option<Contract>,
-}
-
-/// How the answer is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum EnvFormat {
-    /// One JSON document.
-    Json,
-    /// Text for people.
-    #[default]
-    Table,
 }
 
 /// One number and where it came from.
@@ -140,14 +131,14 @@ pub fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     })?;
     let answer = answer(detected, &environment, &heard)?;
     let text = match args.format {
-        EnvFormat::Json => {
+        Form::Json => {
             let text = serde_json::to_string(&answer);
             let text = text.map_err(|error| {
                 Failure::internal(format!("the answer cannot be written as JSON: {error}"))
             })?;
             format!("{text}\n")
         }
-        EnvFormat::Table => answer.text(args.explain),
+        Form::Table => answer.text(args.explain),
     };
     out::result(&text)?;
     Ok(Exit::Ok)

@@ -14,7 +14,7 @@ mod table;
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use muster_comm::layout::{
     DEFAULT_ORDER, FrameworkLayout, GroupBackend, Groups, Layout, LayoutError, Matrix, MatrixError,
     MatrixFault, MegatronVersion, MindSpeedError, NewGroup, Preset, SequenceOptions,
@@ -23,6 +23,7 @@ use muster_comm::types::{Rank, UnknownName};
 use serde::Serialize;
 use serde::ser::Serializer;
 
+use crate::cmd::saving::Form;
 use crate::cmd::values::{did_you_mean, presets};
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -81,7 +82,7 @@ pub struct GroupsArgs {
     pub preset: Option<&'static Preset>,
     /// Table for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    pub format: GroupsFormat,
+    pub format: Form,
     /// Show every group, one a line
     #[arg(long)]
     pub all: bool,
@@ -128,16 +129,6 @@ pub struct GroupsArgs {
 enum GroupsCommand {
     /// Print which groups of two layouts differ; exit code 1 if any does
     Diff(diff::DiffArgs),
-}
-
-/// How groups are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum GroupsFormat {
-    /// One JSON document.
-    Json,
-    /// Tables for people.
-    #[default]
-    Table,
 }
 
 /// Why no groups were printed. All but [`GroupsError::Write`] are faults of the command line.
@@ -216,8 +207,8 @@ pub fn run(args: &GroupsArgs, out: &mut dyn Write) -> Result<Exit, GroupsError> 
     } else {
         let views = views(args)?;
         match args.format {
-            GroupsFormat::Json => json::write(args, &views, &mut out),
-            GroupsFormat::Table => table::write(args, &views, &mut out),
+            Form::Json => json::write(args, &views, &mut out),
+            Form::Table => table::write(args, &views, &mut out),
         }
     };
     match written.and_then(|()| out.flush()) {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use muster_comm::launch::rank_table::{self, Audit, ServerSketch, Sketch, Version, audit};
 
+use crate::cmd::saving::Form;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out::{self, escaped};
@@ -46,17 +47,7 @@ struct CheckArgs {
     file: PathBuf,
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
-    format: RankTableFormat,
-}
-
-/// How the findings are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum RankTableFormat {
-    /// One JSON document.
-    Json,
-    /// Text for people.
-    #[default]
-    Table,
+    format: Form,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -119,8 +110,8 @@ fn check(args: &CheckArgs) -> Result<Exit, Failure> {
     let audit = audit(&text);
     let right = audit.findings.is_empty() && audit.completed;
     let shown = match args.format {
-        RankTableFormat::Json => json(&args.file, &audit, right),
-        RankTableFormat::Table => for_people(&args.file, &audit),
+        Form::Json => json(&args.file, &audit, right),
+        Form::Table => for_people(&args.file, &audit),
     };
     out::result(&shown)?;
     Ok(if right { Exit::Ok } else { Exit::Usage })

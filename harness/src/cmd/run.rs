@@ -11,6 +11,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::cmd::rules::Rules;
+use crate::cmd::saving::FormArgs;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::program::{self, Program};
@@ -21,7 +22,10 @@ const RANKS_MAX: i64 = 4096;
 
 /// Options of `muster run`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: muster run -n 8 -- ./train --steps 100")]
+#[command(
+    after_help = "With --format json the result is one document, and what ranks print is dropped.\n\n\
+    Example: muster run -n 8 -- ./train --steps 100"
+)]
 pub struct RunArgs {
     /// Number of ranks
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
@@ -29,9 +33,8 @@ pub struct RunArgs {
     /// Seconds that ranks have to end by themselves after a failure or a request to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u32,
-    /// Print the result as one JSON document on standard output; the ranks' output is dropped
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     /// Folder into which each rank writes its last calls with a verdict and on SIGUSR1, for `muster explain`
     #[arg(long, value_name = "FOLDER")]
     dumps: Option<PathBuf>,
@@ -89,7 +92,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         rules: rules.as_deref(),
         ranks: args.ranks,
         grace: Duration::from_secs(args.grace.into()),
-        json: args.json,
+        json: args.form.is_json(),
         dumps: dumps.as_deref(),
         command: &args.command,
     })

@@ -127,6 +127,35 @@ pub enum Shown {
     Table,
 }
 
+/// For whom a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// One JSON document, for programs
+    Json,
+    /// Text for people
+    #[default]
+    Table,
+}
+
+/// The option of [`Form`], for commands whose JSON was asked for with `--json` at first.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct FormArgs {
+    /// Text for people or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    format: Form,
+    /// The same as `--format json`
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
+}
+
+impl FormArgs {
+    /// Whether a program reads the result.
+    #[must_use]
+    pub fn is_json(self) -> bool {
+        self.json || self.format == Form::Json
+    }
+}
+
 /// Writes a result to its files, and prints it. Its class is that of the run, unless it could not be
 /// written.
 ///

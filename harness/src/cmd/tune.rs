@@ -17,6 +17,7 @@ use crate::bench::shape::Split;
 use crate::bench::sweep::{CELLS_MAX, Memory, Places, Stop, Sweep, What, parse_size, sweep};
 use crate::bench::tune::{SCHEMA_VERSION, TuneReport, Tuning, table};
 use crate::check::cases::WORLD_KIND;
+use crate::cmd::saving::Form;
 use crate::cmd::values::{did_you_mean, parse_time, pin, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -98,8 +99,8 @@ pub struct TuneArgs {
     output: Option<PathBuf>,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t)]
+    format: Form,
 }
 
 /// Where buffers lie.
@@ -118,15 +119,6 @@ enum Links {
     Shm,
     /// TCP connections
     Tcp,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// One JSON document, with the measurements behind every rule
-    Json,
-    /// The selection table
-    Table,
 }
 
 fn after_long_help() -> String {
@@ -347,14 +339,14 @@ impl TuneArgs {
             ));
         }
         match (self.format, &self.output) {
-            (Format::Json, _) => {
+            (Form::Json, _) => {
                 let text = serde_json::to_string(report).map_err(|error| {
                     Failure::internal(format!("the result cannot be written as JSON: {error}"))
                 })?;
                 out::result(&format!("{text}\n"))?;
             }
-            (Format::Table, None) => out::result(&report.table)?,
-            (Format::Table, Some(_)) => {}
+            (Form::Table, None) => out::result(&report.table)?,
+            (Form::Table, Some(_)) => {}
         }
         Ok(Exit::Ok)
     }

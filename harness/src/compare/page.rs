@@ -10,6 +10,7 @@ use crate::report::html::figures::{Range, range};
 use crate::report::html::parts::{counted, digits, fact, number, scrolling, tag};
 
 use super::document::{FATES, fate_word};
+use super::view;
 
 /// The axis of changes reaches at least so far to both sides.
 const SPAN_MIN: f64 = 1.25;
@@ -25,6 +26,7 @@ pub(super) fn body(report: &CompareReport) -> Markup {
     html! {
         (facts(report))
         @for remark in &report.comparison.remarks { p.note { (escaped(remark)) } }
+        @if let Some(next) = view::next(&report.comparison) { p { strong { "Next: " } (next) } }
         section aria-labelledby="changed" {
             h2 #changed { "What changed" }
             @if changed.is_empty() {

@@ -58,7 +58,34 @@ pub fn text(comparison: &Comparison) -> String {
         verdict(comparison),
         summary(comparison)
     );
+    if let Some(next) = next(comparison) {
+        let _ = writeln!(text, "  next: {next}");
+    }
     text
+}
+
+/// What to do about it, if anything.
+pub(super) fn next(comparison: &Comparison) -> Option<&'static str> {
+    let known = [
+        (
+            Exit::Data,
+            "run `muster verify` with the new build: it names the ranks and the elements",
+        ),
+        (
+            Exit::Slow,
+            "measure both builds in turns, so that the machine is not the reason: \
+             `muster compare --run BASE --run NEW -- bench COLLECTIVE -b SIZE -e SIZE`",
+        ),
+        (
+            Exit::FailedCell,
+            "run `muster verify` with the new build: it says how the check fails",
+        ),
+    ];
+    let found = known.iter().find(|(class, _)| *class == comparison.class);
+    let is_undecided = comparison.class != Exit::Ok && !of(comparison, Fate::Undecided).is_empty();
+    let more =
+        is_undecided.then_some("measure both sides again with as many `--rounds` as the rows say");
+    found.map(|(_, words)| *words).or(more)
 }
 
 /// The same for a page that understands Markdown, such as the summary of a CI job.
@@ -98,6 +125,9 @@ pub(super) fn tables(comparison: &Comparison) -> String {
     if !notable.is_empty() {
         text.push('\n');
         text.push_str(&table(notable, TABLE, usize::MAX));
+    }
+    if let Some(next) = next(comparison) {
+        let _ = writeln!(text, "\nNext: {next}");
     }
     text
 }

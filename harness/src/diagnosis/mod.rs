@@ -5,13 +5,14 @@ mod text;
 use std::time::Duration;
 
 use maud::{Markup, html};
+use muster_comm::error::verdict::COLUMNS as WIDTH;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::doctor::{Group, Judged, Problem, Status, System};
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::out::escaped;
+use crate::out::{escaped, terminal_width};
 use crate::report::document::{
     About, Document, Headline, Metric, Model, Mood, Suite, SuiteCase, SuiteResult, labels, sheet,
 };
@@ -124,7 +125,7 @@ impl Diagnosis {
     /// was skipped.
     #[must_use]
     pub fn shown(&self, all: bool) -> String {
-        text::of(self, text::columns(), all)
+        text::of(self, terminal_width().unwrap_or(WIDTH), all)
     }
 
     /// How many checks have this status.

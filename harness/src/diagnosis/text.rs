@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use muster_comm::error::verdict::COLUMNS;
 
 use super::{Checked, Diagnosis};
 use crate::doctor::{Group, Problem, Status};
@@ -17,16 +16,6 @@ const WORD: usize = 6;
 const WIDTH_MIN: usize = 60;
 /// Widest text that is made: longer lines are hard to read.
 const WIDTH_MAX: usize = 120;
-
-/// Columns of the terminal that reads the result.
-pub(super) fn columns() -> usize {
-    let told = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    // A terminal that knows no width says zero.
-    told.ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(COLUMNS)
-}
 
 /// The text, worst first; with `all` also what is well and what was skipped.
 pub(super) fn of(diagnosis: &Diagnosis, width: usize, all: bool) -> String {

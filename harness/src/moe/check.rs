@@ -56,7 +56,9 @@ pub fn rows_expected(
         }
         return rows;
     }
-    let capacity = dispatcher.capacity(layer, tokens).unwrap_or(usize::MAX);
+    let capacity = dispatcher
+        .capacity(layer.shape, tokens)
+        .unwrap_or(usize::MAX);
     for etp in 0..layer.etp_size() {
         for ep in 0..layer.shape.ranks {
             let source = layer.members[layer.member(ep, etp)].world;
@@ -163,7 +165,9 @@ pub fn combined(
         });
         return wrong;
     }
-    let capacity = dispatcher.capacity(layer, tokens).unwrap_or(usize::MAX);
+    let capacity = dispatcher
+        .capacity(layer.shape, tokens)
+        .unwrap_or(usize::MAX);
     let mut parts: Vec<Vec<u32>> = vec![Vec::new(); routing.tokens()];
     if dispatcher == Dispatcher::Deduplicated {
         for (token, parts) in parts.iter_mut().enumerate() {

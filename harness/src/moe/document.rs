@@ -26,7 +26,7 @@ impl Measures for Settings {
         dispatch_deepep_gbytes_per_s=dispatch.deepep_gbytes_per_s \
         experts_max_over_mean=imbalance.achieved.experts.max_over_mean \
         ranks_max_over_mean=imbalance.achieved.ranks.max_over_mean experts_gini=imbalance.achieved.experts.gini \
-        ranks_gini=imbalance.achieved.ranks.gini dropped=imbalance.dropped rows=volume.rows \
+        ranks_gini=imbalance.achieved.ranks.gini dropped=imbalance.dropped rows=volume.rows padding_bytes=volume.padding_bytes \
         off_rank_bytes=volume.off_rank_bytes wrong wrong_text unsupported";
 
     const TABLE: &'static [Column<Record>] = &[
@@ -52,6 +52,9 @@ impl Measures for Settings {
                 r.figure()
                     .map(|r| format!("{:.2}", r.imbalance.achieved.ranks.max_over_mean)),
             )
+        }),
+        ("capacity", |r| {
+            text_of(r.figure().and_then(table::capacity))
         }),
         (">wrong", |r| text_of(r.figure().map(|r| r.wrong))),
     ];

@@ -163,10 +163,18 @@ impl Gather {
             off_rank_bytes: rows.saturating_sub(own) * row,
             busiest_bytes: busiest.unwrap_or(0) * row,
             received_bytes_mean: (received * row) as f64 / ranks.len().max(1) as f64,
+            padding_bytes: self.slots(cell).saturating_sub(rows) * row,
             beside_bytes: rows * self.beside(cell),
             etp_gather_bytes: between_parts * (cell.payload.combine_bytes(hidden) as u64 + 4),
             etp_reduce_bytes: between_parts * 4 * hidden as u64,
         }
+    }
+
+    /// Rows that all ranks send where each expert has a fixed number from each source.
+    fn slots(&self, cell: &Cell<'_>) -> u64 {
+        let shape = self.plan.shape(&self.layout);
+        let capacity = cell.dispatcher.capacity(shape, cell.tokens).unwrap_or(0);
+        u64::from(self.layout.dims().world) * (shape.experts * capacity) as u64
     }
 
     /// Bytes that go beside a row: its weights, in f32, and what says whose they are.
@@ -202,7 +210,10 @@ impl Gather {
             latency_us,
             algbw_gbytes_per_s: rate(volume.busiest_bytes as f64),
             busbw_gbytes_per_s: rate(volume.busiest_bytes as f64 * (ranks - 1.0) / ranks),
-            deepep_gbytes_per_s: rate(volume.received_bytes_mean),
+            deepep_gbytes_per_s: match cell.dispatcher {
+                Dispatcher::Deduplicated => rate(volume.received_bytes_mean),
+                Dispatcher::AllGather | Dispatcher::AllToAll | Dispatcher::Capacity(_) => None,
+            },
             samples_us: kept(&by_round),
         }
     }
@@ -303,6 +314,7 @@ fn volume_back(there: &Volume, hidden: usize, cell: &Cell<'_>) -> Volume {
         logical_bytes: there.rows * row,
         off_rank_bytes: there.off_rank_bytes / there.row_bytes.max(1) * row,
         busiest_bytes: there.busiest_bytes / there.row_bytes.max(1) * row,
+        padding_bytes: there.padding_bytes / there.row_bytes.max(1) * row,
         received_bytes_mean: there.received_bytes_mean * factor,
         ..*there
     }

@@ -102,6 +102,9 @@ fn loads(record: &Record) -> Markup {
                     @if imbalance.dropped > 0.0 {
                         tr { th scope="row" { "dropped by the capacity" } td.n { "–" } td.n { (format!("{:.2} %", imbalance.dropped * 100.0)) } }
                     }
+                    @if volume.padding_bytes > 0 {
+                        tr { th scope="row" { "padding, in no other figure" } td.n { "" } td.n { (mebibytes(volume.padding_bytes)) } }
+                    }
                     @if imbalance.sources.empty > 0 {
                         tr { th scope="row" { "ranks without tokens" } td.n { "–" } td.n { (imbalance.sources.empty) } }
                     }

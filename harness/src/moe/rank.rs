@@ -112,7 +112,7 @@ impl<'a> Moe<'a> {
             by_expert: routings[0].counts(self.shape.experts),
             ..Measured::default()
         };
-        if let Some(capacity) = cell.dispatcher.capacity(&self.layer, cell.tokens) {
+        if let Some(capacity) = cell.dispatcher.capacity(self.shape, cell.tokens) {
             let over = |count: &u64| count.saturating_sub(capacity as u64);
             measured.dropped = measured.by_expert.iter().map(over).sum();
         }

@@ -108,7 +108,7 @@ pub struct Loads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Volume {
-    /// Rows that all ranks sent.
+    /// Rows that all ranks sent, without padding.
     pub rows: u64,
     /// Bytes of a row on its way to the expert, its scales included, its weight not.
     pub row_bytes: u64,
@@ -120,6 +120,9 @@ pub struct Volume {
     pub busiest_bytes: u64,
     /// The mean over ranks of what was received, which is what DeepEP counts.
     pub received_bytes_mean: f64,
+    /// Bytes of the empty rows that fill a capacity; in no other figure, and in no bandwidth.
+    #[serde(default)]
+    pub padding_bytes: u64,
     /// Bytes beside the rows: weights in f32, and the experts that they are for.
     #[serde(default)]
     pub beside_bytes: u64,
@@ -141,7 +144,8 @@ pub struct Timing {
     pub algbw_gbytes_per_s: Option<f64>,
     /// The same times (n - 1) / n.
     pub busbw_gbytes_per_s: Option<f64>,
-    /// DeepEP's rule: bytes received by a rank in the mean over the median time.
+    /// DeepEP's rule: bytes received by a rank in the mean over the median time. Only where one copy of a token goes to each rank,
+    /// as DeepEP has it.
     pub deepep_gbytes_per_s: Option<f64>,
     /// Times of steps on the slowest rank, a list for each round.
     pub samples_us: Vec<Vec<f64>>,

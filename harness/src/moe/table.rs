@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::dispatch::Phase;
-use super::report::{Imbalance, MoeReport, PhaseTime, Record, Timing};
+use super::report::{Imbalance, Loads, MoeReport, PhaseTime, Record, Volume};
 use super::skew::Skew;
-use crate::out::{BAD, GOOD, STRONG, escaped};
+use crate::out::{BAD, GOOD, STRONG, escaped, terminal_width};
+use crate::report::terminal::{self, Column};
 
 /// What is above everything.
 #[must_use]
@@ -32,51 +33,65 @@ pub fn heading(report: &MoeReport) -> String {
     )
 }
 
+/// The columns of the lines.
+const COLUMNS: &[Column<Record>] = &[
+    Column::label("tokens", 6, |r| r.tokens.to_string()),
+    Column::text("routing", 17, |r| escaped(&r.routing)),
+    Column::text("dispatcher", 13, |r| r.dispatcher.clone()),
+    Column::text("type", 4, |r| r.dtype.clone()),
+    Column::figure(["dispatch", "us"], 8, |r| {
+        short(r.dispatch.latency_us.median)
+    }),
+    Column::figure(["p99", "us"], 8, |r: &Record| {
+        short(r.dispatch.latency_us.p99)
+    })
+    .spare(2),
+    Column::figure(["combine", "us"], 8, |r| short(r.combine.latency_us.median)),
+    Column::figure(["p99", "us"], 8, |r: &Record| {
+        short(r.combine.latency_us.p99)
+    })
+    .spare(2),
+    Column::figure(["trip", "us"], 8, |r| short(r.round_trip.latency_us.median)),
+    Column::figure(["busbw", "GB/s"], 7, |r: &Record| {
+        rate(r.dispatch.busbw_gbytes_per_s)
+    })
+    .spare(1),
+    Column::figure(["DeepEP", "GB/s"], 7, |r: &Record| {
+        rate(r.dispatch.deepep_gbytes_per_s)
+    })
+    .spare(5),
+    Column::figure(["experts", "got (asked)"], 12, |r: &Record| {
+        loads(r, |loads| &loads.experts)
+    })
+    .spare(4),
+    Column::figure(["ep ranks", "got (asked)"], 12, |r: &Record| {
+        loads(r, |loads| &loads.ranks)
+    })
+    .spare(3),
+    Column::figure(["wrong", ""], 5, |r| {
+        let style = if r.wrong == 0 { GOOD } else { BAD };
+        format!("{style}{}{style:#}", r.wrong)
+    }),
+];
+
 /// The names of the columns.
 #[must_use]
 pub fn columns() -> String {
-    format!(
-        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {:>6}\n\
-         {:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {:>6}\n",
-        "tokens",
-        "routing",
-        "dispatcher",
-        "type",
-        "dispatch us",
-        "combine us",
-        "round trip",
-        "busbw",
-        "DeepEP",
-        "experts",
-        "ep ranks",
-        "wrong",
-        "a rank",
-        "",
-        "",
-        "",
-        "median  p99",
-        "median  p99",
-        "median us",
-        "GB/s",
-        "GB/s",
-        "got (asked)",
-        "got (asked)",
-        "",
-    )
+    terminal::head(COLUMNS, terminal_width())
 }
 
 /// The greatest load over the mean, as it was and as it was asked for.
-fn loads(got: &Skew, asked: Option<&Skew>) -> String {
-    let asked = asked.map_or_else(|| "-".to_owned(), |asked| short(asked.max_over_mean));
-    format!("{} ({asked})", short(got.max_over_mean))
+fn loads(record: &Record, of: fn(&Loads) -> &Skew) -> String {
+    let Imbalance {
+        asked, achieved, ..
+    } = &record.imbalance;
+    let asked = asked.as_ref().map(|asked| short(of(asked).max_over_mean));
+    let asked = asked.unwrap_or_else(|| "-".to_owned());
+    format!("{} ({asked})", short(of(achieved).max_over_mean))
 }
 
-fn pair(timing: &Timing) -> String {
-    format!(
-        "{} {}",
-        short(timing.latency_us.median),
-        short(timing.latency_us.p99)
-    )
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), short)
 }
 
 fn short(value: f64) -> String {
@@ -88,40 +103,34 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The line of a record.
+/// The line of a record, and below it what a capacity left out and filled up.
 #[must_use]
 pub fn line(record: &Record) -> String {
-    if let Some(why) = &record.unsupported {
-        return format!(
-            "{:>7}  {:<22} {:<13} {:<5} not measured: {}\n",
-            record.tokens,
-            escaped(&record.routing),
-            record.dispatcher,
-            record.dtype,
-            escaped(why)
-        );
+    let why_not = record.unsupported.as_deref().map(escaped);
+    let line = terminal::line(COLUMNS, terminal_width(), record, why_not.as_deref());
+    match capacity(record) {
+        Some(text) => format!("{line}       {text}\n"),
+        None => line,
     }
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), short);
-    let Imbalance {
-        asked, achieved, ..
-    } = &record.imbalance;
-    let asked = asked.as_ref();
-    let style = if record.wrong == 0 { GOOD } else { BAD };
-    format!(
-        "{:>7}  {:<22} {:<13} {:<5} {:>12} {:>12} {:>10} {:>8} {:>8} {:>12} {:>12} {style}{:>6}{style:#}\n",
-        record.tokens,
-        escaped(&record.routing),
-        record.dispatcher,
-        record.dtype,
-        pair(&record.dispatch),
-        pair(&record.combine),
-        short(record.round_trip.latency_us.median),
-        rate(record.dispatch.busbw_gbytes_per_s),
-        rate(record.dispatch.deepep_gbytes_per_s),
-        loads(&achieved.experts, asked.map(|asked| &asked.experts)),
-        loads(&achieved.ranks, asked.map(|asked| &asked.ranks)),
-        record.wrong,
-    )
+}
+
+/// What a capacity dropped, and how much of what was sent was padding; in percent.
+#[must_use]
+pub fn capacity(record: &Record) -> Option<String> {
+    let Volume {
+        logical_bytes,
+        padding_bytes,
+        ..
+    } = record.volume;
+    let dropped = record.imbalance.dropped * 100.0;
+    if padding_bytes == 0 && dropped == 0.0 {
+        return None;
+    }
+    let sent = (logical_bytes + padding_bytes).max(1);
+    let padding = padding_bytes as f64 / sent as f64 * 100.0;
+    Some(format!(
+        "{dropped:.2} % of all selections dropped; {padding:.2} % of the rows sent are padding"
+    ))
 }
 
 /// Phases, waits by rank and volume of a record.
@@ -181,7 +190,7 @@ fn quantiles(record: &Record) -> String {
     for (name, timing) in [
         ("dispatch", &record.dispatch),
         ("combine", &record.combine),
-        ("round trip", &record.round_trip),
+        ("both ways", &record.round_trip),
     ] {
         let latency = &timing.latency_us;
         let _ = write!(text, "  {name:<14}");
@@ -201,8 +210,7 @@ fn quantiles(record: &Record) -> String {
             timing.busbw_gbytes_per_s,
             timing.deepep_gbytes_per_s,
         ] {
-            let rate = rate.map_or_else(|| "-".to_owned(), short);
-            let _ = write!(text, " {rate:>9}");
+            let _ = write!(text, " {:>9}", self::rate(rate));
         }
         text.push('\n');
     }
@@ -232,13 +240,6 @@ fn imbalance(record: &Record) -> String {
         record.imbalance.sources.empty,
         record.ranks.len(),
     );
-    if record.imbalance.dropped > 0.0 {
-        let percent = record.imbalance.dropped * 100.0;
-        let _ = writeln!(
-            text,
-            "the capacity dropped {percent:.2} % of all selections"
-        );
-    }
     text
 }
 

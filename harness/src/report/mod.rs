@@ -16,3 +16,4 @@ pub mod measured;
 pub mod origin;
 pub mod prometheus;
 pub mod schema;
+pub mod terminal;

@@ -8,10 +8,12 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use muster_comm::types::Collective;
 
-use crate::out::{BAD, GOOD, STRONG, escaped};
+use crate::out::{BAD, GOOD, STRONG, escaped, terminal_width};
 use crate::report::cause::listed;
 use crate::verify::model::{Case, GroupCount, MatrixSummary, Outcome, Report};
 
+/// Columns between two columns of a table.
+const GAP: usize = 2;
 /// Failures shown in full below the table; the JSON report holds all of them.
 const FAILURES_SHOWN: usize = 12;
 
@@ -34,7 +36,7 @@ pub fn render(report: &Report) -> String {
         let _ = writeln!(
             text,
             "\nGroups of each kind, and how many of the collectives made in them passed:\n{}",
-            groups(report)
+            groups(report, terminal_width())
         );
         let names = collectives(report, |_| true)
             .into_iter()
@@ -124,34 +126,66 @@ fn row(matrix: &MatrixSummary) -> [String; 11] {
     ]
 }
 
-/// One line a kind of group, one column a matrix.
-fn groups(report: &Report) -> Table {
+/// One line a kind of group, one column a matrix; several tables where the terminal is too narrow for one.
+fn groups(report: &Report, width: Option<usize>) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for group in report.matrices.iter().flat_map(|matrix| &matrix.groups) {
         if !kinds.contains(&group.kind.as_str()) {
             kinds.push(&group.kind);
         }
     }
+    let counts = |matrix: &MatrixSummary| {
+        let of = |kind: &&str| {
+            let mut groups = matrix.groups.iter();
+            let group = groups.find(|group| group.kind == **kind);
+            group.map_or_else(|| "-".to_owned(), |group| cell(report, matrix, group))
+        };
+        let cells: Vec<String> = kinds.iter().map(of).collect();
+        (escaped(&matrix.matrix), cells)
+    };
+    let columns: Vec<(String, Vec<String>)> = report.matrices.iter().map(counts).collect();
+    let wide = |(name, cells): &(String, Vec<String>)| {
+        cells
+            .iter()
+            .map(String::len)
+            .max()
+            .unwrap_or(0)
+            .max(name.len())
+            + GAP
+    };
+    let kind_width = kinds.iter().map(|kind| kind.len()).max().unwrap_or(0) + 2 * GAP;
+    let mut tables: Vec<String> = Vec::new();
+    let mut rest = columns.as_slice();
+    while !rest.is_empty() {
+        let mut room = width.unwrap_or(usize::MAX).saturating_sub(kind_width);
+        let fits = |column: &&(String, Vec<String>)| {
+            let left = room.checked_sub(wide(column));
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let (block, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        tables.push(block_of(&kinds, block));
+        rest = others;
+    }
+    tables.join("\n\n")
+}
+
+/// A table of some matrices.
+fn block_of(kinds: &[&str], block: &[(String, Vec<String>)]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let names = report.matrices.iter().map(|matrix| escaped(&matrix.matrix));
+    let names = block.iter().map(|(name, _)| name.clone());
     table.set_header(std::iter::once(String::new()).chain(names));
-    for kind in kinds {
-        let counts = report.matrices.iter().map(|matrix| {
-            matrix
-                .groups
-                .iter()
-                .find(|group| group.kind == kind)
-                .map_or_else(|| "-".to_owned(), |group| cell(report, matrix, group))
-        });
+    for (at, kind) in kinds.iter().enumerate() {
+        let counts = block.iter().map(|(_, cells)| cells[at].clone());
         table.add_row(std::iter::once(format!("  {kind}")).chain(counts));
     }
-    for column in 1..=report.matrices.len() {
+    for column in 1..=block.len() {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    table.to_string()
 }
 
 /// How many groups, and how many of their collectives passed everywhere: `4 x 19/19`.

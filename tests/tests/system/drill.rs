@@ -8,7 +8,7 @@ use muster_tests::{Leftovers, muster};
 fn a_handful_of_drills_passes_over_shared_memory_and_over_tcp() {
     let before = Leftovers::now();
     let ended = muster(&[
-        "drill", "--only", "killed", "stalled", "A4", "quiet", "--seed", "7", "--json",
+        "drill", "--only", "killed", "stalled", "A4", "quiet", "--seed", "7", "--format", "json",
     ]);
     let report = ended.json();
     ended.expect_code(0);

@@ -20,9 +20,13 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let differ = match self.differing {
+            1 => "element differs",
+            _ => "elements differ",
+        };
         write!(
             f,
-            "element {}: expected {}, got {} ({} elements differ)",
+            "element {}: expected {}, got {} ({} {differ})",
             self.index, self.expected, self.got, self.differing
         )
     }

@@ -106,7 +106,7 @@ fn the_first_difference_names_the_element_and_both_numbers() {
     let difference = first_difference(DType::F32, &expected, &got).unwrap();
     assert_eq!(
         difference.to_string(),
-        "element 2: expected 3, got -3.25 (1 elements differ)"
+        "element 2: expected 3, got -3.25 (1 element differs)"
     );
     let difference = first_difference(DType::F32, &expected, &got[..6]).unwrap();
     assert_eq!((difference.index, difference.differing), (1, 2));

@@ -91,7 +91,7 @@ pub(super) fn run(args: &DrillArgs, seed: u64) -> Result<Exit, Failure> {
             progress.suspended(|| out::note(&format!("skipped: {why}")));
         }
         match miss {
-            Some(miss) if !args.json => progress.suspended(|| out::result(&miss.text())),
+            Some(miss) if !args.form.is_json() => progress.suspended(|| out::result(&miss.text())),
             Some(_) | None => Ok(()),
         }
     };
@@ -102,7 +102,7 @@ pub(super) fn run(args: &DrillArgs, seed: u64) -> Result<Exit, Failure> {
     report.interrupted = interrupted;
     let elapsed = Clock::now().duration_since(started);
     report.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-    if args.json {
+    if args.form.is_json() {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::internal(format!("the report cannot be written: {error}")))?;
         out::result(&format!("{text}\n"))?;

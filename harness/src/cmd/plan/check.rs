@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use muster_comm::algo::{Algorithm, algorithms_for, planned, sweep};
 use muster_comm::types::Collective;
 use serde_json::json;
 
 use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
+use crate::cmd::saving::Form;
 use crate::exit::Exit;
 use crate::fail::Failure;
 
@@ -28,17 +29,8 @@ pub(super) struct CheckArgs {
     n_max: u32,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table for people
-    Table,
-    /// One JSON document
-    Json,
+    #[arg(long, value_enum, default_value_t)]
+    format: Form,
 }
 
 /// What came out for one algorithm of one collective.
@@ -66,8 +58,8 @@ pub(super) fn render(args: &CheckArgs) -> Result<Outcome, Failure> {
     // A plan that cannot be proved is a bug of ours.
     let passed = rows.iter().all(|row| row.fault.is_none());
     let text = match args.format {
-        Format::Table => table(&rows, args.n_max),
-        Format::Json => json(&rows, args.n_max, passed),
+        Form::Table => table(&rows, args.n_max),
+        Form::Json => json(&rows, args.n_max, passed),
     };
     Ok(Outcome {
         exit: if passed { Exit::Ok } else { Exit::Internal },

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use muster_comm::algo::cost::{LinkCost, Prediction};
 use muster_comm::algo::select::parse_bytes;
@@ -11,6 +11,7 @@ use muster_comm::types::Collective;
 use serde_json::json;
 
 use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
+use crate::cmd::saving::Form;
 use crate::fail::Failure;
 
 /// Most ranks of a prediction.
@@ -57,17 +58,8 @@ pub(super) struct CostArgs {
     between_gbytes_per_s: f64,
 
     /// How to show the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-}
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables for people
-    Table,
-    /// One JSON document
-    Json,
+    #[arg(long, value_enum, default_value_t)]
+    format: Form,
 }
 
 /// One predicted time.
@@ -97,8 +89,8 @@ pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
         }
     }
     let text = match args.format {
-        Format::Table => tables(args, &algorithms, &cells)?,
-        Format::Json => json(args, &cells),
+        Form::Table => tables(args, &algorithms, &cells)?,
+        Form::Json => json(args, &cells),
     };
     Ok(Outcome::ok(text))
 }

@@ -45,9 +45,11 @@ pub(super) fn step<T: Number>(
     let tokens = rows.send(&copies, &splits, watch)?;
     layer.pool.give(copies);
     let weights = rows.send_beside(&probs, 1, &splits, watch)?;
+    // A row of padding has no weight; every other has at least one unit.
+    let is_real = |weight: &&f32| **weight > 0.0;
+    let rows_received = weights.iter().filter(is_real).count();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
     let received = keep.then(|| {
-        // A row of padding has no weight; every other has at least one unit.
         let real = |row: &usize| weights[*row] > 0.0;
         let numbers: Vec<usize> = (0..weights.len()).filter(real).collect();
         let of = |row: &usize| tokens[row * hidden..(row + 1) * hidden].iter().copied();
@@ -55,11 +57,12 @@ pub(super) fn step<T: Number>(
         Received::new(&tokens, numbers.iter().map(|row| weights[*row]).collect())
     });
     let combined = rows.answer((tokens, &weights), &splits, (&places, routing), watch)?;
+    let kept = |places: &[usize]| places.iter().filter(|place| **place != PADDING).count();
     Ok(Outcome {
         combined,
         received,
-        rows_sent: all,
-        rows_received: all,
-        rows_own: block,
+        rows_sent: kept(&places),
+        rows_received,
+        rows_own: kept(&places[layer.my().ep * block..][..block]),
     })
 }

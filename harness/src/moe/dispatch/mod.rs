@@ -27,6 +27,7 @@ use self::rows::Rows;
 use super::data::Number;
 use super::layer::{Layer, Payload};
 use super::routing::Routing;
+use super::workload::Shape;
 
 /// How tokens get to their experts and back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,11 +96,11 @@ impl Dispatcher {
     /// Rows that each source may send each expert, where sources have `tokens` on average:
     /// `ceil(tokens * top_k / experts * factor)`, as Megatron-LM has it. `None` without a limit.
     #[must_use]
-    pub fn capacity(self, layer: &Layer, tokens: usize) -> Option<usize> {
+    pub fn capacity(self, shape: Shape, tokens: usize) -> Option<usize> {
         let Self::Capacity(factor) = self else {
             return None;
         };
-        let mean = (tokens * layer.shape.top_k) as f64 / layer.shape.experts as f64;
+        let mean = (tokens * shape.top_k) as f64 / shape.experts as f64;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -147,7 +148,7 @@ impl Dispatcher {
             Self::AllToAll => all_to_all::step::<T>(rows, routing, watch, keep),
             Self::Deduplicated => deduplicated::step::<T>(rows, routing, watch, keep),
             Self::Capacity(_) => {
-                let capacity = self.capacity(layer, tokens).unwrap_or(0);
+                let capacity = self.capacity(layer.shape, tokens).unwrap_or(0);
                 capacity::step::<T>(rows, capacity, routing, watch, keep)
             }
         }
@@ -196,7 +197,7 @@ pub struct Outcome {
     pub combined: Vec<f32>,
     /// What came in between, where it was asked for.
     pub received: Option<Received>,
-    /// Rows that this rank sent in the dispatch.
+    /// Rows that this rank sent in the dispatch, without padding.
     pub rows_sent: usize,
     /// Rows that it received in the dispatch, before they go to the other parts of the experts.
     pub rows_received: usize,
