@@ -9,13 +9,14 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
 use muster_comm::config::Environment;
-use muster_comm::error::verdict::{lay_out, wrap};
+use muster_comm::error::verdict::{COLUMNS, lay_out, wrap};
 use muster_comm::sync::Deadline;
 
 use crate::exit::Exit;
@@ -48,7 +49,7 @@ const FINDINGS: [&str; 4] = [
 /// A failure of class RESOURCE where the text could not be written, unless the reader went away.
 pub fn result(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
-    let text = shown(text, is_on_terminal(&io::stdout()));
+    let text = shown(text, terminal_width());
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
@@ -63,7 +64,7 @@ pub fn result(text: &str) -> Result<(), Failure> {
 
 /// Prints a line for people on stderr. Nothing depends on it, so a closed stderr is no error.
 pub fn note(line: &str) {
-    let line = shown(line, is_on_terminal(&io::stderr()));
+    let line = shown(line, width_of(&io::stderr(), rustix::stdio::stderr()));
     // Whoever closed stderr does not want to read this.
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
@@ -83,12 +84,12 @@ fn is_on_terminal(stream: &impl IsTerminal) -> bool {
     ColorChoice::global() != ColorChoice::Never && stream.is_terminal()
 }
 
-/// Text as it is printed: where it goes to a terminal, the verdicts in it are laid out, and what a check found is broken
-/// between words.
-fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
-    if !to_terminal || !text.contains("VERDICT ") {
+/// Text as it is printed: where it goes to a terminal of this width, the verdicts in it are laid out, and what is longer than a line is
+/// broken between words.
+fn shown(text: &str, width: Option<usize>) -> Cow<'_, str> {
+    let Some(width) = width else {
         return Cow::Borrowed(text);
-    }
+    };
     let lines = text.split('\n').map(|line| {
         let plain = anstream::adapter::strip_str(line).to_string();
         match lay_out(&plain)
@@ -96,7 +97,10 @@ fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
             .and_then(|text| text.split_once('\n'))
         {
             Some((class, fields)) => Cow::Owned(format!("{BAD}{class}{BAD:#}\n{fields}")),
-            None if FINDINGS.iter().any(|head| plain.starts_with(head)) => Cow::Owned(broken(line)),
+            None if FINDINGS.iter().any(|head| plain.starts_with(head)) => {
+                Cow::Owned(broken(line, COLUMNS.min(width)))
+            }
+            None if plain.chars().count() > width => Cow::Owned(broken(line, width)),
             None => Cow::Borrowed(line),
         }
     });
@@ -104,9 +108,9 @@ fn shown(text: &str, to_terminal: bool) -> Cow<'_, str> {
 }
 
 /// A line over several of a terminal, broken between words.
-fn broken(line: &str) -> String {
+fn broken(line: &str, columns: usize) -> String {
     let mut text = String::new();
-    wrap(&mut text, line, [0, INDENT], visible);
+    wrap(&mut text, line, columns, [0, INDENT], visible);
     text
 }
 
@@ -122,12 +126,17 @@ pub fn visible(text: &str) -> usize {
 /// Columns of the terminal on which people see results; `None` where they go into a pipe or a file.
 #[must_use]
 pub fn terminal_width() -> Option<usize> {
-    if !is_on_terminal(&io::stdout()) {
+    width_of(&io::stdout(), rustix::stdio::stdout())
+}
+
+fn width_of(stream: &impl IsTerminal, file: BorrowedFd<'_>) -> Option<usize> {
+    if !is_on_terminal(stream) {
         return None;
     }
-    let told = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    let told = rustix::termios::tcgetwinsize(file).ok();
     // A terminal that knows no width says zero.
-    Some(usize::from(told.ws_col)).filter(|columns| *columns > 0)
+    let columns = told.map_or(0, |size| usize::from(size.ws_col));
+    Some(if columns == 0 { COLUMNS } else { columns })
 }
 
 /// Prints a failure the way every command does, and gives back its class.
@@ -187,8 +196,6 @@ impl Again {
 
 #[cfg(test)]
 mod tests {
-    use muster_comm::error::verdict::COLUMNS;
-
     use super::*;
 
     #[test]
@@ -204,8 +211,8 @@ mod tests {
         let line = "VERDICT PEER_DEAD who=rank 1 (a, pid 7) what=barrier #2 on world where=killed by signal 9 \
                     since=12:00:00.000Z (+0.100 s) confidence=certain evidence=its process ended; b others=c next=d";
         let text = format!("before\n{BAD}{line}{BAD:#}\nafter\n");
-        assert_eq!(shown(&text, false), text);
-        let laid_out = anstream::adapter::strip_str(&shown(&text, true)).to_string();
+        assert_eq!(shown(&text, None), text);
+        let laid_out = anstream::adapter::strip_str(&shown(&text, Some(120))).to_string();
         assert!(
             laid_out.starts_with("before\nVERDICT PEER_DEAD\n  who         rank 1 (a, pid 7)\n"),
             "{laid_out}"
@@ -214,7 +221,7 @@ mod tests {
             laid_out.ends_with("\n  next        d\nafter\n"),
             "{laid_out}"
         );
-        assert_eq!(shown("no verdict\n", true), "no verdict\n");
+        assert_eq!(shown("no verdict\n", Some(80)), "no verdict\n");
     }
 
     #[test]
@@ -227,7 +234,7 @@ mod tests {
             "{BAD}VERDICT DATA{BAD:#} {finding}\n{finding}\n{}",
             "x ".repeat(60)
         );
-        let terminal = shown(&text, true);
+        let terminal = shown(&text, Some(120));
         let plain = anstream::adapter::strip_str(&terminal).to_string();
         let (findings, other) = plain.trim_end().rsplit_once('\n').expect("lines");
         assert!(
@@ -242,7 +249,10 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(words(&terminal), words(&text));
-        assert_eq!(shown(&text, false), text);
+        assert_eq!(shown(&text, None), text);
+        let narrow = anstream::adapter::strip_str(&shown(&text, Some(40))).to_string();
+        assert!(narrow.lines().all(|line| line.chars().count() <= 40));
+        assert_eq!(words(&narrow), words(&text));
     }
 
     #[test]

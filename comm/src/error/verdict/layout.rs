@@ -70,21 +70,24 @@ pub fn lay_out(line: &str) -> Option<String> {
 fn field(text: &mut String, name: &str, value: &str) {
     // Writing to a string cannot fail.
     let _ = write!(text, "\n  {name:<12}");
-    wrap(text, value, [INDENT; 2], |word| word.chars().count());
+    wrap(text, value, COLUMNS, [INDENT; 2], |word| {
+        word.chars().count()
+    });
 }
 
-/// Appends words to a text whose last line has `begun` columns, and lines of `indent` columns before what follows. A word that
-/// is longer than the terminal is wide stays whole. `width` says how many columns a word takes.
+/// Appends words to a text whose last line has `begun` columns, and lines of `indent` columns before what follows; none is longer than
+/// `columns`, but a word that is stays whole. `width` says how many columns a word takes.
 pub fn wrap(
     text: &mut String,
     words: &str,
+    columns: usize,
     [begun, indent]: [usize; 2],
     width: impl Fn(&str) -> usize,
 ) {
     let mut column = begun;
     for (index, word) in words.split(' ').enumerate() {
         let length = width(word);
-        if column > indent && column + 1 + length > COLUMNS {
+        if column > indent && column + 1 + length > columns {
             text.push('\n');
             text.push_str(&" ".repeat(indent));
             column = indent;
