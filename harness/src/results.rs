@@ -16,13 +16,14 @@ use crate::report::document::{Document, Model};
 #[cfg(feature = "schema")]
 use crate::report::schema;
 use crate::report::schema::Described;
+use crate::validation::Validation;
 use crate::verify;
 
 /// Largest file that is read, in bytes: hundreds of times what the longest run writes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Every result with a schema.
-pub const KINDS: [Kind; 7] = [
+pub const KINDS: [Kind; 8] = [
     Kind::of::<verify::model::Report>(),
     Kind::of::<BenchReport>(),
     Kind::unread::<TuneReport>("tune", tune::SCHEMA_VERSION),
@@ -30,6 +31,7 @@ pub const KINDS: [Kind; 7] = [
     Kind::of::<CompareReport>(),
     Kind::of::<drill::model::Report>(),
     Kind::of::<Diagnosis>(),
+    Kind::of::<Validation>(),
 ];
 
 type Read = fn(&[u8]) -> Result<Box<dyn Document>, serde_json::Error>;
@@ -130,7 +132,7 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Box<dyn Document>, Failure> {
     })?;
     let Some((kind, read)) = Kind::of_document(&document) else {
         return Err(Failure::usage(format!(
-            "{name} is no result of `muster bench`, `moe`, `verify`, `compare`, `drill` or `doctor`"
+            "{name} is no result of `muster bench`, `moe`, `verify`, `compare`, `drill`, `doctor` or `validate`"
         ))
         .with_help("all of them write one with --format json"));
     };

@@ -255,6 +255,7 @@ const HOUSES: &[House] = &[
                     "report",
                 ],
             ),
+            ("validation", &["exit", "fail", "out", "report"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
@@ -316,6 +317,7 @@ const HOUSES: &[House] = &[
                     "fail",
                     "moe",
                     "report",
+                    "validation",
                     "verify",
                 ],
             ),

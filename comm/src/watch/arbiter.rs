@@ -75,6 +75,8 @@ pub struct Arbiter {
     inside: Option<fn(&Card) -> Option<Inside>>,
     /// Whether a process has ended or is about to; `None` under a simulator.
     is_ending: Option<fn(&ProcessId) -> bool>,
+    /// How crowded this host is, where that is known.
+    crowd: Option<fn() -> u64>,
     ending: Option<decide::Ending>,
     /// The process that it runs in.
     process: ProcessId,
@@ -194,11 +196,8 @@ impl Referee for Arbiter {
                 // A launcher may have ended it because of the first one.
                 fate.confidence = Confidence::Likely;
             }
-            let crowd = || match self.is_ending {
-                Some(_) => System.crowd().clamp(1, TOGETHER_CROWD_MAX),
-                None => 1,
-            };
-            let window_ms = || at_ms + TOGETHER_MS * crowd();
+            let crowd = self.crowd;
+            let window_ms = || at_ms + TOGETHER_MS * here(crowd).clamp(1, TOGETHER_CROWD_MAX);
             let together_ms = *self.together_ms.get_or_insert_with(window_ms);
             if at_ms <= together_ms && !is_broken_pipe(reason) {
                 fate.cause = EndCause::Unprovoked;
@@ -223,11 +222,17 @@ impl Referee for Arbiter {
     }
 }
 
+/// How crowded this host is; zero where that is not known.
+fn here(crowd: Option<fn() -> u64>) -> u64 {
+    crowd.map_or(0, |crowd| crowd())
+}
+
 impl Arbiter {
     fn of_this_process() -> Self {
         Self {
             inside: Some(process::inside),
             is_ending: Some(process::is_ending),
+            crowd: Some(|| System.crowd()),
             ..Self::in_process(process::own())
         }
     }

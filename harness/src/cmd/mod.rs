@@ -24,6 +24,7 @@ pub mod run;
 pub mod saving;
 pub mod tap;
 pub mod tune;
+pub mod validate;
 mod values;
 pub mod verify;
 
@@ -37,6 +38,8 @@ use crate::fail::Failure;
 pub enum Command {
     /// Start the ranks of each matrix and prove every group of it
     Verify(Box<verify::VerifyArgs>),
+    /// Accept a host or refuse it: doctor, verify, bench, moe and a drill
+    Validate(validate::ValidateArgs),
     /// Check this host for what will make a job fail
     Doctor(doctor::DoctorArgs),
     /// Show this process's rank, world and devices by its environment
@@ -93,6 +96,7 @@ impl Command {
     pub fn run(&self, cli: clap::Command) -> Result<Exit, Failure> {
         match self {
             Self::Verify(args) => verify::run(args),
+            Self::Validate(args) => validate::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Env(args) => env::run(args),
             Self::Ranktable(args) => ranktable::run(args),

@@ -14,7 +14,7 @@ use super::saving::{Saving, Target, target};
 #[derive(Debug, Args)]
 #[command(
     about = "Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus",
-    long_about = "Reads a result that verify, bench, moe, compare, drill or doctor wrote with --save or --format json, and writes it in other forms, \
+    long_about = "Reads a result that verify, bench, moe, compare, drill, doctor or validate wrote with --save or --format json, and writes it in other forms, \
         each as the ending of the file's name says. Nothing is run, and a result that failed is no failure here.",
     after_long_help = "Examples:\n  \
         muster report result.json report.html\n  \

@@ -20,5 +20,6 @@ mod tap;
 mod toolkit;
 mod tuned;
 mod usage;
+mod validate;
 mod verify;
 mod watched;

@@ -6,7 +6,6 @@ use crate::error::verdict::{CallId, Class, Verdict};
 use crate::rendezvous::Act;
 use crate::types::Rank;
 use crate::watch::judge::{Finding, Question, judge};
-use crate::watch::probe::{Probe as _, System};
 use crate::watch::wire::{ToOwner, ToRank, encode};
 use crate::watch::{failure, mismatch};
 
@@ -149,6 +148,15 @@ impl Arbiter {
         None
     }
 
+    /// Whether a mismatch is known whose sides are not: who met it is in a call and waits for nobody, and others wait for it.
+    fn is_any_mismatch_open(&self) -> bool {
+        let is_open = |failed: &failure::Failed| {
+            matches!(failed.kind, ErrorKind::Mismatch { .. })
+                && !failure::is_left_to_waiters(&self.scene, failed)
+        };
+        self.failed.iter().any(is_open)
+    }
+
     /// Whether a mismatch waits for one more round.
     fn may_look_again(&self, failed: &failure::Failed) -> bool {
         failed.looks < LOOKS_MAX * self.scene.slowness().min(LOOKS_CROWD_MAX)
@@ -167,9 +175,10 @@ impl Arbiter {
             let member = members.get(crate::types::index((*rank).into()));
             member.is_some_and(|member| member.fate.is_none())
         };
+        let crowd = self.crowd;
         let ending = self.ending.get_or_insert_with(|| {
             // Ranks that were not asked before have not said how crowded their host is.
-            let crowd = System.crowd().max(self.scene.slowness());
+            let crowd = super::here(crowd).max(self.scene.slowness());
             let look_ms = ENDING_LOOK_MS * crowd + self.processes.len() as u64 / 4;
             Ending {
                 until_ms: now_ms + look_ms,
@@ -264,6 +273,7 @@ impl Arbiter {
         let must_wait = is_unreadable
             || is_unseen
             || rests_on_absence && age_ms < UNKNOWN_WAIT_MS && self.is_any_unknown()
+            || rests_on_absence && self.is_any_mismatch_open()
             || verdict.class == Class::PeerDead
                 && (self.are_others_ending(now_ms)
                     || age_ms < STOPPED_WAIT_MS && self.is_any_just_stopped());

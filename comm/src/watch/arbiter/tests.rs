@@ -338,21 +338,46 @@ fn on_a_crowded_host_a_mismatch_waits_longer_for_a_rank_that_has_not_come() {
             runnable,
             processors: 2,
         });
-        play.complain(Cause::Failed {
-            kind: ErrorKind::Mismatch {
-                field: Field::Count,
-                rank: Rank(0),
-                mine: "8".to_owned(),
-                peer: Rank(2),
-                theirs: "9".to_owned(),
-            },
-            usable: false,
-            culprit: None,
-        });
+        play.complain(a_mismatch_of_0_and_2());
         play.pass(1500);
         assert_eq!(play.found().is_some(), is_told, "{runnable} threads");
         play.pass(5000);
         assert!(play.found().is_some(), "{runnable} threads");
+    }
+}
+
+#[test]
+fn a_rank_is_not_named_for_its_absence_while_the_sides_of_a_mismatch_are_looked_for() {
+    let mut play = Play::new(&[0, 1, 2]);
+    play.load = Some(HostLoad {
+        runnable: 40,
+        processors: 2,
+    });
+    play.complain(a_mismatch_of_0_and_2());
+    let complaint = encode(&FromRank::Complaint {
+        call: CALL,
+        cause: Cause::InVain,
+        report: None,
+    });
+    let acts = play.arbiter.heard(Rank(2), &complaint, play.now_ms);
+    play.act(acts);
+    play.pass(1500);
+    assert_eq!(play.found(), None);
+    play.pass(5000);
+    assert_eq!(play.found().map(|(class, _)| class), Some(Class::Mismatch));
+}
+
+fn a_mismatch_of_0_and_2() -> Cause {
+    Cause::Failed {
+        kind: ErrorKind::Mismatch {
+            field: Field::Count,
+            rank: Rank(0),
+            mine: "8".to_owned(),
+            peer: Rank(2),
+            theirs: "9".to_owned(),
+        },
+        usable: false,
+        culprit: None,
     }
 }
 
