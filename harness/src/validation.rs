@@ -1,5 +1,8 @@
 //! What `validate` found: whether a host is accepted, by what came of each stage.
 
+use std::fmt::Write as _;
+
+use anstyle::Style;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,11 +29,7 @@ const SHEET: &str = "name outcome exit_code elapsed_us finding command";
 const COLUMNS: &[Column<Stage>] = &[
     Column::text("stage", 7, |stage| stage.name.clone()),
     Column::text("outcome", 12, |stage| {
-        let style = match stage.outcome.mood() {
-            Mood::Bad => BAD,
-            Mood::Care => STRONG,
-            Mood::Good => GOOD,
-        };
+        let style = style(stage.outcome.mood());
         format!("{style}{}{style:#}", stage.outcome.word())
     }),
     Column::label("time", 8, |stage| {
@@ -207,9 +206,10 @@ impl Validation {
     }
 
     fn mood(&self) -> Mood {
-        match self.outcome {
-            Outcome::Accepted if self.partial => Mood::Care,
-            outcome => outcome.mood(),
+        if self.partial && self.outcome == Outcome::Accepted {
+            Mood::Care
+        } else {
+            self.outcome.mood()
         }
     }
 
@@ -217,30 +217,33 @@ impl Validation {
     #[must_use]
     pub fn closing(&self) -> String {
         let mut text = String::new();
+        // Writing to a string cannot fail.
         for remark in self.remarks() {
-            let Remark {
-                about,
-                what,
-                evidence,
-                remedy,
-            } = remark;
-            text += &format!(
-                "\n{STRONG}{}{STRONG:#}: {}\n",
-                escaped(about),
-                escaped(what)
-            );
-            for (word, part) in [("seen", evidence), ("do", remedy)] {
+            let (about, what) = (escaped(&remark.about), escaped(&remark.what));
+            let _ = writeln!(text, "\n{STRONG}{about}{STRONG:#}: {what}");
+            for (word, part) in [("seen", &remark.evidence), ("do", &remark.remedy)] {
                 if !part.is_empty() {
-                    text += &format!("  {word:<5} {}\n", escaped(part));
+                    let _ = writeln!(text, "  {word:<5} {}", escaped(part));
                 }
             }
         }
-        let style = match self.mood() {
-            Mood::Bad => BAD,
-            Mood::Care => STRONG,
-            Mood::Good => GOOD,
-        };
-        text + &format!("\n{style}{}{style:#}: {}\n", self.word(), self.sentence())
+        let style = style(self.mood());
+        let _ = writeln!(
+            text,
+            "\n{style}{}{style:#}: {}",
+            self.word(),
+            self.sentence()
+        );
+        text
+    }
+}
+
+/// How something in this mood is printed.
+const fn style(mood: Mood) -> Style {
+    match mood {
+        Mood::Bad => BAD,
+        Mood::Care => STRONG,
+        Mood::Good => GOOD,
     }
 }
 

@@ -343,6 +343,7 @@ const HOUSES: &[House] = &[
                     "report",
                     "results",
                     "run",
+                    "validation",
                     "verify",
                     "world",
                 ],

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::host_load::HostLoad;
-
 /// Longest frame before the secret is proved, in bytes. The longest honest one is an opening with
 /// a job id of [`JOB_ID_BYTES_MAX`]; whoever announces more is no rank.
 pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 512;
@@ -96,9 +94,3 @@ pub const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(10);
 
 /// Addresses whose refusals are tracked at one time.
 pub const REFUSAL_ADDRESSES_MAX: usize = 1024;
-
-/// The load of the host, where ranks are missing that may only be late: it is crowded, and another rank arrived in the last quarter of the
-/// wait.
-pub(super) fn late(load: HostLoad, waited_ms: u64, since_last_ms: u64) -> Option<HostLoad> {
-    (load.is_crowded() && since_last_ms <= waited_ms / 4).then_some(load)
-}

@@ -54,6 +54,7 @@ mod coordinator;
 mod endpoint;
 mod error;
 pub mod limits;
+mod presence;
 mod secret;
 mod session;
 mod text;
@@ -67,7 +68,8 @@ pub use coordinator::{
     Refusals, Stopped,
 };
 pub use endpoint::{Endpoint, EndpointError};
-pub use error::{Absence, Presence, RendezvousError, WorldClaim};
+pub use error::{RendezvousError, WorldClaim};
+pub use presence::{Absence, Presence};
 pub use secret::Secret;
 pub(crate) use session::resolve;
 pub use session::{EventHandler, Session, SessionEvent, Watcher};

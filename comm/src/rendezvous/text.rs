@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::card::Claimant;
-use super::error::{Absence, WorldClaim};
+use super::error::WorldClaim;
+use super::presence::Absence;
 use crate::host_load::HostLoad;
 use crate::types::Rank;
 
@@ -202,7 +203,8 @@ impl fmt::Display for Claims<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendezvous::error::{Presence, RendezvousError};
+    use crate::rendezvous::error::RendezvousError;
+    use crate::rendezvous::presence::Presence;
 
     fn ranks(numbers: &[u32]) -> Vec<Rank> {
         numbers.iter().map(|number| Rank(*number)).collect()

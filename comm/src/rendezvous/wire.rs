@@ -300,8 +300,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rendezvous::error::{Absence, Presence};
     use crate::rendezvous::limits::HANDSHAKE_FRAME_BYTES_MAX;
+    use crate::rendezvous::presence::{Absence, Presence};
 
     fn arbitrary() -> impl Strategy<Value = Vec<u8>> {
         // Small first bytes are the numbers of variants and short lengths: more of them gets past

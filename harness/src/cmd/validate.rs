@@ -164,7 +164,9 @@ fn run_stage(
             judge(&mut stage, document.as_ref(), class);
             let about = document.about();
             found.emulated |= about.emulated;
-            found.backend = found.backend.take().or(about.backend.map(str::to_owned));
+            if found.backend.is_none() {
+                found.backend = about.backend.map(str::to_owned);
+            }
             if name == "doctor" {
                 stage.remarks = remarks_of_doctor(&ended.stdout);
                 if stage.outcome == Outcome::Accepted && !stage.remarks.is_empty() {
@@ -182,11 +184,11 @@ fn judge(stage: &mut Stage, document: &dyn Document, class: Option<Exit>) {
     let headline = document.headline();
     stage.finding = format!("{}: {}", headline.word, headline.sentence);
     stage.class = class.unwrap_or(Exit::Internal);
-    stage.outcome = match stage.class {
-        Exit::Ok => Outcome::Accepted,
-        Exit::Interrupted => Outcome::Interrupted,
-        _ => Outcome::Refused,
-    };
+    if stage.class == Exit::Ok {
+        stage.outcome = Outcome::Accepted;
+    } else if stage.class == Exit::Interrupted {
+        stage.outcome = Outcome::Interrupted;
+    }
     if let (Outcome::Refused, Some(cause)) = (stage.outcome, document.about().verdict) {
         stage.remarks.push(Remark {
             about: stage.name.clone(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::job::Phase;
-use super::membership::Membership;
+use super::membership::{Membership, SETTLE_MS};
 use super::{Absent, CoordinatorEvent};
 use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::PROGRESS_RANKS_MAX;
@@ -43,6 +43,26 @@ impl Stopped {
 }
 
 impl Membership {
+    /// Tells who is missing where the time of a wait is up, and all that was sent before is read. That is not waited for
+    /// without end: on a starved machine the coordinator is held up again and again.
+    pub(super) fn tell_who_is_missing(&mut self, now_ms: u64) {
+        let is_gathering = matches!(self.job.phase(), Phase::Gathering);
+        let is_over = is_gathering && (self.has_given_up || now_ms >= self.arrival_ms);
+        if !is_over && !self.rounds.is_any_due(now_ms) {
+            self.due_ms = None;
+            return;
+        }
+        let due_ms = *self.due_ms.get_or_insert(now_ms);
+        if now_ms < self.settled_ms.min(due_ms + SETTLE_MS) {
+            return;
+        }
+        let failures = self.rounds.expire(self.load, now_ms);
+        self.tell_failures(failures);
+        if is_over {
+            self.fail(self.absence(now_ms));
+        }
+    }
+
     pub(super) fn absence(&self, now_ms: u64) -> RendezvousError {
         let is_missing = |rank: &Rank| self.job.process(*rank).is_none();
         let seen = self.absent.iter().filter(|(rank, _)| is_missing(rank));

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use crate::host_load::HostLoad;
 use crate::rendezvous::card::{Card, Claimant, DownReason, ProcessId};
-use crate::rendezvous::error::{Absence, Presence, RendezvousError, WorldClaim};
-use crate::rendezvous::limits::late;
+use crate::rendezvous::error::{RendezvousError, WorldClaim};
 use crate::rendezvous::limits::{CONTROL_WORLD_SIZE_MAX, PROGRESS_RANKS_MAX};
+use crate::rendezvous::presence::{Absence, Presence, late};
 use crate::rendezvous::wire::{Introduction, PROTOCOL, ToSession, decode, decode_introduction};
 use crate::types::Rank;
 

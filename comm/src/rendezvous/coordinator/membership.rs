@@ -23,7 +23,7 @@ use crate::types::Rank;
 const ASLEEP_MS: u64 = 1000;
 /// How long it then takes to read what was sent meanwhile, and to let in who connected. Ranks wait for an answer
 /// [`ANSWER_GRACE`](crate::rendezvous::limits::ANSWER_GRACE) beyond their deadlines, which is longer.
-const SETTLE_MS: u64 = 2000;
+pub(super) const SETTLE_MS: u64 = 2000;
 
 /// Something to be done, in order.
 pub(crate) enum Task {
@@ -66,7 +66,7 @@ pub(crate) struct Membership {
     pub(super) arbiter: Option<Box<dyn Arbiter>>,
     closes_door: bool,
     /// How long ranks may take to come.
-    arrival_ms: u64,
+    pub(super) arrival_ms: u64,
     pub(super) look: Option<fn(&ProcessId) -> Option<String>>,
     pub(super) load: fn() -> HostLoad,
     pub(super) next_look_ms: u64,
@@ -79,11 +79,11 @@ pub(crate) struct Membership {
     pub(super) seen_ms: u64,
     /// Until then nobody is told to be missing: the coordinator did not run a moment ago, and has not read yet what was
     /// sent to it meanwhile.
-    settled_ms: u64,
+    pub(super) settled_ms: u64,
     /// When the time of a wait was first seen to be up.
-    due_ms: Option<u64>,
+    pub(super) due_ms: Option<u64>,
     /// A rank has waited for the others as long as it wanted to.
-    has_given_up: bool,
+    pub(super) has_given_up: bool,
     /// When bring-up failed, if it has.
     failed_unix_ms: Option<u64>,
     /// Ranks that have been told so, or went before.
@@ -293,26 +293,6 @@ impl Membership {
     fn give_up(&mut self, now_ms: u64) {
         self.has_given_up = true;
         self.tell_who_is_missing(now_ms);
-    }
-
-    /// Tells who is missing where the time of a wait is up, and all that was sent before is read. That is not waited for
-    /// without end: on a starved machine the coordinator is held up again and again.
-    fn tell_who_is_missing(&mut self, now_ms: u64) {
-        let is_gathering = matches!(self.job.phase(), Phase::Gathering);
-        let is_over = is_gathering && (self.has_given_up || now_ms >= self.arrival_ms);
-        if !is_over && !self.rounds.is_any_due(now_ms) {
-            self.due_ms = None;
-            return;
-        }
-        let due_ms = *self.due_ms.get_or_insert(now_ms);
-        if now_ms < self.settled_ms.min(due_ms + SETTLE_MS) {
-            return;
-        }
-        let failures = self.rounds.expire(self.load, now_ms);
-        self.tell_failures(failures);
-        if is_over {
-            self.fail(self.absence(now_ms));
-        }
     }
 
     fn bye(&mut self, token: u64, rank: Rank) {

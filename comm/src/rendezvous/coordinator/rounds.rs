@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::host_load::HostLoad;
 use crate::rendezvous::error::RendezvousError;
-use crate::rendezvous::limits::late;
 use crate::rendezvous::limits::{NAME_BYTES_MAX, ROUND_BYTES_MAX, ROUNDS_MAX};
+use crate::rendezvous::presence::late;
 use crate::rendezvous::wire::Part;
 use crate::types::Rank;
 
@@ -290,10 +290,11 @@ mod tests {
         let late_after = |load: fn() -> HostLoad, ms| {
             let mut rounds = Rounds::new(2);
             rounds.contribute(Rank(0), "r".to_owned(), ms, part(0), 0);
-            match &rounds.expire(load, ms)[0].error {
-                RendezvousError::RoundMissing { late, .. } => *late,
-                other => panic!("{other}"),
-            }
+            let RendezvousError::RoundMissing { late, .. } = rounds.expire(load, ms)[0].error
+            else {
+                panic!("a rank is missing");
+            };
+            late
         };
         assert_eq!(late_after(crowded, 1000), Some(crowded()));
         assert_eq!(late_after(crowded, 1001), None);

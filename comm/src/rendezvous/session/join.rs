@@ -7,9 +7,9 @@ use super::{Sender, SessionEvent};
 use crate::host_load::HostLoad;
 use crate::rendezvous::card::{Card, Hello, ProcessId, millis};
 use crate::rendezvous::endpoint::Endpoint;
-use crate::rendezvous::error::{Absence, RendezvousError};
-use crate::rendezvous::limits::late;
+use crate::rendezvous::error::RendezvousError;
 use crate::rendezvous::limits::{ANSWER_GRACE, COORDINATOR_FRAME_BYTES_MAX};
+use crate::rendezvous::presence::{Absence, late};
 use crate::rendezvous::secret::Seal;
 use crate::rendezvous::wire::{
     Body, Inbox, Introduction, PROTOCOL, ToCoordinator, ToSession, decode, encode_introduction,

@@ -152,11 +152,6 @@ pub fn truth(scenario: &Scenario, watched: &Watched) -> Truth {
         }
         alone(scenario, planted, watched, &mut truth);
     }
-    if watched.was_stopped {
-        let victims = scenario.planted.iter().map(|one| one.victim);
-        let stopped = |victim| Claim::new(&[Exit::PeerFrozen], Blamed::Exactly(vec![victim]));
-        truth.add(victims.map(stopped).collect());
-    }
     let is_lost = scenario.fault == Fault::RecvLeftOut && !lax.lost.is_empty();
     let contradicts = !strict.contradictions.is_empty()
         && (scenario.fault.is_contradiction() || scenario.fault == Fault::OtherObject);
@@ -262,6 +257,10 @@ fn bring_up(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &m
 /// What may be said of a rank that ended or stands still though nobody waits for it: by `muster run`, and of the rank that
 /// serves the rendezvous by all.
 fn alone(scenario: &Scenario, planted: &Planted, watched: &Watched, truth: &mut Truth) {
+    if watched.was_stopped {
+        let exactly = Blamed::Exactly(vec![planted.victim]);
+        truth.add(vec![Claim::new(&[Exit::PeerFrozen], exactly)]);
+    }
     let fault = planted.fault;
     let is_seen = fault.is_death() || fault == Fault::Stopped || fault == Fault::BringUpStopped;
     let is_served = planted.victim == 0 && fault.is_death();
