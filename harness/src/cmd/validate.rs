@@ -4,6 +4,7 @@
 //! was found so far is there even where this process is killed.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -259,6 +260,8 @@ fn carry_out(name: &str, words: &[&str], interrupts: &Interrupts) -> Result<Ende
         .arg(name)
         .args(words)
         .args(["--format", "json"])
+        // A terminal sends Ctrl-C to a whole group, and this process hands it on: once is enough.
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
