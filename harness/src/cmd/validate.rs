@@ -112,8 +112,8 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
         progress.set(done, stages.len());
         let words = if args.quick { quick } else { usual };
         let words: Vec<&str> = words.split_whitespace().collect();
-        let stage = run_stage(name, &words, &interrupts, &mut found)?;
-        let is_over = stage.outcome == Outcome::Interrupted;
+        let (stage, was_stopped) = run_stage(name, &words, &interrupts, &mut found)?;
+        let is_over = was_stopped || stage.outcome == Outcome::Interrupted;
         if shows {
             progress.suspended(|| out::result(&validation::line(&stage)))?;
         }
@@ -135,6 +135,8 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
 /// What a stage left.
 struct Ended {
     code: Option<i32>,
+    /// It was asked to stop.
+    was_stopped: bool,
     stdout: Vec<u8>,
     stderr: String,
 }
@@ -144,7 +146,7 @@ fn run_stage(
     words: &[&str],
     interrupts: &Interrupts,
     found: &mut Validation,
-) -> Result<Stage, Failure> {
+) -> Result<(Stage, bool), Failure> {
     let started = Clock::now();
     let ended = carry_out(name, words, interrupts)?;
     let mut stage = Stage {
@@ -177,7 +179,11 @@ fn run_stage(
         }
         Err(failure) => without_result(&mut stage, class, &ended, &failure),
     }
-    Ok(stage)
+    if ended.was_stopped && class != Some(Exit::Ok) {
+        // A process that has only begun is ended by the signal itself.
+        (stage.outcome, stage.class) = (Outcome::Interrupted, Exit::Interrupted);
+    }
+    Ok((stage, ended.was_stopped))
 }
 
 /// What its own result says of a stage.
@@ -271,23 +277,26 @@ fn carry_out(name: &str, words: &[&str], interrupts: &Interrupts) -> Result<Ende
     std::thread::scope(|scope| {
         let stdout = scope.spawn(|| read(stdout));
         let stderr = scope.spawn(|| read(stderr));
-        let code = wait(&mut child, interrupts).map_err(failed)?;
+        let (code, was_stopped) = wait(&mut child, interrupts).map_err(failed)?;
         Ok(Ended {
             code,
+            was_stopped,
             stdout: stdout.join().unwrap_or_default(),
             stderr: String::from_utf8_lossy(&stderr.join().unwrap_or_default()).into_owned(),
         })
     })
 }
 
-fn wait(child: &mut Child, interrupts: &Interrupts) -> std::io::Result<Option<i32>> {
+/// The code with which a stage ended, and whether it was asked to stop.
+fn wait(child: &mut Child, interrupts: &Interrupts) -> std::io::Result<(Option<i32>, bool)> {
+    let mut was_stopped = false;
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.code());
+            return Ok((status.code(), was_stopped));
         }
-        if interrupts.take_new() > 0
-            && let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-        {
+        let is_asked = interrupts.take_new() > 0;
+        was_stopped |= is_asked;
+        if is_asked && let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             // It may have ended by itself meanwhile.
             let _ = kill_process(pid, Signal::TERM);
         }

@@ -55,9 +55,23 @@ fn rows(layer: Layer, dispatcher: &str, tokens: &[Vec<i64>], mean: usize, to: us
         "deduplicated" => tokens.iter().filter(|ids| here(ids) > 0).count(),
         // Everyone gets everything.
         "all-gather" => tokens.len(),
-        // capacity:1: the mean of an expert, rounded up.
-        _ => (mean * TOP_K).div_ceil(EXPERTS) * EXPERTS / layer.ep,
+        // What an expert has room for; the rest of the room is padding, which is no row.
+        _ => (0..EXPERTS)
+            .filter(|expert| layer.owner(i64::try_from(*expert).expect("small")) == to)
+            .map(|expert| of_expert(tokens, expert).min(capacity(mean)))
+            .sum(),
     }
+}
+
+/// Rows of an expert from each rank with `capacity:1`: the mean, rounded up.
+fn capacity(mean: usize) -> usize {
+    (mean * TOP_K).div_ceil(EXPERTS)
+}
+
+/// Selections of an expert.
+fn of_expert(tokens: &[Vec<i64>], expert: usize) -> usize {
+    let ids = tokens.iter().flatten();
+    ids.filter(|id| usize::try_from(**id) == Ok(expert)).count()
 }
 
 fn max_over_mean(loads: &[usize]) -> f64 {
@@ -146,12 +160,13 @@ fn check(layer: Layer, mean: usize, tokens: &[Vec<Vec<i64>>], record: &Value) {
     assert_eq!(record["volume"]["rows"], all);
     assert_eq!(record["volume"]["logical_bytes"], all * row_bytes);
     assert_eq!(record["volume"]["off_rank_bytes"], (all - own) * row_bytes);
-    let ids = || tokens.iter().flatten().flatten();
-    let of_expert = |expert: usize| {
-        ids()
-            .filter(|id| usize::try_from(**id) == Ok(expert))
-            .count()
+    let padding = match dispatcher {
+        "capacity:1" => layer.world * EXPERTS * capacity(mean) - all,
+        _ => 0,
     };
+    assert_eq!(record["volume"]["padding_bytes"], padding * row_bytes);
+    let ids = || tokens.iter().flatten().flatten();
+    let of_expert = |expert: usize| tokens.iter().map(|own| of_expert(own, expert)).sum();
     let experts: Vec<usize> = (0..EXPERTS).map(of_expert).collect();
     let of_rank = |ep: usize| ids().filter(|id| layer.owner(**id) == ep).count();
     let ranks: Vec<usize> = (0..layer.ep).map(of_rank).collect();
