@@ -48,8 +48,15 @@ const FINDINGS: [&str; 4] = [
 /// # Errors
 /// A failure of class RESOURCE where the text could not be written, unless the reader went away.
 pub fn result(text: &str) -> Result<(), Failure> {
+    raw(&shown(text, terminal_width()))
+}
+
+/// The same, as it is: a script has no line broken.
+///
+/// # Errors
+/// As [`result`].
+pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
-    let text = shown(text, terminal_width());
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
@@ -87,7 +94,9 @@ fn is_on_terminal(stream: &impl IsTerminal) -> bool {
 /// Text as it is printed: where it goes to a terminal of this width, the verdicts in it are laid out, and what is longer than a line is
 /// broken between words.
 fn shown(text: &str, width: Option<usize>) -> Cow<'_, str> {
-    let Some(width) = width else {
+    // JSON and SVG are for programs, and the same wherever they go.
+    let is_document = text.starts_with(['{', '[', '<']);
+    let Some(width) = width.filter(|_| !is_document) else {
         return Cow::Borrowed(text);
     };
     let lines = text.split('\n').map(|line| {
@@ -222,6 +231,8 @@ mod tests {
             "{laid_out}"
         );
         assert_eq!(shown("no verdict\n", Some(80)), "no verdict\n");
+        let document = format!("{{\"text\":\"{}\"}}\n", "a word ".repeat(20));
+        assert_eq!(shown(&document, Some(80)), document);
     }
 
     #[test]

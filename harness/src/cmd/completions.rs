@@ -22,6 +22,6 @@ pub struct CompletionsArgs {
 pub fn run(args: &CompletionsArgs, mut command: Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "muster", &mut script);
-    out::result(&String::from_utf8_lossy(&script))?;
+    out::raw(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Ok)
 }

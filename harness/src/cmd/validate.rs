@@ -23,6 +23,7 @@ use crate::report::document::Document;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
 use crate::results;
+use crate::run::micros;
 use crate::validation::{self, Outcome, Remark, SCHEMA_VERSION, Stage, Validation};
 use crate::world::signals::Interrupts;
 
@@ -312,8 +313,4 @@ fn read(stream: Option<impl Read>) -> Vec<u8> {
         let _ = stream.read_to_end(&mut bytes);
     }
     bytes
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

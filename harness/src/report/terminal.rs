@@ -73,7 +73,10 @@ impl<R> Column<R> {
 fn fitting<R>(columns: &[Column<R>], width: Option<usize>) -> impl Iterator<Item = &Column<R>> {
     let taken = |most: u8| {
         let shown = columns.iter().filter(|column| column.spare <= most);
-        shown.map(|column| column.width + 1).sum::<usize>() - 1
+        shown
+            .map(|column| column.width + 1)
+            .sum::<usize>()
+            .saturating_sub(1)
     };
     let most = (0..=u8::MAX)
         .rev()

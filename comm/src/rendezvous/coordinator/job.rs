@@ -445,6 +445,24 @@ mod tests {
         )
     }
 
+    #[test]
+    fn who_is_missing_may_be_late_only_on_a_crowded_host_where_others_still_arrive() {
+        let mut job = job(2);
+        assert_eq!(
+            introduce(&mut job, &introduction(1, 2)),
+            Admission::Joined(Rank(1))
+        );
+        let load = |runnable| HostLoad {
+            runnable,
+            processors: 2,
+        };
+        // Rank 1 joined at 5 ms.
+        let is_late = |load, now_ms| job.absence(Vec::new(), load, now_ms).is_late();
+        assert!(is_late(load(8), 6));
+        assert!(!is_late(load(7), 6));
+        assert!(!is_late(load(8), 7));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
