@@ -1,5 +1,6 @@
 //! How a verdict comes to the ranks of a host without an arbiter: it is written onto the board of the lowest one that lives.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::Duration;
 
@@ -41,13 +42,8 @@ impl Peers {
         let living = self.living(probe);
         for (at, lowest) in living.iter().enumerate() {
             match share(probe, lowest, &own) {
-                Ok(told) => {
-                    if let Some(told) = &told {
-                        // The lowest rank may be gone with its board before all others have looked.
-                        pass_on(probe, told, &living[at + 1..]);
-                    }
-                    return told;
-                }
+                // The lowest rank may be gone with its board before all others have looked.
+                Ok(told) => return told.map(|told| pass_on(probe, told, &living[at + 1..])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 // A rank that has left the world has no board any more, though its process may live on.
                 Err(_) => {}
@@ -58,9 +54,9 @@ impl Peers {
 
     /// The verdict that stands on the board of this rank, if one does, made to end this call too.
     pub(crate) fn told_to(&self, probe: &dyn Probe, call: CallId) -> Option<Verdict> {
-        let mut told = self.bulletin(probe)?;
+        let told = self.bulletin(probe)?;
         // It was the lowest rank, perhaps, where all others look first, and is about to end.
-        pass_on(probe, &told, &self.living(probe));
+        let mut told = pass_on(probe, told, &self.living(probe));
         told.end(call);
         Some(told)
     }
@@ -97,13 +93,29 @@ impl Peers {
 /// Writes a verdict onto the board of a rank that cannot be told it otherwise.
 pub(in crate::watch) fn post(process: &ProcessId, rank: Rank, bytes: &[u8]) {
     if let Some(verdict) = wire::decode::<Verdict>(bytes) {
-        pass_on(&System, &verdict, &[(rank.0, *process)]);
+        pass_on(&System, verdict, &[(rank.0, *process)]);
     }
 }
 
-/// Writes a verdict onto the boards of ranks that have none. Whoever has ended meanwhile needs none.
-fn pass_on(probe: &dyn Probe, told: &Verdict, ranks: &[(u32, ProcessId)]) {
-    probe.bulletins(ranks, &|before| bulletin(before, told));
+/// Writes a verdict onto the boards of ranks that have none, and returns the one that stands on the first of them then. The rank
+/// that it was told to before may have ended meanwhile: others have looked at the next one, and may have told another verdict there.
+/// Whoever has ended meanwhile needs none.
+fn pass_on(probe: &dyn Probe, told: Verdict, ranks: &[(u32, ProcessId)]) -> Verdict {
+    let (told, is_first) = (RefCell::new(told), Cell::new(true));
+    probe.bulletins(ranks, &|before| {
+        let mut told = told.borrow_mut();
+        let bytes = bulletin(before, &told);
+        if let Some(stands) = is_first
+            .replace(false)
+            .then(|| wire::decode::<Verdict>(&bytes))
+            .flatten()
+        {
+            let ends = std::mem::take(&mut told.ends);
+            *told = Verdict { ends, ..stands };
+        }
+        bytes
+    });
+    told.into_inner()
 }
 
 /// Writes a verdict onto the board of a rank, for all ranks of the host, and returns what stands there then.

@@ -244,6 +244,36 @@ fn a_verdict_that_another_rank_is_telling_is_waited_for_until_patience_is_spent(
     assert!(told.ends.contains(&CALL));
 }
 
+/// Rank 1 was the lowest, took the verdict of rank 2, and ended. Rank 3 looked at rank 2 first then, and found nothing.
+#[test]
+fn where_the_lowest_rank_ends_with_a_verdict_all_say_what_the_next_one_was_told() {
+    let host = Host::of("XSSSS");
+    let peers = host.peers(2);
+    let told = |rank| Verdict {
+        blamed: vec![rank],
+        ..example()
+    };
+    host.bulletins
+        .borrow_mut()
+        .insert(2, wire::encode(&told(7)));
+    let first = peers
+        .judge_gone(&host, CALL, UNKNOWN, Patience::Waits)
+        .unwrap();
+    assert_eq!(first.blamed, [7]);
+    assert!(first.ends.contains(&CALL));
+    let stands = |rank: u32| wire::decode::<Verdict>(&host.bulletins.borrow()[&rank]).unwrap();
+    for rank in [3, 4] {
+        assert_eq!(stands(rank).blamed, [7], "rank {rank}");
+    }
+    // Rank 4 was told the other one before; it says what rank 2 was told too.
+    host.bulletins
+        .borrow_mut()
+        .insert(4, wire::encode(&told(0)));
+    host.set(1, 'X');
+    let other = host.peers(4).told_to(&host, CALL).unwrap();
+    assert_eq!(other.blamed, [7]);
+}
+
 #[test]
 fn an_arbiter_in_the_kernel_for_a_moment_is_not_stopped() {
     let host = Host::of("DS");
