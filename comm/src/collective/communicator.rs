@@ -20,8 +20,9 @@ use crate::watch::report::CallCode;
 use crate::watch::wire::Cause;
 use crate::watch::{Mark, Place, blamed};
 
-/// How long a call whose time is up waits for an earlier one that has ended to say how.
-const ENDING_MAX: Duration = Duration::from_millis(200);
+/// How long a call whose time is up waits for an earlier one that has ended to say how. On a starved host its thread gets no processor for
+/// some 100 ms.
+const ENDING_MAX: Duration = Duration::from_secs(2);
 
 /// Largest encoded object unless set otherwise: training stacks gather configurations and
 /// statistics, not tensors, this way.
