@@ -5,6 +5,7 @@
 //! ranks: that is the library's work.
 
 pub mod backend;
+pub mod baseline;
 pub mod bench;
 pub mod check;
 pub mod cli;

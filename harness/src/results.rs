@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::baseline::Baseline;
 use crate::bench::model::BenchReport;
 use crate::bench::tune::{self, TuneReport};
 use crate::compare::report::CompareReport;
@@ -23,7 +24,7 @@ use crate::verify;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Every result with a schema.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 9] = [
     Kind::of::<verify::model::Report>(),
     Kind::of::<BenchReport>(),
     Kind::unread::<TuneReport>("tune", tune::SCHEMA_VERSION),
@@ -32,6 +33,7 @@ pub const KINDS: [Kind; 8] = [
     Kind::of::<drill::model::Report>(),
     Kind::of::<Diagnosis>(),
     Kind::of::<Validation>(),
+    Kind::of::<Baseline>(),
 ];
 
 type Read = fn(&[u8]) -> Result<Box<dyn Document>, serde_json::Error>;
@@ -97,6 +99,42 @@ impl Kind {
 /// A failure of class USAGE that says what is wrong with the file: not there, cut off, not one of
 /// ours, or of another version.
 pub fn read(path: &Path) -> Result<Box<dyn Document>, Failure> {
+    parse(&load(path)?, &path.display().to_string())
+}
+
+/// Reads a result file and gives back the results of single commands in it: those of its stages where it is one of `validate`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_all(path: &Path) -> Result<Vec<Box<dyn Document>>, Failure> {
+    let whole = read(path)?;
+    let parts = whole.parts();
+    if parts.is_empty() {
+        return Ok(vec![whole]);
+    }
+    let name = path.display().to_string();
+    let read = |part: &&Value| parse(part.to_string().as_bytes(), &name);
+    parts.iter().map(read).collect()
+}
+
+/// Reads a result file of one kind.
+///
+/// # Errors
+/// As [`read`], and where it is of another kind.
+pub fn read_as<T: Model>(path: &Path) -> Result<T, Failure> {
+    let (bytes, name) = (load(path)?, path.display());
+    let command = parse(&bytes, &name.to_string())?.about().command;
+    if command != T::COMMAND {
+        return Err(Failure::usage(format!(
+            "{name} is a result of {command}, and one of {} is needed",
+            T::COMMAND
+        )));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| Failure::usage(format!("{name}: {error}")))
+}
+
+/// The bytes of a file.
+fn load(path: &Path) -> Result<Vec<u8>, Failure> {
     let shown = path.display();
     let unreadable =
         |error: std::io::Error| Failure::usage(format!("{shown} cannot be read: {error}"));
@@ -106,8 +144,7 @@ pub fn read(path: &Path) -> Result<Box<dyn Document>, Failure> {
             "{shown} is {length} bytes long, result files have at most {BYTES_MAX}"
         )));
     }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
-    parse(&bytes, &shown.to_string())
+    std::fs::read(path).map_err(unreadable)
 }
 
 /// The results that a document holds; `name` is for messages.
@@ -132,7 +169,7 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Box<dyn Document>, Failure> {
     })?;
     let Some((kind, read)) = Kind::of_document(&document) else {
         return Err(Failure::usage(format!(
-            "{name} is no result of `muster bench`, `moe`, `verify`, `compare`, `drill`, `doctor` or `validate`"
+            "{name} is no result of `muster bench`, `moe`, `verify`, `compare`, `drill`, `doctor`, `validate` or `baseline`"
         ))
         .with_help("all of them write one with --format json"));
     };

@@ -136,6 +136,9 @@ pub struct Stage {
     pub remarks: Vec<Remark>,
     /// Wall time in microseconds.
     pub elapsed_us: u64,
+    /// The whole result of a command that measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
 }
 
 /// Something to look at.
@@ -402,6 +405,11 @@ impl Document for Validation {
                 samples: of(|stage| stage.elapsed_us as f64 / 1e6),
             },
         ]
+    }
+
+    fn parts(&self) -> Vec<&Value> {
+        let results = self.stages.iter().map(|stage| &stage.result);
+        results.flatten().collect()
     }
 
     fn markdown(&self) -> String {

@@ -261,7 +261,23 @@ const HOUSES: &[House] = &[
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
             ("check", &["muster_comm", "report", "verify", "world"]),
-            ("bench", &["check", "muster_comm", "out", "report", "stats"]),
+            (
+                "bench",
+                &["check", "exit", "muster_comm", "out", "report", "stats"],
+            ),
+            (
+                "baseline",
+                &[
+                    "bench",
+                    "exit",
+                    "fail",
+                    "lib",
+                    "muster_comm",
+                    "out",
+                    "report",
+                    "stats",
+                ],
+            ),
             (
                 "moe",
                 &[
@@ -310,6 +326,7 @@ const HOUSES: &[House] = &[
             (
                 "results",
                 &[
+                    "baseline",
                     "bench",
                     "compare",
                     "diagnosis",
@@ -325,6 +342,7 @@ const HOUSES: &[House] = &[
                 "cmd",
                 &[
                     "backend",
+                    "baseline",
                     "bench",
                     "check",
                     "compare",

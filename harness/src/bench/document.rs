@@ -2,8 +2,11 @@
 
 use maud::Markup;
 
+use crate::bench::map;
 use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::table;
+use crate::out::terminal_width;
+use crate::report::cause::Cause;
 use crate::report::document::{Metric, text_of};
 use crate::report::html::parts::{counted, short, size};
 use crate::report::markdown::Column;
@@ -106,16 +109,36 @@ impl Measures for Settings {
         emulated.unwrap_or_default().to_owned()
     }
 
+    fn slow(report: &BenchReport) -> Option<Cause> {
+        map::verdict(&report.records)
+    }
+
     fn heading(record: &Record) -> String {
+        if map::pair(&record.group).is_some() {
+            // All pairs are one picture, at the end.
+            return String::new();
+        }
         format!("{}\n{}", table::heading(record), table::columns())
     }
 
     fn line(record: &Record) -> String {
+        if map::pair(&record.group).is_some() {
+            return String::new();
+        }
         table::line(record)
     }
 
     fn closing(report: &BenchReport) -> String {
-        format!("\n{}", table::closing(report))
+        let maps = map::maps(&report.records);
+        let pictures = maps
+            .iter()
+            .map(|map| map::picture(map, terminal_width()) + "\n");
+        let pictures: String = pictures.collect();
+        format!(
+            "{}{pictures}{}",
+            if maps.is_empty() { "\n" } else { "" },
+            table::closing(report)
+        )
     }
 }
 

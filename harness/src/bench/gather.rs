@@ -75,6 +75,13 @@ impl Gather {
         &self.told.machine_states
     }
 
+    /// The records of all cells that have a complete round.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<Record> {
+        let cells = 0..self.cells.len();
+        cells.filter_map(|number| self.record(number)).collect()
+    }
+
     /// The records that were not complete and have at least one complete round, for a run that ended early.
     #[must_use]
     pub fn rest(&mut self) -> Vec<Record> {

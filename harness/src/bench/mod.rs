@@ -11,6 +11,7 @@ mod document;
 pub mod gather;
 pub mod ground;
 pub mod machine;
+pub mod map;
 pub mod measured;
 pub mod model;
 mod page;

@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 
+use crate::bench::map::{self, Map};
 use crate::bench::model::{BenchReport, Record};
 use crate::bench::table::algorithm;
 use crate::out::escaped;
@@ -26,9 +27,32 @@ pub(super) fn body(report: &BenchReport) -> Markup {
     let families = families(&report.records);
     html! {
         (facts(report))
+        @for map in map::maps(&report.records) { (pairs(&map)) }
         (noisy(&report.machine_states))
         @for (number, family) in families.iter().enumerate() { (section(family, number)) }
         (pulse(&report.machine_states))
+    }
+}
+
+/// Every pair of ranks at one size.
+fn pairs(map: &Map) -> Markup {
+    let name = |rank: usize| rank.to_string();
+    let table = Heat {
+        corner: "rank".to_owned(),
+        columns: (0..map.median_us.len()).map(name).collect(),
+        rows: map
+            .median_us
+            .iter()
+            .enumerate()
+            .map(|(rank, row)| (name(rank), row.clone()))
+            .collect(),
+    };
+    let title = format!("Pairs of ranks, {} each way", size(map.bytes));
+    html! {
+        section {
+            h2 { (title) }
+            (captioned("Median time of a pair in microseconds. The darker, the longer beside the fastest partner of the rank (full at twice its time).", heat(&table, Against::Row)))
+        }
     }
 }
 
@@ -40,7 +64,11 @@ struct Family<'a> {
 
 fn families(records: &[Record]) -> Vec<Family<'_>> {
     let mut families: Vec<Family<'_>> = Vec::new();
-    for record in records {
+    // Pairs have a picture of their own.
+    for record in records
+        .iter()
+        .filter(|record| map::pair(&record.group).is_none())
+    {
         let title = title(record);
         match families.iter_mut().find(|family| family.title == title) {
             Some(family) => family.records.push(record),

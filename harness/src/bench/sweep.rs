@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::sizes::{parse_size, sweep};
 pub use self::what::{What, places};
+use crate::bench::map;
 use crate::bench::shape::{Shape, Split};
 use crate::check::cases::{Case, Catalogue, KindGroups, ObjectShape, Question, WORLD_KIND};
 
@@ -150,13 +151,15 @@ impl Sweep {
     #[must_use]
     pub fn kinds(&self, layout: &FrameworkLayout) -> Vec<KindGroups> {
         let of = |name: &String| {
-            match layout.groups(name) {
-                Some(groups) => KindGroups::new(name, &groups),
-                // The only name that is no kind of Megatron's layouts.
-                None => KindGroups {
-                    kind: name.clone(),
-                    groups: vec![(0..layout.world_size()).collect()],
-                },
+            let kind = |groups: Vec<Vec<u32>>| KindGroups {
+                kind: name.clone(),
+                groups,
+            };
+            match (map::pair(name), layout.groups(name)) {
+                (Some(pair), _) => kind(vec![pair.to_vec()]),
+                (None, Some(groups)) => KindGroups::new(name, &groups),
+                // The only other name that is no kind of Megatron's layouts.
+                (None, None) => kind(vec![(0..layout.world_size()).collect()]),
             }
         };
         self.groups.iter().map(of).collect()

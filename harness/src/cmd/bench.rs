@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::layout::FrameworkLayout;
-use muster_comm::types::{DType, ReduceOp};
+use muster_comm::types::{Collective, DType, ReduceOp};
 
 use crate::backend;
 use crate::bench::gather::Gather;
@@ -14,7 +14,7 @@ use crate::bench::shape::Split;
 use crate::bench::sweep::{Memory, Places, Stop, What};
 use crate::check::inject::Inject;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, parse_dtype, parse_time};
+use crate::cmd::values::{Common, parse_dtype, parse_time, percent};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::origin::Origin;
@@ -27,6 +27,9 @@ mod choose;
 
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Most rounds of `--detect`.
+const DETECT_ROUNDS_MAX: u32 = 60;
 
 /// Options of `muster bench`.
 #[derive(Debug, Args)]
@@ -136,17 +139,26 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Split::Uneven)]
     split: Split,
 
-    /// Longest time for a line, all rounds together
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
-    time: Duration,
+    /// Measure every pair of ranks instead, one after the other, and name a rank or a link that is slow [default sizes: 8,1M]
+    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "8,1M",
+        conflicts_with_all = ["what", "group", "begin", "end", "factor", "step", "algo"], value_parser = choose::size)]
+    map: Vec<u64>,
+
+    /// Longest time for a line, all rounds together [default: 500ms; 60ms for a pair of --map]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    time: Option<Duration>,
 
     /// A line ends early once its median is known to this many percent with 95 % confidence; 0: never
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = choose::percent)]
     confidence: f64,
 
-    /// How often all lines are measured; `compare` needs 10
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// How often all lines are measured; `compare` needs 10 [default: 1; 3 with --map; 60 with --detect]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Measure rounds until a change of this many percent would be found in 9 of 10 comparisons; --rounds is the most
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    detect: Option<f64>,
 
     /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
     #[arg(long)]
@@ -168,6 +180,7 @@ fn after_long_help() -> String {
          muster bench all_reduce --algo all -b 1M -e 1M      compare algorithms\n  \
          muster bench all_to_all_v --group ep --tp 2 --ep 4  all EP groups of a layout at once\n  \
          muster bench barrier bring_up group_create -g 8     what has no size\n  \
+         muster bench --map -g 8                             every pair of ranks: which rank or link is slow\n  \
          muster bench --rounds 10 --save base.json           a file for `muster compare`\n  \
          muster bench --report out.html --report out.xml     a page for people, JUnit for CI\n  \
          mpirun -n 8 muster bench all_gather                 in the ranks of a launcher\n\n{}",
@@ -206,12 +219,18 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         origin: Some(Origin::here(&environment)),
         transport: args.common.transport.name().to_owned(),
         pinned: jobs.iter().any(|(job, _)| job.pin),
-        rounds: args.rounds,
+        rounds: args.rounds(),
         ..BenchReport::new(Settings {
             rules: args.common.rules.of(&environment)?.source,
             warm_ups: args.warmup,
         })
     };
+    if identity.is_some() && args.detect.is_some() {
+        return Err(Failure::usage(
+            "--detect starts worlds again and again, which a rank of another launcher cannot",
+        )
+        .with_help("give the number of rounds with --rounds"));
+    }
     if identity.is_some() && args.whats().contains(&What::BringUp) {
         return Err(Failure::usage(
             "bring_up starts worlds again and again, which a rank of another launcher cannot",
@@ -220,7 +239,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     measure::run::<Gather>(
         report,
         (args.common.format, &args.common.saving),
-        &jobs,
+        (&jobs, args.detect.map(|percent| percent / 100.0)),
         &environment,
         identity.as_ref(),
     )
@@ -245,6 +264,10 @@ impl measure::Gather for Gather {
 
     fn end(&mut self, world: usize, finished: &Finished) -> Option<Record> {
         self.brought_up(world, finished.summary.bring_up_us)
+    }
+
+    fn so_far(&self) -> Vec<Record> {
+        Self::so_far(self)
     }
 
     fn close(mut self, report: &mut BenchReport) -> Vec<Record> {
@@ -296,16 +319,41 @@ impl BenchArgs {
             }
         }
         if all.is_empty() {
-            all.push(What::Collective(muster_comm::types::Collective::AllReduce));
+            let usual = if self.is_map() {
+                Collective::SendRecvBatch
+            } else {
+                Collective::AllReduce
+            };
+            all.push(What::Collective(usual));
         }
         all
+    }
+
+    /// Whether every pair is measured.
+    const fn is_map(&self) -> bool {
+        !self.map.is_empty()
+    }
+
+    /// Longest time for a line.
+    fn time(&self) -> Duration {
+        let usual = Duration::from_millis(if self.is_map() { 60 } else { 500 });
+        self.time.unwrap_or(usual)
+    }
+
+    fn rounds(&self) -> u32 {
+        let usual = match self.detect {
+            Some(_) => DETECT_ROUNDS_MAX,
+            None if self.is_map() => 3,
+            None => 1,
+        };
+        self.rounds.unwrap_or(usual)
     }
 
     /// When a line is measured often enough.
     fn stop(&self) -> Stop {
         Stop {
             calls: self.iters,
-            time_ms: u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX),
+            time_ms: u64::try_from(self.time().as_millis()).unwrap_or(u64::MAX),
             confidence: self.confidence / 100.0,
         }
     }

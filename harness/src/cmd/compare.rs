@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use muster_comm::config::Environment;
 
 use crate::cmd::saving::Saving;
+use crate::cmd::values::percent;
 use crate::compare::judge::{self, Comparison, Wishes};
 use crate::compare::report::CompareReport;
 use crate::compare::side::Side;
@@ -110,14 +111,6 @@ fn after_long_help() -> String {
          muster compare --run old/muster --run new/muster -- bench all_to_all -e 1M     two builds, in turns\n\n{}",
         Exit::table()
     )
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    text.trim_end_matches('%')
-        .parse()
-        .ok()
-        .filter(|percent: &f64| (0.1..=1000.0).contains(percent))
-        .ok_or_else(|| "allowed are 0.1 to 1000 percent".to_owned())
 }
 
 /// Runs `muster compare`.

@@ -8,13 +8,14 @@ use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 
 use super::saving::{Saving, Shown, publish};
+use crate::compare::margin::detects;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress as Line;
-use crate::report::measured::{MeasuredReport, Measures};
+use crate::report::measured::{MeasuredReport, Measures, Record};
 use crate::run::job::Job;
-use crate::run::session::{self, Session};
+use crate::run::session::{self, Next, Session};
 use crate::run::work::Measured;
 use crate::run::{self, Finished, Progress};
 
@@ -40,6 +41,8 @@ pub(super) trait Gather: Sized {
     ) -> Option<<Self::Settings as Measures>::Record> {
         None
     }
+    /// The records of all cells that have a complete round.
+    fn so_far(&self) -> Vec<<Self::Settings as Measures>::Record>;
     /// There will be no more: records of cells that have a part of their rounds, and looks at the machine.
     fn close(self, report: &mut Report<Self>) -> Vec<<Self::Settings as Measures>::Record>;
 }
@@ -48,14 +51,14 @@ pub(super) trait Gather: Sized {
 pub(super) type Report<G> =
     MeasuredReport<<G as Gather>::Settings, <<G as Gather>::Settings as Measures>::Record>;
 
-/// Runs jobs of one kind, and reports; `report` has no records yet.
+/// Runs jobs of one kind, and reports; `report` has no records yet. With `detect` a job ends once its rounds could tell a change of this part.
 ///
 /// # Errors
 /// If the host cannot carry the ranks, or the result cannot be written.
 pub(super) fn run<G>(
     mut report: Report<G>,
     (shown, saving): (Shown, &Saving),
-    jobs: &[(Job, FrameworkLayout)],
+    (jobs, detect): (&[(Job, FrameworkLayout)], Option<f64>),
     environment: &Environment,
     identity: Option<&Identity>,
 ) -> Result<Exit, Failure>
@@ -75,6 +78,7 @@ where
         shown,
         saving,
         jobs,
+        detect,
         one_host: identity.is_none_or(Identity::is_on_one_host),
         gather: None,
         heading: None,
@@ -92,6 +96,8 @@ struct Measuring<'a, G: Gather> {
     shown: Shown,
     saving: &'a Saving,
     jobs: &'a [(Job, FrameworkLayout)],
+    /// The change that rounds must be able to tell, as a part; then there are no more.
+    detect: Option<f64>,
     one_host: bool,
     /// Of the job under way.
     gather: Option<G>,
@@ -125,6 +131,38 @@ impl<G: Gather> Measuring<'_, G> {
     }
 }
 
+impl<G: Gather> Measuring<'_, G> {
+    /// Rows whose rounds could not tell a change of this part.
+    fn unsteady(&self, records: &[RecordOf<G>], detect: f64) -> usize {
+        let rows = records
+            .iter()
+            .flat_map(|record| self.report.rows_of(record));
+        let rows: Vec<_> = rows.filter(|row| row.failed.is_none()).collect();
+        let steady = rows
+            .iter()
+            .filter(|row| detects(&row.rounds_us, rows.len(), detect));
+        rows.len() - steady.count()
+    }
+
+    /// As many rounds as were needed are all that were asked for.
+    fn end_early(&mut self, detect: f64) {
+        let unsteady = self.unsteady(&self.report.records, detect);
+        if unsteady > 0 {
+            out::note(&format!(
+                "{unsteady} rows vary too much to tell a change of {} % after {} rounds",
+                detect * 100.0,
+                self.report.rounds
+            ));
+        }
+        let rounds = self.report.records.iter().filter_map(Record::rounds_us);
+        let fewest = rounds
+            .map(<[_]>::len)
+            .min()
+            .and_then(|rounds| u32::try_from(rounds).ok());
+        self.report.rounds = fewest.unwrap_or(self.report.rounds);
+    }
+}
+
 impl<G: Gather> Session for Measuring<'_, G>
 where
     Report<G>: crate::report::document::Document,
@@ -153,7 +191,7 @@ where
         Ok(())
     }
 
-    fn end(&mut self, _: usize, world: usize, finished: Finished) -> Result<bool, Failure> {
+    fn end(&mut self, _: usize, world: usize, finished: Finished) -> Result<Next, Failure> {
         self.done += 1;
         self.progress.set(self.done, self.whole);
         let lines = finished.output.iter();
@@ -165,7 +203,15 @@ where
             .and_then(|all| all.end(world, &finished));
         record.map_or(Ok(()), |record| self.add(record))?;
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
-        Ok(self.report.verdict.is_some())
+        if self.report.verdict.is_some() {
+            return Ok(Next::Nothing);
+        }
+        let Some(detect) = self.detect else {
+            return Ok(Next::World);
+        };
+        let so_far = self.gather.as_ref().map_or_else(Vec::new, G::so_far);
+        let is_enough = !so_far.is_empty() && self.unsteady(&so_far, detect) == 0;
+        Ok(if is_enough { Next::Job } else { Next::World })
     }
 
     /// What has some of its rounds is worth showing when there will be no more.
@@ -179,6 +225,9 @@ where
     fn publish(&mut self) -> Result<Exit, Failure> {
         self.progress.clear();
         self.report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
+        if let (Some(detect), None) = (self.detect, &self.report.verdict) {
+            self.end_early(detect);
+        }
         self.report.close();
         publish(&self.report, self.saving, self.shown)
     }

@@ -3,7 +3,9 @@
 //! A command gives back the class of its outcome, or a [`Failure`] that the
 //! top prints. It prints results through [`crate::out`] and nothing else.
 
+pub mod baseline;
 pub mod bench;
+mod child;
 pub mod compare;
 pub mod completions;
 pub mod doctor;
@@ -50,6 +52,8 @@ pub enum Command {
     Tune(Box<tune::TuneArgs>),
     /// Compare two result files of verify, bench or moe, and name what became worse
     Compare(compare::CompareArgs),
+    /// Learn from the results of many hosts or runs what is normal, and name outliers
+    Baseline(baseline::BaselineArgs),
     /// Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus
     Report(report::ReportArgs),
     /// Measure dispatch and combine of tokens as in MoE layers
@@ -103,6 +107,7 @@ impl Command {
             Self::Bench(args) => bench::run(args),
             Self::Tune(args) => tune::run(args),
             Self::Compare(args) => compare::run(args),
+            Self::Baseline(args) => baseline::run(args),
             Self::Report(args) => report::run(args),
             Self::Moe(args) => moe::run(args),
             Self::Groups(args) => {

@@ -267,7 +267,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     measure::run::<Gather>(
         report,
         (args.common.format, &args.common.saving),
-        &[(job, layout)],
+        (&[(job, layout)], None),
         &environment,
         identity.as_ref(),
     )
@@ -288,6 +288,10 @@ impl measure::Gather for Gather {
             Measured::Moe(measured) => Self::take(self, rank, measured),
             Measured::Bench(_) => None,
         }
+    }
+
+    fn so_far(&self) -> Vec<Record> {
+        Self::so_far(self)
     }
 
     fn close(self, report: &mut MoeReport) -> Vec<Record> {

@@ -14,7 +14,7 @@ use super::saving::{Saving, Target, target};
 #[derive(Debug, Args)]
 #[command(
     about = "Write reports of a result file: a page, JUnit, Markdown, CSV, Prometheus",
-    long_about = "Reads a result that verify, bench, moe, compare, drill, doctor or validate wrote with --save or --format json, and writes it in other forms, \
+    long_about = "Reads a result that verify, bench, moe, compare, drill, doctor, validate or baseline wrote with --save or --format json, and writes it in other forms, \
         each as the ending of the file's name says. Nothing is run, and a result that failed is no failure here.",
     after_long_help = "Examples:\n  \
         muster report result.json report.html\n  \
@@ -36,7 +36,7 @@ pub struct ReportArgs {
 /// If the result cannot be used or a file cannot be written.
 pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
     let result = results::read(&args.result)?;
-    let saving = Saving::of(args.files.clone());
+    let saving = Saving::of(args.files.clone(), None);
     saving.check()?;
     saving.write(result.as_ref())?;
     Ok(Exit::Ok)

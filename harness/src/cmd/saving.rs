@@ -45,10 +45,10 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
 }
 
 impl Saving {
-    /// Reports to these files.
+    /// Reports to these files, and the JSON document to another.
     #[must_use]
-    pub const fn of(report: Vec<Target>) -> Self {
-        Self { report, save: None }
+    pub const fn of(report: Vec<Target>, save: Option<PathBuf>) -> Self {
+        Self { report, save }
     }
 
     fn targets(&self) -> impl Iterator<Item = (&Path, Format)> {
@@ -135,6 +135,15 @@ pub enum Form {
     /// Text for people
     #[default]
     Table,
+}
+
+impl From<Form> for Shown {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Json => Self::Json,
+            Form::Table => Self::Table,
+        }
+    }
 }
 
 /// The option of [`Form`], for commands whose JSON was asked for with `--json` at first.

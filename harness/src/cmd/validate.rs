@@ -3,15 +3,11 @@
 //! Each stage is a process of its own, so that whatever befalls one leaves the answer standing. After each the files are written anew: what
 //! was found so far is there even where this process is killed.
 
-use std::io::Read;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+mod expected;
 
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::diagnosis::Diagnosis;
 use crate::doctor::Status;
@@ -27,10 +23,9 @@ use crate::run::micros;
 use crate::validation::{self, Outcome, Remark, SCHEMA_VERSION, Stage, Validation};
 use crate::world::signals::Interrupts;
 
+use super::child::{self, Ended};
 use super::saving::{Form, Saving};
-
-/// Time between two looks at a stage.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+use expected::{Expected, ExpectedArgs, conclude};
 
 /// What is run: the name of the command, its options, and those where time is short.
 const STAGES: [(&str, &str, &str); 5] = [
@@ -49,6 +44,9 @@ const STAGES: [(&str, &str, &str); 5] = [
     ),
 ];
 
+/// Stages that run on a backend; the drill is one of the host's own.
+const ON_BACKEND: [&str; 3] = ["verify", "bench", "moe"];
+
 /// Options of `muster validate`.
 #[derive(Debug, Args)]
 #[command(
@@ -58,7 +56,8 @@ const STAGES: [(&str, &str, &str); 5] = [
     after_long_help = "Examples:\n  \
         muster validate                                         about two minutes\n  \
         muster validate --quick                                 20 seconds\n  \
-        muster validate --save host.json --report host.html     the answer as files; they are whole after each stage\n\n\
+        muster validate --save host.json --report host.html     the answer as files; they are whole after each stage\n  \
+        muster validate --against expected.json                 refuse a host that is slower than `muster baseline` learned\n\n\
         Exit code 0 if the host is accepted, with or without remarks; else that of the first stage that failed."
 )]
 pub struct ValidateArgs {
@@ -70,9 +69,16 @@ pub struct ValidateArgs {
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = STAGES.map(|(name, ..)| name))]
     only: Vec<String>,
 
+    /// What moves the data of verify, bench and moe [default: hccl where there are devices, else host]
+    #[arg(long, value_name = "BACKEND", value_parser = ["auto", "hccl", "host"])]
+    backend: Option<String>,
+
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     format: Form,
+
+    #[command(flatten)]
+    expected: ExpectedArgs,
 
     #[command(flatten)]
     saving: Saving,
@@ -84,10 +90,12 @@ pub struct ValidateArgs {
 /// If a stage cannot be started, or the result cannot be written.
 pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     args.saving.check()?;
-    let interrupts = Interrupts::install()?;
-    let started = Clock::now();
     let is_chosen = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
     let stages: Vec<_> = STAGES.iter().filter(|(name, ..)| is_chosen(name)).collect();
+    let names: Vec<&str> = stages.iter().map(|(name, ..)| *name).collect();
+    let expected = Expected::of(&args.expected, &names)?;
+    let interrupts = Interrupts::install()?;
+    let started = Clock::now();
     let mut found = Validation {
         schema_version: SCHEMA_VERSION,
         tool: crate::TOOL.to_owned(),
@@ -112,8 +120,13 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
         progress.begin(format!("{name} ({}/{})", done + 1, stages.len()));
         progress.set(done, stages.len());
         let words = if args.quick { quick } else { usual };
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let (stage, was_stopped) = run_stage(name, &words, &interrupts, &mut found)?;
+        let mut words: Vec<&str> = words.split_whitespace().collect();
+        if let Some(backend) = &args.backend
+            && ON_BACKEND.contains(name)
+        {
+            words.extend(["--backend", backend]);
+        }
+        let (stage, was_stopped) = run_stage(name, &words, &interrupts, &expected, &mut found)?;
         let is_over = was_stopped || stage.outcome == Outcome::Interrupted;
         if shows {
             progress.suspended(|| out::result(&validation::line(&stage)))?;
@@ -133,32 +146,32 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     Saving::ended(found.exit(), written)
 }
 
-/// What a stage left.
-struct Ended {
-    code: Option<i32>,
-    /// It was asked to stop.
-    was_stopped: bool,
-    stdout: Vec<u8>,
-    stderr: String,
-}
-
 fn run_stage(
     name: &str,
     words: &[&str],
     interrupts: &Interrupts,
+    expected: &Expected,
     found: &mut Validation,
 ) -> Result<(Stage, bool), Failure> {
     let started = Clock::now();
-    let ended = carry_out(name, words, interrupts)?;
+    let words: Vec<&str> = [&[name], words, &["--format", "json"]].concat();
+    let carry_out = || {
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::resource(format!("muster {name} cannot be started: {error}"))
+        })?;
+        child::run(&program, &words, interrupts)
+    };
+    let mut ended = carry_out()?;
     let mut stage = Stage {
         name: name.to_owned(),
-        command: [&["muster", name], words].concat().join(" "),
+        command: format!("muster {}", words[..words.len() - 2].join(" ")),
         outcome: Outcome::Refused,
         class: Exit::Internal,
         exit_code: Exit::Internal.code(),
         finding: String::new(),
         remarks: Vec::new(),
-        elapsed_us: micros(Clock::now().duration_since(started)),
+        elapsed_us: 0,
+        result: None,
     };
     let code = ended.code.and_then(|code| u8::try_from(code).ok());
     let class = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
@@ -177,6 +190,21 @@ fn run_stage(
                     stage.outcome = Outcome::Remarks;
                 }
             }
+            if document
+                .comparable()
+                .is_some_and(|found| found.timed.is_some())
+            {
+                stage.result = serde_json::from_slice(&ended.stdout).ok();
+            }
+            if stage.outcome == Outcome::Accepted {
+                let stopped = hold(
+                    &mut stage,
+                    (document.as_ref(), &ended.stdout),
+                    expected,
+                    carry_out,
+                )?;
+                ended.was_stopped |= stopped;
+            }
         }
         Err(failure) => without_result(&mut stage, class, &ended, &failure),
     }
@@ -184,7 +212,54 @@ fn run_stage(
         // A process that has only begun is ended by the signal itself.
         (stage.outcome, stage.class) = (Outcome::Interrupted, Exit::Interrupted);
     }
+    stage.elapsed_us = micros(Clock::now().duration_since(started));
     Ok((stage, ended.was_stopped))
+}
+
+/// Holds the result of a stage against what is expected, and measures `again` where something is slow; gives back whether a request to stop
+/// came meanwhile.
+fn hold(
+    stage: &mut Stage,
+    (document, text): (&dyn Document, &[u8]),
+    expected: &Expected,
+    again: impl Fn() -> Result<Ended, Failure>,
+) -> Result<bool, Failure> {
+    let refuse = |stage: &mut Stage, failure: &Failure| {
+        (stage.outcome, stage.class) = (Outcome::Refused, failure.exit);
+        stage.finding = format!("not judged: {}", failure.message);
+        stage.remarks.push(Remark {
+            about: stage.name.clone(),
+            what: failure.message.clone(),
+            evidence: String::new(),
+            remedy: failure.help.clone().unwrap_or_default(),
+        });
+    };
+    let first = match expected.judge(document, text) {
+        Ok(None) => return Ok(false),
+        Ok(Some(judged)) => judged,
+        Err(failure) => {
+            refuse(stage, &failure);
+            return Ok(false);
+        }
+    };
+    if !first.is_slow() {
+        conclude(stage, &first, None);
+        return Ok(false);
+    }
+    let ended = again()?;
+    if ended.was_stopped {
+        (stage.outcome, stage.class) = (Outcome::Interrupted, Exit::Interrupted);
+        return Ok(true);
+    }
+    let second = results::parse(
+        &ended.stdout,
+        &format!("the second result of {}", stage.name),
+    );
+    match second.and_then(|document| expected.judge(document.as_ref(), &ended.stdout)) {
+        Ok(second) => conclude(stage, &first, second.as_ref()),
+        Err(failure) => refuse(stage, &failure),
+    }
+    Ok(false)
 }
 
 /// What its own result says of a stage.
@@ -255,62 +330,4 @@ fn remarks_of_doctor(document: &[u8]) -> Vec<Remark> {
             .collect::<Vec<_>>()
     });
     problems.collect()
-}
-
-/// Runs a command of this program to its end, and hands on a request to stop.
-fn carry_out(name: &str, words: &[&str], interrupts: &Interrupts) -> Result<Ended, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::resource(format!("muster {name} cannot be started: {error}"))
-    };
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
-        .arg(name)
-        .args(words)
-        .args(["--format", "json"])
-        // A terminal sends Ctrl-C to a whole group, and this process hands it on: once is enough.
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    std::thread::scope(|scope| {
-        let stdout = scope.spawn(|| read(stdout));
-        let stderr = scope.spawn(|| read(stderr));
-        let (code, was_stopped) = wait(&mut child, interrupts).map_err(failed)?;
-        Ok(Ended {
-            code,
-            was_stopped,
-            stdout: stdout.join().unwrap_or_default(),
-            stderr: String::from_utf8_lossy(&stderr.join().unwrap_or_default()).into_owned(),
-        })
-    })
-}
-
-/// The code with which a stage ended, and whether it was asked to stop.
-fn wait(child: &mut Child, interrupts: &Interrupts) -> std::io::Result<(Option<i32>, bool)> {
-    let mut was_stopped = false;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((status.code(), was_stopped));
-        }
-        let is_asked = interrupts.take_new() > 0;
-        was_stopped |= is_asked;
-        if is_asked && let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself meanwhile.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        Clock::pause(LOOK_EVERY);
-    }
-}
-
-/// All that a stage prints there.
-fn read(stream: Option<impl Read>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(mut stream) = stream {
-        // What came before an error is what there is.
-        let _ = stream.read_to_end(&mut bytes);
-    }
-    bytes
 }

@@ -124,6 +124,15 @@ fn parse_preset(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
+/// A change in percent, with or without its sign.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    text.trim_end_matches('%')
+        .parse()
+        .ok()
+        .filter(|percent: &f64| (0.1..=1000.0).contains(percent))
+        .ok_or_else(|| "allowed are 0.1 to 1000 percent".to_owned())
+}
+
 /// A number of elements.
 pub(super) fn parse_count(text: &str) -> Result<usize, String> {
     text.trim()

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::report::machine::Machine;
 use crate::report::origin::Origin;
 use crate::run::job::{Forced, Job, MatrixSpec, Sizes};
-use crate::run::session::{self, Session};
+use crate::run::session::{self, Next, Session};
 use crate::run::work::{Checks, Work};
 use crate::run::{self, Finished, joined};
 use crate::verify::model::{MatrixSummary, Report};
@@ -203,7 +203,7 @@ impl Session for Run<'_> {
         Ok(())
     }
 
-    fn end(&mut self, _: usize, _: usize, finished: Finished) -> Result<bool, Failure> {
+    fn end(&mut self, _: usize, _: usize, finished: Finished) -> Result<Next, Failure> {
         let lines = finished.output.iter();
         self.progress
             .suspended(|| lines.for_each(|line| out::note(line)));
@@ -211,7 +211,7 @@ impl Session for Run<'_> {
         self.report.cases.extend(finished.cases);
         self.report.add_not_applicable(finished.not_applicable);
         self.report.verdict = self.report.verdict.take().or(finished.verdict);
-        Ok(self.report.verdict.is_some())
+        Ok(Next::after(self.report.verdict.is_some()))
     }
 
     fn skip(&mut self, place: usize) {

@@ -9,7 +9,7 @@ mod conditions;
 mod document;
 pub mod judge;
 mod machine;
-mod margin;
+pub mod margin;
 mod page;
 pub mod rank_test;
 #[cfg(test)]

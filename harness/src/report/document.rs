@@ -45,6 +45,10 @@ pub trait Document: std::fmt::Debug {
     fn comparable(&self) -> Option<Comparable<'_>> {
         None
     }
+    /// The results that it is made of.
+    fn parts(&self) -> Vec<&Value> {
+        Vec::new()
+    }
 }
 
 /// A document that is written to files and read again.

@@ -194,6 +194,10 @@ pub trait Measures: Serialize + DeserializeOwned + Described + Sized + 'static {
     fn conditions(_report: &MeasuredReport<Self, Self::Record>) -> Labels {
         Vec::new()
     }
+    /// The cause to name where all was measured and right, and something is slow all the same.
+    fn slow(_report: &MeasuredReport<Self, Self::Record>) -> Option<Cause> {
+        None
+    }
     /// What is printed before the first record.
     fn opening(report: &MeasuredReport<Self, Self::Record>) -> String;
     /// What is printed above records that share it.
@@ -237,6 +241,9 @@ impl<S: Measures<Record = R>, R: Record> MeasuredReport<S, R> {
     pub fn close(&mut self) {
         if self.verdict.is_none() {
             self.verdict = self.nothing_measured();
+        }
+        if self.exit() == Exit::Ok {
+            self.verdict = S::slow(self);
         }
         self.passed = self.exit() == Exit::Ok;
         let rounds = self.rounds as usize;
@@ -290,24 +297,27 @@ impl<S: Measures<Record = R>, R: Record> MeasuredReport<S, R> {
         all
     }
 
-    fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = Vec::new();
-        for record in &self.records {
-            for (name, rounds) in S::rows(self, record) {
-                rows.push(Row {
-                    name,
-                    rounds_us: medians(rounds),
-                    failed: record.unsupported().map(str::to_owned),
-                    ..Row::default()
-                });
-            }
-            // Data is that of the whole record: said once.
-            if let Some(last) = rows.last_mut() {
-                last.wrong = record.wrong();
-                last.detail = record.wrong_text().map(str::to_owned);
-            }
+    /// What `compare` sees of a record.
+    #[must_use]
+    pub fn rows_of(&self, record: &R) -> Vec<Row> {
+        let row = |(name, rounds): (String, &[Vec<f64>])| Row {
+            name,
+            rounds_us: medians(rounds),
+            failed: record.unsupported().map(str::to_owned),
+            ..Row::default()
+        };
+        let mut rows: Vec<Row> = S::rows(self, record).into_iter().map(row).collect();
+        // Data is that of the whole record: said once.
+        if let Some(last) = rows.last_mut() {
+            last.wrong = record.wrong();
+            last.detail = record.wrong_text().map(str::to_owned);
         }
         rows
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let rows = self.records.iter().flat_map(|record| self.rows_of(record));
+        rows.collect()
     }
 }
 

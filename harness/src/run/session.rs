@@ -14,6 +14,29 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::world::signals::Interrupts;
 
+/// What comes after a world of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next world of the job.
+    World,
+    /// The next job: this one has measured enough.
+    Job,
+    /// Nothing: it failed.
+    Nothing,
+}
+
+impl Next {
+    /// What comes after a world with or without a verdict.
+    #[must_use]
+    pub const fn after(has_failed: bool) -> Self {
+        if has_failed {
+            Self::Nothing
+        } else {
+            Self::World
+        }
+    }
+}
+
 /// What a command makes of its jobs. `job` is the place of a job among all.
 pub trait Session {
     /// A job begins.
@@ -26,11 +49,11 @@ pub trait Session {
     /// # Errors
     /// If it cannot be shown.
     fn take(&mut self, job: usize, so_far: Progress) -> Result<(), Failure>;
-    /// A world of ranks has ended, the `world`th of its job; gives back whether it failed.
+    /// A world of ranks has ended, the `world`th of its job; gives back what comes next.
     ///
     /// # Errors
     /// If it cannot be shown.
-    fn end(&mut self, job: usize, world: usize, finished: Finished) -> Result<bool, Failure>;
+    fn end(&mut self, job: usize, world: usize, finished: Finished) -> Result<Next, Failure>;
     /// There will be no more worlds of a job.
     ///
     /// # Errors
@@ -91,8 +114,9 @@ fn locally(session: &mut dyn Session, jobs: &[(Job, FrameworkLayout)]) -> Result
             // What was proved before must not be lost with this one.
             let finished =
                 outcome.unwrap_or_else(|failure| Finished::not_started(&job, layout, failure));
-            if session.end(place, world, finished)? {
-                has_failed = true;
+            let next = session.end(place, world, finished)?;
+            has_failed = next == Next::Nothing;
+            if next != Next::World {
                 break;
             }
         }

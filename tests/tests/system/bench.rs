@@ -322,3 +322,63 @@ fn nonsense_is_answered_with_what_is_allowed() {
         }
     }
 }
+
+#[test]
+fn a_map_has_every_pair_once_and_shows_it_as_a_table_of_ranks() {
+    let map = ["bench", "--map=8", "-g", "4", "-n", "20"];
+    let ended = muster(&map);
+    // Whether a pair is slow on a busy machine is no question here.
+    assert!(
+        [Some(0), Some(50)].contains(&ended.code),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    let head = "median us of each pair, 8 B each way\n       0      1      2      3\n";
+    assert!(ended.stdout.contains(head), "{}", ended.stdout);
+    assert!(ended.stdout.contains("\n0      -"), "{}", ended.stdout);
+    let records = records(&bench(&["--map=8", "-g", "3"]));
+    let groups: Vec<&str> = records
+        .iter()
+        .filter_map(|one| one["group"].as_str())
+        .collect();
+    assert_eq!(groups, ["pair 0-1", "pair 0-2", "pair 1-2"]);
+    assert!(records.iter().all(|one| {
+        one["samples_us"]
+            .as_array()
+            .is_some_and(|all| all.len() == 3)
+    }));
+    let alone = muster(&["bench", "--map", "-g", "1"]);
+    alone.expect_code(2);
+    assert!(
+        alone.stderr.contains("--map needs two ranks"),
+        "{}",
+        alone.stderr
+    );
+    muster(&["bench", "all_reduce", "--map"]).expect_code(2);
+}
+
+#[test]
+fn rounds_end_once_they_could_tell_the_change_that_is_asked_for() {
+    let detect = |percent: &str, most: &str| {
+        let words = ["barrier", "-g", "2", "--detect", percent, "--rounds", most];
+        let ended = bench(&words);
+        ended.expect_code(0);
+        let document = ended.json();
+        let rounds = document["rounds"].as_u64().expect("rounds");
+        assert_eq!(document["partial"], false, "{document}");
+        let samples = document["records"][0]["samples_us"]
+            .as_array()
+            .map(Vec::len);
+        assert_eq!(samples.map(|rounds| rounds as u64), Some(rounds));
+        (rounds, ended.stderr)
+    };
+    // Ten rounds are the fewest that are asked; rounds of one program do not differ by eleven times.
+    assert_eq!(detect("1000", "40").0, 10);
+    let (rounds, said) = detect("0.1", "11");
+    assert_eq!(rounds, 11);
+    assert!(
+        said.contains("1 rows vary too much to tell a change of 0.1 % after 11 rounds"),
+        "{said}"
+    );
+}

@@ -3,6 +3,8 @@
 use muster_tests::{Leftovers, binary, muster, start};
 use rustix::process::Signal;
 
+use crate::toolkit::Toolkit;
+
 #[test]
 fn a_host_that_passes_all_stages_is_accepted_and_the_saved_answer_makes_reports() {
     let before = Leftovers::now();
@@ -110,4 +112,191 @@ fn a_request_to_stop_ends_the_stage_and_leaves_what_was_found() {
     assert_eq!(answer["stages"][1]["outcome"], "interrupted");
     drop(folder);
     before.assert_nothing_new();
+}
+
+/// A baseline in which every limit is `factor` times what it was.
+fn scaled(path: &str, factor: f64) {
+    let text = std::fs::read_to_string(path).expect("the baseline");
+    let mut baseline: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for cell in baseline["cells"].as_array_mut().expect("cells") {
+        cell["limit_us"] = (cell["limit_us"].as_f64().expect("a limit") * factor).into();
+    }
+    std::fs::write(path, baseline.to_string()).expect("written");
+}
+
+#[test]
+fn a_host_is_held_against_what_was_learned_of_others() {
+    let before = Leftovers::now();
+    let folder = tempfile::tempdir().expect("a folder");
+    let [saved, expected, other] = ["host.json", "expected.json", "verify.json"]
+        .map(|name| folder.path().join(name).display().to_string());
+    let quick = ["validate", "--quick", "--only", "bench"];
+    let with = |more: &[&str]| muster(&[&quick[..], more].concat());
+    with(&["--save", &saved]).expect_code(0);
+
+    let learned = muster(&["baseline", &saved, &saved, "-o", &expected]);
+    learned.expect_code(0);
+    assert!(
+        learned.stdout.contains("too few to name outliers"),
+        "{}",
+        learned.stdout
+    );
+    muster(&["verify", "tp1@1", "--save", &other]).expect_code(0);
+    let refused = muster(&["baseline", &other]);
+    refused.expect_code(2);
+    assert!(
+        refused.stderr.contains("verify.json was timed"),
+        "{}",
+        refused.stderr
+    );
+
+    scaled(&expected, 1000.0);
+    let accepted = with(&["--against", &expected]);
+    accepted.expect_code(0);
+    assert!(
+        accepted.stdout.contains("cells are as expected"),
+        "{}",
+        accepted.stdout
+    );
+    scaled(&expected, 1e-9);
+    let refused = with(&["--against", &expected]);
+    refused.expect_code(50);
+    for part in [
+        "slow: 16 of 16 cells, twice",
+        "measured again: ",
+        "slow: 11 cells more",
+    ] {
+        assert!(refused.stdout.contains(part), "{part}\n{}", refused.stdout);
+    }
+    let elsewhere = muster(&["validate", "--only", "doctor", "--against", &expected]);
+    elsewhere.expect_code(2);
+    drop(folder);
+    before.assert_nothing_new();
+}
+
+#[test]
+fn limits_by_hand_refuse_what_is_beyond_them_and_what_was_not_measured() {
+    let quick = ["validate", "--quick", "--only", "bench"];
+    let with = |more: &[&str]| muster(&[&quick[..], more].concat());
+    // No machine does that.
+    let slow = with(&["--min-busbw", "all_reduce@2M=1000000"]);
+    slow.expect_code(50);
+    assert!(
+        slow.stdout.contains("at least 1000000 are asked for"),
+        "{}",
+        slow.stdout
+    );
+    let absent = with(&["--max-latency", "all_reduce@24=1s"]);
+    absent.expect_code(2);
+    assert!(
+        absent
+            .stdout
+            .contains("all_reduce of 24 B was not measured"),
+        "{}",
+        absent.stdout
+    );
+    let wrong = with(&["--max-latency", "allreduce@8=1s"]);
+    wrong.expect_code(2);
+    assert!(
+        wrong.stderr.contains("an example is all_reduce@8=30us"),
+        "{}",
+        wrong.stderr
+    );
+}
+
+/// A defect: the stage that finds it, what is set, the exit code, and a part of what is said.
+type Defect = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    i32,
+    &'static str,
+);
+
+/// Defects of an environment, and faults of emulated devices.
+const DEFECTS: [Defect; 12] = [
+    (
+        "doctor",
+        &[("MUSTER_TRANSPORT", "rdma")],
+        60,
+        "MUSTER_TRANSPORT",
+    ),
+    (
+        "doctor",
+        &[("HCCL_CONNECT_TIMEOUT", "soon")],
+        60,
+        "HCCL_CONNECT_TIMEOUT",
+    ),
+    (
+        "doctor",
+        &[("RANK_TABLE_FILE", "/nowhere/hccl.json")],
+        60,
+        "/nowhere/hccl.json",
+    ),
+    (
+        "doctor",
+        &[("LD_PRELOAD", "/proc/self/status")],
+        60,
+        "is no library",
+    ),
+    (
+        "doctor",
+        &[("ASCEND_RT_VISIBLE_DEVICES", "0;1")],
+        60,
+        "ASCEND_RT_VISIBLE_DEVICES",
+    ),
+    (
+        "doctor",
+        &[("HCCL_SOCKET_IFNAME", "=nowhere0")],
+        60,
+        "nowhere0",
+    ),
+    ("doctor", &[("MASTER_ADDR", "300.0.0.1")], 60, "300.0.0.1"),
+    (
+        "verify",
+        &[("MUSTER_EMU_FAULT", "bitflip:rank=1,comm=*")],
+        40,
+        "DATA",
+    ),
+    (
+        "verify",
+        &[("MUSTER_EMU_FAULT", "device_lost:rank=1")],
+        60,
+        "507010",
+    ),
+    (
+        "verify",
+        &[("MUSTER_EMU_FAULT", "link_down:rank=0,peer=1")],
+        23,
+        "LINK",
+    ),
+    (
+        "verify",
+        &[("MUSTER_EMU_FAULT", "stale:rank=1,comm=*")],
+        40,
+        "DATA",
+    ),
+    (
+        "moe",
+        &[("MUSTER_DEADLINE_S", "soon")],
+        2,
+        "MUSTER_DEADLINE_S",
+    ),
+];
+
+#[test]
+fn each_defect_refuses_the_host_and_is_named() {
+    let toolkit = Toolkit::install();
+    let mut wrong = Vec::new();
+    for (stage, variables, code, part) in DEFECTS {
+        let words = ["validate", "--quick", "--only", stage, "--backend", "hccl"];
+        let ended = toolkit.run(&words, variables);
+        let is_refused = ended.code == Some(code) && ended.stdout.contains("\nrefused: ");
+        if !is_refused || !ended.stdout.contains(part) {
+            wrong.push(format!(
+                "{variables:?}: {:?}\n{}{}",
+                ended.code, ended.stdout, ended.stderr
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }

@@ -8,6 +8,7 @@ use muster_comm::layout::{FrameworkLayout, GroupKind};
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::{BenchArgs, DEADLINE_DEFAULT};
+use crate::bench::map;
 use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
 use crate::cmd::values::{Named, did_you_mean, matrix_of, pin};
@@ -124,11 +125,20 @@ impl BenchArgs {
     ) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let plan = self.plan()?;
+        let of_world = |layout: &FrameworkLayout| Sweep {
+            groups: if self.is_map() {
+                map::pairs(layout)
+            } else {
+                plan.groups.clone()
+            },
+            ..plan.clone()
+        };
         let pin = pin(self.pin, environment)?;
         let rules = self.common.rules.of(environment)?.text;
         self.worlds(identity)?
             .into_iter()
             .map(|(name, layout)| {
+                let plan = of_world(&layout);
                 let cells = plan.cells(&layout);
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
                 let matrix = MatrixSpec::of(name, &layout);
@@ -138,7 +148,7 @@ impl BenchArgs {
                     seed,
                     pin,
                     rules: rules.clone(),
-                    ..Job::new(matrix, Work::Bench(plan.clone()), deadline)
+                    ..Job::new(matrix, Work::Bench(plan), deadline)
                 };
                 Ok((job, layout))
             })
@@ -146,7 +156,11 @@ impl BenchArgs {
     }
 
     fn plan(&self) -> Result<Sweep, Failure> {
-        let sizes = sweep(self.begin, self.end, self.factor, self.step);
+        let sizes = if self.is_map() {
+            self.map.clone()
+        } else {
+            sweep(self.begin, self.end, self.factor, self.step)
+        };
         if sizes.is_empty() {
             return Err(Failure::usage(format!(
                 "the smallest size {} is above the largest size {}",
@@ -174,7 +188,7 @@ impl BenchArgs {
             groups: self.group.clone(),
             warm_ups: self.warmup,
             stop: self.stop(),
-            rounds: self.rounds,
+            rounds: self.rounds(),
             round: None,
             checks: self.check,
             direct: self.common.transport != Transport::Tcp,
@@ -266,7 +280,8 @@ impl BenchArgs {
             }
             (None, []) if named.is_empty() => {
                 let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-                vec![u32::try_from(cpus.clamp(2, 8)).ok()]
+                let least = if self.is_map() { 4 } else { 2 };
+                vec![u32::try_from(cpus.clamp(least, 8)).ok()]
             }
             (None, []) => vec![None],
             (None, ranks) => ranks.iter().copied().map(Some).collect(),
@@ -291,6 +306,9 @@ impl BenchArgs {
                 "{cells} lines are asked for, allowed are {CELLS_MAX}"
             ))
             .with_help("choose fewer sizes, element types or algorithms"));
+        }
+        if self.is_map() && layout.world_size() < 2 {
+            return Err(Failure::usage("--map needs two ranks or more"));
         }
         let is_empty = cells == 0 && !plan.what.contains(&What::BringUp);
         if is_empty {

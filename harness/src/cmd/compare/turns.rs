@@ -1,12 +1,14 @@
 //! Two programs that measure in turns, so that what changes on the machine meanwhile befalls both.
 
 use std::path::Path;
-use std::process::Command;
 
+use crate::cmd::child;
+use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::report::document::Document;
 use crate::results;
+use crate::world::signals::Interrupts;
 
 /// Rounds of a program in one turn.
 const ROUNDS: u32 = 5;
@@ -17,13 +19,14 @@ pub(super) type Sides = [Vec<Box<dyn Document>>; 2];
 /// Runs `muster ARGUMENTS` of both builds in turns. `check` sees what the first turn gave.
 ///
 /// # Errors
-/// A failure of class USAGE where a program cannot be run or prints no result; that of `check`.
+/// A failure of class USAGE where a program cannot be run or prints no result, of class INTERRUPTED after a request to stop; that of `check`.
 pub(super) fn measure(
     programs: [&Path; 2],
     turns: u32,
     arguments: &[String],
     check: impl Fn(&Sides) -> Result<(), Failure>,
 ) -> Result<Sides, Failure> {
+    let interrupts = Interrupts::install()?;
     let mut sides: Sides = [Vec::new(), Vec::new()];
     for turn in 0..turns {
         // Who comes second finds the machine as the first one leaves it.
@@ -35,7 +38,7 @@ pub(super) fn measure(
                 turn + 1,
                 program.display()
             ));
-            sides[side].push(once(program, arguments)?);
+            sides[side].push(once(program, arguments, &interrupts)?);
         }
         if turn == 0 {
             check(&sides)?;
@@ -44,20 +47,32 @@ pub(super) fn measure(
     Ok(sides)
 }
 
-fn once(program: &Path, arguments: &[String]) -> Result<Box<dyn Document>, Failure> {
-    let shown = program.display();
-    let output = Command::new(program)
-        .args(arguments)
-        .args(["--format", "json", "--rounds", &ROUNDS.to_string()])
-        .output()
-        .map_err(|error| Failure::usage(format!("{shown} cannot be run: {error}")))?;
+fn once(
+    program: &Path,
+    arguments: &[String],
+    interrupts: &Interrupts,
+) -> Result<Box<dyn Document>, Failure> {
+    let rounds = ROUNDS.to_string();
+    let words = arguments.iter().map(String::as_str);
+    let words: Vec<&str> = words
+        .chain(["--format", "json", "--rounds", &rounds])
+        .collect();
+    let ended = child::run(program, &words, interrupts)?;
+    if ended.was_stopped {
+        return Err(Failure::new(
+            Exit::Interrupted,
+            "interrupted: the turns are not complete",
+        ));
+    }
     let name = format!("the output of {}", name(program, arguments));
-    results::parse(&output.stdout, &name).map_err(|failure| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().find(|line| line.starts_with("error"));
+    results::parse(&ended.stdout, &name).map_err(|failure| {
+        let said = ended.stderr.lines().find(|line| line.starts_with("error"));
+        let how = ended.code.map_or_else(
+            || "was ended by a signal".to_owned(),
+            |code| format!("ended with code {code}"),
+        );
         failure.with_help(format!(
-            "it ended with {}{}",
-            output.status,
+            "it {how}{}",
             said.map_or_else(String::new, |line| format!(" and said: {line}"))
         ))
     })
