@@ -164,7 +164,7 @@ pub fn verdict(records: &[Record]) -> Option<Cause> {
     cause.blamed = ranks;
     cause.evidence = found.iter().map(Slow::in_words).collect();
     cause.next = Some(match first.part {
-        Part::Rank(_) => "look at the processor of the rank: other load, a quota, a power limit; `muster doctor` shows quotas".to_owned(),
+        Part::Rank(_) => "look at the processor of the rank: its clock, other load on it, the memory that it is near to".to_owned(),
         Part::Link(..) => "look at what only these ranks share: cable, switch, socket; measure again with other ranks on the same hosts".to_owned(),
     });
     Some(cause)
