@@ -31,6 +31,24 @@ pub fn median(ascending: &[f64]) -> f64 {
     f64::midpoint(ascending[(n - 1) / 2], ascending[n / 2])
 }
 
+/// The middle of figures in any order; zero where there are none.
+#[must_use]
+pub fn middle(figures: &[f64]) -> f64 {
+    let mut ascending = figures.to_vec();
+    sort(&mut ascending);
+    median(&ascending)
+}
+
+/// A robust standard deviation: that of a normal distribution is 1.4826 times its median distance from the `center`.
+#[must_use]
+pub fn deviation(figures: &[f64], center: f64) -> f64 {
+    let away: Vec<f64> = figures
+        .iter()
+        .map(|figure| (figure - center).abs())
+        .collect();
+    1.4826 * middle(&away)
+}
+
 /// Sorts samples. They are times, so none is a NaN.
 pub fn sort(samples: &mut [f64]) {
     samples.sort_unstable_by(f64::total_cmp);

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
-use crate::out::{BAD, GOOD, STRONG, escaped, terminal_width};
+use crate::out::{STRONG, escaped, terminal_width};
 use crate::report::document::{
     About, Document, Headline, Metric, Model, Mood, Suite, SuiteCase, SuiteResult, labels, sheet,
 };
@@ -29,7 +28,7 @@ const SHEET: &str = "name outcome exit_code elapsed_us finding command";
 const COLUMNS: &[Column<Stage>] = &[
     Column::text("stage", 7, |stage| stage.name.clone()),
     Column::text("outcome", 12, |stage| {
-        let style = style(stage.outcome.mood());
+        let style = stage.outcome.mood().style();
         format!("{style}{}{style:#}", stage.outcome.word())
     }),
     Column::label("time", 8, |stage| {
@@ -230,7 +229,7 @@ impl Validation {
                 }
             }
         }
-        let style = style(self.mood());
+        let style = self.mood().style();
         let _ = writeln!(
             text,
             "\n{style}{}{style:#}: {}",
@@ -238,15 +237,6 @@ impl Validation {
             self.sentence()
         );
         text
-    }
-}
-
-/// How something in this mood is printed.
-const fn style(mood: Mood) -> Style {
-    match mood {
-        Mood::Bad => BAD,
-        Mood::Care => STRONG,
-        Mood::Good => GOOD,
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Baseline, Cell, Outlier, SCHEMA_VERSION, Slow};
 use crate::fail::Failure;
-use crate::out::{BAD, GOOD, STRONG, escaped, terminal_width};
+use crate::out::{BAD, escaped, terminal_width};
 use crate::report::document::{
     About, Document, Headline, Metric, Model, Mood, Suite, SuiteCase, SuiteResult, labels, sheet,
 };
@@ -265,11 +265,7 @@ impl Document for Baseline {
             }
         }
         let headline = self.headline();
-        let style = match headline.mood {
-            Mood::Bad => BAD,
-            Mood::Care => STRONG,
-            Mood::Good => GOOD,
-        };
+        let style = headline.mood.style();
         let _ = writeln!(
             text,
             "\n{style}{}{style:#}: {}",

@@ -330,11 +330,13 @@ impl Baseline {
 impl Cell {
     /// Of the rounds of all runs that measured it; there is at least one.
     fn of(command: &str, name: &str, runs: &[&[f64]], margin: f64) -> Self {
-        let mut values: Vec<f64> = runs.iter().map(|rounds| middle(rounds)).collect();
+        let mut values: Vec<f64> = runs.iter().map(|rounds| stats::middle(rounds)).collect();
         stats::sort(&mut values);
         let median = stats::median(&values);
         let between = deviation(values.iter().map(|value| value / median));
-        let within = runs.iter().zip(runs.iter().map(|rounds| middle(rounds)));
+        let within = runs
+            .iter()
+            .zip(runs.iter().map(|rounds| stats::middle(rounds)));
         let within = deviation(
             within.flat_map(|(rounds, middle)| rounds.iter().map(move |time| time / middle)),
         );
@@ -353,7 +355,7 @@ impl Cell {
 
     /// The cell of a run, where it is slower than the limit.
     fn slow(&self, rounds: &[f64]) -> Option<Slow> {
-        let us = middle(rounds);
+        let us = stats::middle(rounds);
         (us > self.limit_us).then(|| Slow {
             name: self.name.clone(),
             us,
@@ -371,16 +373,10 @@ fn sort(slow: &mut [Slow]) {
     });
 }
 
-fn middle(figures: &[f64]) -> f64 {
-    let mut ascending = figures.to_vec();
-    stats::sort(&mut ascending);
-    stats::median(&ascending)
-}
-
-/// A robust standard deviation of the logarithms of ratios around 1: that of a normal distribution is 1.4826 times its median deviation.
+/// A robust standard deviation of the logarithms of ratios around 1.
 fn deviation(ratios: impl Iterator<Item = f64>) -> f64 {
-    let apart: Vec<f64> = ratios.map(|ratio| ratio.ln().abs()).collect();
-    1.4826 * middle(&apart)
+    let logarithms: Vec<f64> = ratios.map(f64::ln).collect();
+    stats::deviation(&logarithms, 0.0)
 }
 
 /// What differs, in words.

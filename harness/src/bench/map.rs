@@ -90,10 +90,8 @@ pub fn maps(records: &[Record]) -> Vec<Map> {
         let map = &mut maps[at];
         set(&mut map.median_us, ranks, record.latency_us.median);
         for (round, samples) in map.rounds_us.iter_mut().zip(&record.samples_us) {
-            let mut ascending = samples.clone();
-            stats::sort(&mut ascending);
-            if !ascending.is_empty() {
-                set(round, ranks, stats::median(&ascending));
+            if !samples.is_empty() {
+                set(round, ranks, stats::middle(samples));
             }
         }
     }
@@ -228,11 +226,11 @@ impl Usual {
         }
         let middle_of = |row: &Vec<Option<f64>>| {
             let times: Vec<f64> = row.iter().flatten().map(|us| us.ln()).collect();
-            (!times.is_empty()).then(|| middle(&times))
+            (!times.is_empty()).then(|| stats::middle(&times))
         };
         let ranks = square.iter().map(middle_of).collect::<Option<Vec<f64>>>()?;
         Some(Self {
-            middle: middle(&ranks),
+            middle: stats::middle(&ranks),
             ranks,
         })
     }
@@ -281,7 +279,7 @@ fn slow(square: &Square) -> Vec<Part> {
         }
     }
     let residuals: Vec<f64> = rest.iter().map(|(_, residual)| *residual).collect();
-    let middle = middle(&residuals);
+    let middle = stats::middle(&residuals);
     let limit = middle + apart(&residuals, middle);
     let links = rest.iter().filter(|(_, residual)| *residual > limit);
     let links = links.map(|((a, b), _)| Part::Link(number(*a), number(*b)));
@@ -290,18 +288,8 @@ fn slow(square: &Square) -> Vec<Part> {
 }
 
 /// How far above the middle one figure is slow.
-fn apart(figures: &[f64], middle_one: f64) -> f64 {
-    let away: Vec<f64> = figures
-        .iter()
-        .map(|figure| (figure - middle_one).abs())
-        .collect();
-    (DEVIATIONS * 1.4826 * middle(&away)).max(FACTOR.ln())
-}
-
-fn middle(figures: &[f64]) -> f64 {
-    let mut ascending = figures.to_vec();
-    stats::sort(&mut ascending);
-    stats::median(&ascending)
+fn apart(figures: &[f64], middle: f64) -> f64 {
+    (DEVIATIONS * stats::deviation(figures, middle)).max(FACTOR.ln())
 }
 
 /// A map for a terminal: figures where they fit, else how many times the usual time.

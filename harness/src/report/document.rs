@@ -6,6 +6,7 @@
 //! DOCUMENT-1: formats decide nothing. Whether a run passed is said by [`Document::headline`], which
 //! takes it from the result.
 
+use anstyle::Style;
 use maud::Markup;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::out::{BAD, GOOD, STRONG};
 use crate::report::cause::{Cause, listed};
 use crate::report::machine::{Machine, MachineState};
 use crate::report::origin::Origin;
@@ -217,6 +219,16 @@ impl Mood {
             Self::Bad => "bad",
             Self::Care => "care",
             Self::Good => "good",
+        }
+    }
+
+    /// How something in this mood is printed.
+    #[must_use]
+    pub const fn style(self) -> Style {
+        match self {
+            Self::Bad => BAD,
+            Self::Care => STRONG,
+            Self::Good => GOOD,
         }
     }
 

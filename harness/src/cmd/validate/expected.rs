@@ -149,7 +149,7 @@ pub(super) fn conclude(stage: &mut Stage, first: &Judged, again: Option<&Judged>
     let normal = first.judged.saturating_sub(both.len()) as u64;
     let once = match first.slow.len() - both.len() {
         0 => String::new(),
-        once => format!(", {once} of them in the second measurement only"),
+        once => format!(", {once} of them not in the first measurement"),
     };
     stage.finding = format!(
         "{}; {} as expected{once}",
@@ -215,5 +215,51 @@ fn refuse(stage: &mut Stage, both: &[(&String, &String)], judged: usize, share: 
             evidence: format!("{} of {} cells", both.len(), judged),
             remedy: String::new(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(slow: &[&str]) -> Judged {
+        let of = |name: &&str| ((*name).to_owned(), format!("{name}: 9 us, limit 5 us"));
+        Judged {
+            slow: slow.iter().map(of).collect(),
+            judged: 3,
+            unknown: 0,
+            share: 1.0,
+        }
+    }
+
+    fn concluded(first: &Judged, again: Option<&Judged>) -> Stage {
+        let mut stage = Stage {
+            name: "bench".to_owned(),
+            command: String::new(),
+            outcome: Outcome::Accepted,
+            class: Exit::Ok,
+            exit_code: 0,
+            finding: "measured".to_owned(),
+            remarks: Vec::new(),
+            elapsed_us: 0,
+            result: None,
+        };
+        conclude(&mut stage, first, again);
+        stage
+    }
+
+    #[test]
+    fn only_what_was_slow_twice_refuses_a_host() {
+        let once = concluded(&judged(&["a", "b"]), Some(&judged(&["c"])));
+        assert_eq!((once.outcome, once.remarks.len()), (Outcome::Accepted, 0));
+        let twice = concluded(&judged(&["a", "b"]), Some(&judged(&["b", "c"])));
+        assert_eq!((twice.outcome, twice.class), (Outcome::Refused, Exit::Slow));
+        assert_eq!(twice.remarks.len(), 1);
+        assert_eq!(twice.remarks[0].what, "slow: b: 9 us, limit 5 us");
+        let unknown = Judged {
+            unknown: 2,
+            ..judged(&[])
+        };
+        assert_eq!(concluded(&unknown, None).outcome, Outcome::Remarks);
     }
 }
