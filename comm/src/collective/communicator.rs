@@ -414,3 +414,42 @@ fn check_members(context: &Context, name: &str, members: &[Rank]) -> Result<usiz
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Clock;
+    use crate::world::World;
+
+    /// A starved host: an asynchronous call has failed, and its thread gets no processor to say so.
+    #[test]
+    fn a_call_whose_time_is_up_fails_for_the_reason_of_the_one_that_is_just_ending() {
+        let late = Duration::from_millis(500);
+        let outcomes = World::threads(1, |world| {
+            let comm = world.group("alone", &[Rank(0)]).expect("a group");
+            comm.set_deadline(Duration::from_millis(20));
+            let ending = comm.clone();
+            comm.inner.worker.submit(Box::new(move || {
+                Clock::pause(late);
+                let call = Call::bare(Collective::AllReduce);
+                let why = "as planned".to_owned();
+                let kind = ErrorKind::Orphaned { why };
+                let deadline = Deadline::after(late);
+                let cause = ending.error(call, kind, 1, None, deadline, false);
+                let _ = ending.inner.failed.set(cause);
+            }));
+            let outcome = comm.barrier();
+            // The thread of the calls does not outlive the test.
+            let ended = comm
+                .inner
+                .worker
+                .wait_turn(Deadline::after(late), &comm.inner.place);
+            (outcome, ended.is_ok())
+        });
+        let outcomes = outcomes.expect("a world");
+        let (outcome, has_ended) = &outcomes[0];
+        assert!(has_ended);
+        let error = outcome.as_ref().expect_err("its time is up");
+        assert_eq!(error.at().collective, Collective::AllReduce, "{error}");
+    }
+}
