@@ -3,6 +3,8 @@
 //! A pair is a group of two that sends and receives at once while all other ranks wait. `t` of a pair is the median of a round.
 //!
 //! MAP-1: a rank is slow if its fastest pair is slower than usual, and a link if its pair is slower than both of its ranks explain.
+//! A rank that does not run all the time, by a quota or other load, has slow calls among fast ones:
+//! it pauses if means of its pairs lie further above their medians than usual.
 //! MAP-2: what is named was slow in every round. Rounds lie apart in time, and each has a world of its own.
 //! MAP-3: with fewer than four ranks nobody is named: two of three pairs share each rank, and none is usual.
 
@@ -45,8 +47,15 @@ pub struct Map {
     pub bytes: u64,
     /// The median of all rounds, by both ranks; none on the diagonal and where nothing was measured.
     pub median_us: Square,
-    /// The median of each round.
-    rounds_us: Vec<Square>,
+    rounds: Vec<Round>,
+}
+
+/// What one round measured, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+struct Round {
+    median_us: Square,
+    /// How far the mean lies above the median.
+    pause_us: Square,
 }
 
 /// A figure for each pair.
@@ -56,6 +65,8 @@ pub type Square = Vec<Vec<Option<f64>>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Rank(u32),
+    /// A rank some of whose calls are slow.
+    Pausing(u32),
     Link(u32, u32),
 }
 
@@ -83,15 +94,24 @@ pub fn maps(records: &[Record]) -> Vec<Map> {
             maps.push(Map {
                 bytes: record.bytes,
                 median_us: empty(),
-                rounds_us: vec![empty(); record.samples_us.len()],
+                rounds: vec![
+                    Round {
+                        median_us: empty(),
+                        pause_us: empty(),
+                    };
+                    record.samples_us.len()
+                ],
             });
             maps.len() - 1
         });
         let map = &mut maps[at];
         set(&mut map.median_us, ranks, record.latency_us.median);
-        for (round, samples) in map.rounds_us.iter_mut().zip(&record.samples_us) {
+        for (round, samples) in map.rounds.iter_mut().zip(&record.samples_us) {
             if !samples.is_empty() {
-                set(round, ranks, stats::middle(samples));
+                let middle = stats::middle(samples);
+                let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+                set(&mut round.median_us, ranks, middle);
+                set(&mut round.pause_us, ranks, mean - middle);
             }
         }
     }
@@ -118,11 +138,11 @@ pub fn verdict(records: &[Record]) -> Option<Cause> {
     let mut links: Vec<String> = Vec::new();
     for slow in &found {
         match slow.part {
-            Part::Rank(rank) if !ranks.contains(&rank) => ranks.push(rank),
+            Part::Rank(rank) | Part::Pausing(rank) if !ranks.contains(&rank) => ranks.push(rank),
             Part::Link(a, b) if !links.contains(&format!("{a}-{b}")) => {
                 links.push(format!("{a}-{b}"));
             }
-            Part::Rank(_) | Part::Link(..) => {}
+            Part::Rank(_) | Part::Pausing(_) | Part::Link(..) => {}
         }
     }
     let mut what = Vec::new();
@@ -163,6 +183,7 @@ pub fn verdict(records: &[Record]) -> Option<Cause> {
     cause.evidence = found.iter().map(Slow::in_words).collect();
     cause.next = Some(match first.part {
         Part::Rank(_) => "look at the processor of the rank: its clock, other load on it, the memory that it is near to".to_owned(),
+        Part::Pausing(_) => "look at what keeps the rank from running: a quota of processor time (cpu.max of its cgroup), other load on its processors".to_owned(),
         Part::Link(..) => "look at what only these ranks share: cable, switch, socket; measure again with other ranks on the same hosts".to_owned(),
     });
     Some(cause)
@@ -175,6 +196,9 @@ impl Slow {
             Part::Rank(rank) => format!(
                 "rank {rank}, {bytes}: its fastest pair takes {us} us, a usual rank's middle one {usual} us, in every round"
             ),
+            Part::Pausing(rank) => format!(
+                "rank {rank}, {bytes}: its calls take {us} us on average, a usual rank's {usual} us, in every round; most of them are as fast as usual"
+            ),
             Part::Link(a, b) => format!(
                 "link {a}-{b}, {bytes}: {us} us, {usual} us by what its ranks take with others, in every round"
             ),
@@ -185,20 +209,15 @@ impl Slow {
 impl Map {
     /// What was slow in every round.
     fn slow(&self) -> Vec<Slow> {
-        let mut rounds = self.rounds_us.iter();
-        let Some(first) = rounds.next() else {
+        let mut rounds = self.rounds.iter().map(Round::slow);
+        let (Some(mut all), Some(usual)) = (rounds.next(), Usual::of(&self.median_us)) else {
             return Vec::new();
         };
-        let mut all = slow(first);
-        for round in rounds {
-            let again = slow(round);
+        for again in rounds {
             all.retain(|part| again.contains(part));
         }
-        let Some(usual) = Usual::of(&self.median_us) else {
-            return Vec::new();
-        };
         let of = |part: Part| {
-            let (us, usual_us) = usual.times(part, &self.median_us);
+            let (us, usual_us) = self.times(part, &usual);
             Slow {
                 part,
                 bytes: self.bytes,
@@ -207,6 +226,71 @@ impl Map {
             }
         };
         all.into_iter().map(of).collect()
+    }
+
+    /// Time of a part and what is usual, in microseconds.
+    fn times(&self, part: Part, usual: &Usual) -> (f64, f64) {
+        match part {
+            Part::Rank(rank) => {
+                let row = self.median_us[rank as usize].iter().flatten();
+                let fastest = row.copied().fold(f64::INFINITY, f64::min);
+                (fastest, usual.middle.exp())
+            }
+            Part::Pausing(rank) => {
+                let rounds: Vec<Vec<f64>> = self.rounds.iter().filter_map(Round::pauses).collect();
+                let mean = |of: &dyn Fn(&Vec<f64>) -> f64| {
+                    rounds.iter().map(of).sum::<f64>() / rounds.len().max(1) as f64
+                };
+                let middle = mean(&|pauses| stats::middle(pauses));
+                let own = mean(&|pauses| pauses[rank as usize]);
+                let usual_us = usual.middle.exp() + 2.0 * middle;
+                (usual_us - middle + own, usual_us)
+            }
+            Part::Link(a, b) => {
+                let (a, b) = (a as usize, b as usize);
+                (
+                    self.median_us[a][b].unwrap_or(0.0),
+                    usual.explained(a, b).exp(),
+                )
+            }
+        }
+    }
+}
+
+impl Round {
+    fn slow(&self) -> Vec<Part> {
+        let mut all = slow(&self.median_us);
+        let (Some(pauses), Some(usual)) = (self.pauses(), Usual::of(&self.median_us)) else {
+            return all;
+        };
+        let middle = stats::middle(&pauses);
+        let least = (FACTOR - 1.0) * usual.middle.exp();
+        let limit = middle + (DEVIATIONS * stats::deviation(&pauses, middle)).max(least);
+        let long = (0..).zip(&pauses).filter(|(_, pause)| **pause > limit);
+        let long = long.filter(|(rank, _)| !all.contains(&Part::Rank(*rank)));
+        let long: Vec<Part> = long.map(|(rank, _)| Part::Pausing(rank)).collect();
+        all.extend(long);
+        all
+    }
+
+    /// What each rank adds to the calls of its pairs by pausing, where the two of a pair add up: least squares over all pairs.
+    fn pauses(&self) -> Option<Vec<f64>> {
+        let ranks = self.pause_us.len();
+        if ranks < RANKS_MIN {
+            return None;
+        }
+        let sum_of = |row: &Vec<Option<f64>>| {
+            let pauses: Vec<f64> = row.iter().flatten().copied().collect();
+            (pauses.len() + 1 == ranks).then(|| pauses.iter().sum::<f64>())
+        };
+        let sums = self.pause_us.iter().map(sum_of);
+        let sums = sums.collect::<Option<Vec<f64>>>()?;
+        let total = sums.iter().sum::<f64>() / (2 * (ranks - 1)) as f64;
+        Some(
+            sums.iter()
+                .map(|sum| (sum - total) / (ranks - 2) as f64)
+                .collect(),
+        )
     }
 }
 
@@ -238,21 +322,6 @@ impl Usual {
     /// What the ranks of a pair explain.
     fn explained(&self, a: usize, b: usize) -> f64 {
         self.ranks[a] + self.ranks[b] - self.middle
-    }
-
-    /// Time of a part and what is usual, in microseconds.
-    fn times(&self, part: Part, square: &Square) -> (f64, f64) {
-        match part {
-            Part::Rank(rank) => {
-                let row = square[rank as usize].iter().flatten();
-                let fastest = row.copied().fold(f64::INFINITY, f64::min);
-                (fastest, self.middle.exp())
-            }
-            Part::Link(a, b) => {
-                let (a, b) = (a as usize, b as usize);
-                (square[a][b].unwrap_or(0.0), self.explained(a, b).exp())
-            }
-        }
     }
 }
 
@@ -339,12 +408,15 @@ mod tests {
     use super::*;
     use crate::report::measured::Latency;
 
-    /// Records of all pairs; `time` says how long one takes in a round.
-    fn records(ranks: u32, rounds: u32, time: impl Fn(u32, u32, u32) -> f64) -> Vec<Record> {
+    /// Records of all pairs; `samples` says what one takes in a round.
+    fn records_of(
+        ranks: u32,
+        rounds: u32,
+        samples: impl Fn(u32, u32, u32) -> Vec<f64>,
+    ) -> Vec<Record> {
         let all = (0..ranks).flat_map(|a| (a + 1..ranks).map(move |b| (a, b)));
         let record = |(a, b): (u32, u32)| {
-            let samples_us: Vec<Vec<f64>> =
-                (0..rounds).map(|round| vec![time(a, b, round)]).collect();
+            let samples_us: Vec<Vec<f64>> = (0..rounds).map(|round| samples(a, b, round)).collect();
             let mut all = samples_us.concat();
             stats::sort(&mut all);
             Record {
@@ -357,6 +429,10 @@ mod tests {
             }
         };
         all.map(record).collect()
+    }
+
+    fn records(ranks: u32, rounds: u32, time: impl Fn(u32, u32, u32) -> f64) -> Vec<Record> {
+        records_of(ranks, rounds, |a, b, round| vec![time(a, b, round)])
     }
 
     fn has(rank: u32, a: u32, b: u32) -> bool {
@@ -377,6 +453,30 @@ mod tests {
             "rank 3 is slow: 2.00 times the usual time at 8 B"
         );
         assert_eq!(found.evidence.len(), 1, "{found:?}");
+    }
+
+    /// One call of ten waits until the rank has a processor again.
+    #[test]
+    fn a_rank_is_named_that_does_not_run_all_the_time() {
+        let pauses = |rank: u32, only: Option<u32>| {
+            records_of(8, 3, move |a, b, round| {
+                let base = if (a < 3) == (b < 3) { 10.0 } else { 16.0 };
+                let is_long = has(rank, a, b) && only.is_none_or(|only| only == round);
+                let mut samples = vec![base; 20];
+                samples[3] += if is_long { 200.0 } else { 0.0 };
+                samples[13] += if is_long { 180.0 } else { 8.0 };
+                samples
+            })
+        };
+        let found = verdict(&pauses(3, None)).expect("a verdict");
+        assert_eq!((found.class, &found.blamed[..]), (Exit::Slow, &[3][..]));
+        assert_eq!(found.evidence.len(), 1, "{found:?}");
+        assert!(
+            found.evidence[0].contains("on average") && found.evidence[0].contains("rank 3, 8 B"),
+            "{found:?}"
+        );
+        assert_eq!(verdict(&pauses(3, Some(1))), None, "in one round");
+        assert_eq!(verdict(&pauses(8, None)), None, "no rank");
     }
 
     #[test]
