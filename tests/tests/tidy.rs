@@ -255,7 +255,18 @@ const HOUSES: &[House] = &[
                     "report",
                 ],
             ),
-            ("validation", &["exit", "fail", "out", "report"]),
+            (
+                "validation",
+                &[
+                    "exit",
+                    "fail",
+                    "lib",
+                    "muster_comm",
+                    "out",
+                    "report",
+                    "stats",
+                ],
+            ),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],

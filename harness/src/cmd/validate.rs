@@ -5,8 +5,9 @@
 
 mod expected;
 
+use std::time::Duration;
+
 use clap::Args;
-use muster_comm::config::Environment;
 use muster_comm::sync::Clock;
 
 use crate::diagnosis::Diagnosis;
@@ -16,15 +17,14 @@ use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress;
 use crate::report::document::Document;
-use crate::report::machine::Machine;
-use crate::report::origin::Origin;
 use crate::results;
 use crate::run::micros;
-use crate::validation::{self, Outcome, Remark, SCHEMA_VERSION, Stage, Validation};
+use crate::validation::{self, Outcome, Remark, Stage, Validation};
 use crate::world::signals::Interrupts;
 
 use super::child::{self, Ended};
 use super::saving::{Form, Saving};
+use super::values::parse_time;
 use expected::{Expected, ExpectedArgs, conclude};
 
 /// What is run: the name of the command, its options, and those where time is short.
@@ -57,7 +57,8 @@ const ON_BACKEND: [&str; 3] = ["verify", "bench", "moe"];
         muster validate                                         about two minutes\n  \
         muster validate --quick                                 20 seconds\n  \
         muster validate --save host.json --report host.html     the answer as files; they are whole after each stage\n  \
-        muster validate --against expected.json                 refuse a host that is slower than `muster baseline` learned\n\n\
+        muster validate --against expected.json                 refuse a host that is slower than `muster baseline` learned\n  \
+        muster validate --soak 1h                               all stages, then again and again: nothing may differ\n\n\
         Exit code 0 if the host is accepted, with or without remarks; else that of the first stage that failed."
 )]
 pub struct ValidateArgs {
@@ -68,6 +69,10 @@ pub struct ValidateArgs {
     /// Only these stages; may be given more than once
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = STAGES.map(|(name, ..)| name))]
     only: Vec<String>,
+
+    /// Repeat verify, bench, moe and drill until this time has passed since the start: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    soak: Option<Duration>,
 
     /// What moves the data of verify, bench and moe [default: hccl where there are devices, else host]
     #[arg(long, value_name = "BACKEND", value_parser = ["auto", "hccl", "host"])]
@@ -93,32 +98,33 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     let is_chosen = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
     let stages: Vec<_> = STAGES.iter().filter(|(name, ..)| is_chosen(name)).collect();
     let names: Vec<&str> = stages.iter().map(|(name, ..)| *name).collect();
-    let expected = Expected::of(&args.expected, &names)?;
+    let mut expected = Expected::of(&args.expected, &names)?;
+    let again: Vec<_> = stages
+        .iter()
+        .filter(|(name, ..)| *name != "doctor")
+        .collect();
+    if args.soak.is_some() && again.is_empty() {
+        return Err(Failure::usage(
+            "--soak repeats verify, bench, moe and drill, and --only names none of them",
+        ));
+    }
     let interrupts = Interrupts::install()?;
     let started = Clock::now();
-    let mut found = Validation {
-        schema_version: SCHEMA_VERSION,
-        tool: crate::TOOL.to_owned(),
-        command: "validate".to_owned(),
-        passed: false,
-        partial: true,
-        backend: None,
-        emulated: false,
-        outcome: Outcome::Interrupted,
-        elapsed_us: 0,
-        stages: Vec::new(),
-        machine: Some(Machine::here()),
-        origin: Some(Origin::here(&Environment::capture())),
-    };
+    let mut found = Validation::begun();
     let shows = args.format == Form::Table;
     if shows {
         out::result(&validation::head())?;
     }
     let progress = Progress::new();
     let mut written = Ok(());
-    for (done, (name, usual, quick)) in stages.iter().enumerate() {
-        progress.begin(format!("{name} ({}/{})", done + 1, stages.len()));
-        progress.set(done, stages.len());
+    let passes = (2..).flat_map(|pass| again.iter().map(move |stage| (pass, **stage)));
+    let planned = stages.iter().map(|stage| (1, *stage)).chain(passes);
+    for (done, (pass, (name, usual, quick))) in planned.enumerate() {
+        match pass {
+            1 => progress.begin(format!("{name} ({}/{})", done + 1, stages.len())),
+            pass => progress.begin(format!("{name}, pass {pass}")),
+        }
+        progress.set(done.min(stages.len()), stages.len());
         let words = if args.quick { quick } else { usual };
         let mut words: Vec<&str> = words.split_whitespace().collect();
         if let Some(backend) = &args.backend
@@ -126,15 +132,18 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
         {
             words.extend(["--backend", backend]);
         }
-        let (stage, was_stopped) = run_stage(name, &words, &interrupts, &expected, &mut found)?;
+        let (stage, was_stopped) =
+            run_stage((name, pass), &words, &interrupts, &mut expected, &mut found)?;
         let is_over = was_stopped || stage.outcome == Outcome::Interrupted;
         if shows {
             progress.suspended(|| out::result(&validation::line(&stage)))?;
         }
-        found.add(stage, stages.len() - done - 1);
-        found.elapsed_us = micros(Clock::now().duration_since(started));
+        let elapsed = Clock::now().duration_since(started);
+        let is_last = done + 1 >= stages.len() && args.soak.is_none_or(|time| elapsed >= time);
+        found.add(stage, is_last);
+        found.elapsed_us = micros(elapsed);
         written = args.saving.write(&found);
-        if is_over {
+        if is_over || is_last {
             break;
         }
     }
@@ -147,10 +156,10 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
 }
 
 fn run_stage(
-    name: &str,
+    (name, pass): (&str, u32),
     words: &[&str],
     interrupts: &Interrupts,
-    expected: &Expected,
+    expected: &mut Expected,
     found: &mut Validation,
 ) -> Result<(Stage, bool), Failure> {
     let started = Clock::now();
@@ -164,6 +173,7 @@ fn run_stage(
     let mut ended = carry_out()?;
     let mut stage = Stage {
         name: name.to_owned(),
+        pass,
         command: format!("muster {}", words[..words.len() - 2].join(" ")),
         outcome: Outcome::Refused,
         class: Exit::Internal,
@@ -172,6 +182,7 @@ fn run_stage(
         remarks: Vec::new(),
         elapsed_us: 0,
         result: None,
+        drift: None,
     };
     let code = ended.code.and_then(|code| u8::try_from(code).ok());
     let class = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
@@ -190,10 +201,8 @@ fn run_stage(
                     stage.outcome = Outcome::Remarks;
                 }
             }
-            if document
-                .comparable()
-                .is_some_and(|found| found.timed.is_some())
-            {
+            let comparable = document.comparable();
+            if pass == 1 && comparable.is_some_and(|found| found.timed.is_some()) {
                 stage.result = serde_json::from_slice(&ended.stdout).ok();
             }
             if stage.outcome == Outcome::Accepted {
@@ -221,7 +230,7 @@ fn run_stage(
 fn hold(
     stage: &mut Stage,
     (document, text): (&dyn Document, &[u8]),
-    expected: &Expected,
+    expected: &mut Expected,
     again: impl Fn() -> Result<Ended, Failure>,
 ) -> Result<bool, Failure> {
     let refuse = |stage: &mut Stage, failure: &Failure| {
@@ -234,6 +243,10 @@ fn hold(
             remedy: failure.help.clone().unwrap_or_default(),
         });
     };
+    stage.drift = expected.drift(&stage.name, document);
+    if let Some(drift) = &stage.drift {
+        stage.finding = format!("{}; {}", stage.finding, drift.in_words());
+    }
     let first = match expected.judge(document, text) {
         Ok(None) => return Ok(false),
         Ok(Some(judged)) => judged,

@@ -55,18 +55,12 @@ pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
 }
 
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let allowed =
-        || "a time is a number with ms, s or m behind it, from 1ms to 24 hours".to_owned();
+    const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    let allowed = || "a time is a number with ms, s, m or h behind it, from 1ms to 24h".to_owned();
     let text = text.trim();
-    let (digits, milliseconds) = if let Some(digits) = text.strip_suffix("ms") {
-        (digits, 1)
-    } else if let Some(digits) = text.strip_suffix('s') {
-        (digits, 1000)
-    } else if let Some(digits) = text.strip_suffix('m') {
-        (digits, 60_000)
-    } else {
-        (text, 1000)
-    };
+    let mut units = UNITS.iter();
+    let with_unit = units.find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, *ms)));
+    let (digits, milliseconds) = with_unit.unwrap_or((text, 1000));
     let number: u64 = digits.parse().map_err(|_| allowed())?;
     let time = Duration::from_millis(number.checked_mul(milliseconds).ok_or_else(allowed)?);
     if time.is_zero() || time > DEADLINE_MAX {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use muster::compare::margin::detects;
+use muster_harness::compare::margin::detects;
 use muster_tests::{Ended, Leftovers, Running, binary, muster, send, start, until};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,7 +1,8 @@
-//! What a host is held against: a baseline, and limits that a person gave.
+//! What a host is held against: a baseline, limits that a person gave, and its own first pass.
 //!
 //! EXPECTED-1: a cell is slow only if it was slow in both of two measurements, one after the other.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -14,7 +15,8 @@ use crate::fail::Failure;
 use crate::report::document::Document;
 use crate::report::html::parts::counted;
 use crate::results;
-use crate::validation::{Outcome, Remark, Stage};
+use crate::stats;
+use crate::validation::{Drift, Outcome, Remark, Stage};
 
 /// Slow cells that are named, each in a remark.
 const NAMED_MAX: usize = 5;
@@ -42,6 +44,8 @@ pub(super) struct ExpectedArgs {
 pub(super) struct Expected {
     baseline: Option<Baseline>,
     limits: Vec<Limit>,
+    /// Times of the first pass by cell, of each stage.
+    first: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 /// What is slow in one measurement, and what is to be said of it beside that.
@@ -76,6 +80,7 @@ impl Expected {
         let expected = Self {
             baseline,
             limits: limits.collect(),
+            first: BTreeMap::new(),
         };
         let is_judged = |stage: &&str| {
             expected
@@ -95,6 +100,22 @@ impl Expected {
             ));
         }
         Ok(expected)
+    }
+
+    /// Times of a stage as multiples of those of its first pass; none in that pass, and where nothing is timed.
+    pub(super) fn drift(&mut self, stage: &str, document: &dyn Document) -> Option<Drift> {
+        let rows = document.comparable()?.rows.into_iter();
+        let timed = rows.filter(|row| !row.rounds_us.is_empty());
+        let cells = timed.map(|row| (row.name, stats::middle(&row.rounds_us)));
+        let cells: BTreeMap<String, f64> = cells.collect();
+        let Some(first) = self.first.get(stage) else {
+            self.first.insert(stage.to_owned(), cells);
+            return None;
+        };
+        let known = cells
+            .iter()
+            .filter_map(|(name, us)| Some((name.as_str(), us / first.get(name)?)));
+        Drift::of(known)
     }
 
     /// Holds the result of a stage against what is expected; none where nothing is.
@@ -235,6 +256,7 @@ mod tests {
     fn concluded(first: &Judged, again: Option<&Judged>) -> Stage {
         let mut stage = Stage {
             name: "bench".to_owned(),
+            pass: 1,
             command: String::new(),
             outcome: Outcome::Accepted,
             class: Exit::Ok,
@@ -243,6 +265,7 @@ mod tests {
             remarks: Vec::new(),
             elapsed_us: 0,
             result: None,
+            drift: None,
         };
         conclude(&mut stage, first, again);
         stage
