@@ -5,6 +5,8 @@
 //! there are many figures, the normal distribution stands for the exact one. The size of the effect
 //! is the median of all ratios (Hodges and Lehmann), with the interval that belongs to the test.
 
+use std::cell::RefCell;
+
 use crate::stats;
 
 /// Most figures in both sets together for which all ways are counted.
@@ -115,18 +117,44 @@ fn doubled_ranks(base: &[f64], new: &[f64]) -> Vec<usize> {
     all.iter().map(rank).collect()
 }
 
-/// In how many ways `chosen` of the ranks have each sum. As floats: 60 over 30 needs more than 53
-/// bits, and only the proportions matter.
+thread_local! {
+    /// The ways that were counted last, with their ranks and how many of them are chosen: all rows of a comparison whose figures
+    /// differ have the same.
+    static COUNTED: RefCell<(Vec<usize>, usize, Vec<f64>)> = const { RefCell::new((Vec::new(), 0, Vec::new())) };
+}
+
+/// [`count_ways`], once for the same ranks in any order.
 fn ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
-    let sum_max: usize = ranks.iter().sum();
-    let mut table = vec![vec![0.0_f64; sum_max + 1]; chosen + 1];
+    let mut ranks = ranks.to_vec();
+    ranks.sort_unstable();
+    COUNTED.with_borrow_mut(|counted| {
+        if (&counted.0, counted.1) != (&ranks, chosen) {
+            let ways = count_ways(&ranks, chosen);
+            *counted = (ranks, chosen, ways);
+        }
+        counted.2.clone()
+    })
+}
+
+/// In how many ways `chosen` of the ascending ranks have each sum. As floats: 60 over 30 needs more than 53
+/// bits, and only the proportions matter.
+fn count_ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
+    let mut sums = vec![0];
+    for (taken, rank) in ranks.iter().enumerate() {
+        sums.push(sums[taken] + rank);
+    }
+    let mut table = vec![vec![0.0_f64; sums[ranks.len()] + 1]; chosen + 1];
     table[0][0] = 1.0;
     for (taken, rank) in ranks.iter().enumerate() {
         for number in (1..=chosen.min(taken + 1)).rev() {
             let (fewer, more) = table.split_at_mut(number);
-            let (from, to) = (&fewer[number - 1], &mut more[0]);
-            for sum in *rank..=sum_max {
-                to[sum] += from[sum - rank];
+            // This rank and others before it: from the smallest of them to the greatest.
+            let least = sums[number - 1];
+            let greatest = sums[taken] - sums[taken + 1 - number];
+            let from = &fewer[number - 1][least..=greatest];
+            let to = &mut more[0][least + rank..=greatest + rank];
+            for (to, from) in to.iter_mut().zip(from) {
+                *to += from;
             }
         }
     }
