@@ -56,7 +56,8 @@ pub(crate) fn parse_dtype(name: &str) -> Result<DType, String> {
 
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-    let allowed = || "a time is a number with ms, s, m or h behind it, from 1ms to 24h".to_owned();
+    let allowed =
+        || "a time is a number with ms, s, m or h behind it, from 1ms to 24 hours".to_owned();
     let text = text.trim();
     let mut units = UNITS.iter();
     let with_unit = units.find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, *ms)));
