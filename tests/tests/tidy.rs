@@ -372,6 +372,7 @@ const HOUSES: &[House] = &[
                     "report",
                     "results",
                     "run",
+                    "stats",
                     "validation",
                     "verify",
                     "world",
