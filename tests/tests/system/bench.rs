@@ -381,10 +381,10 @@ fn rounds_end_once_they_could_tell_the_change_that_is_asked_for() {
         (medians, ended.stderr)
     };
     // How much rounds differ is the machine's: that the first that could tell it was the last is the program's.
-    let (medians, said) = detect("1000", "40");
+    let (medians, said) = detect("1000", "14");
     let could_tell = |rounds: usize| detects(&medians[..rounds], 1, 10.0);
     let rounds = (10..=medians.len()).find(|rounds| could_tell(*rounds));
-    assert_eq!(rounds.unwrap_or(40), medians.len(), "{medians:?}");
+    assert_eq!(rounds.unwrap_or(14), medians.len(), "{medians:?}");
     assert_eq!(rounds.is_none(), said.contains("vary too much"), "{said}");
     let (medians, said) = detect("0.1", "11");
     assert_eq!(medians.len(), 11);
