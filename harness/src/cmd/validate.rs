@@ -245,7 +245,8 @@ fn hold(
     };
     stage.drift = expected.drift(&stage.name, document);
     if let Some(drift) = &stage.drift {
-        stage.finding = format!("{}; {}", stage.finding, drift.in_words());
+        let word = stage.finding.split(':').next().unwrap_or_default();
+        stage.finding = format!("{word}: {}", drift.in_words());
     }
     let first = match expected.judge(document, text) {
         Ok(None) => return Ok(false),
