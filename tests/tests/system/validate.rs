@@ -300,3 +300,53 @@ fn each_defect_refuses_the_host_and_is_named() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
+
+#[test]
+fn a_soak_repeats_what_can_be_repeated_until_its_time_is_over() {
+    const SOAK_US: u64 = 4_000_000;
+    let words = [
+        "validate",
+        "--quick",
+        "--only",
+        "doctor,moe",
+        "--soak",
+        "4s",
+        "--format",
+        "json",
+    ];
+    let answer = muster(&words).json();
+    assert_eq!(answer["partial"], false, "{answer}");
+    let stages = answer["stages"].as_array().expect("stages");
+    let name = |one: &serde_json::Value| (one["name"].clone(), one["pass"].clone());
+    let first: Vec<_> = stages.iter().take(2).map(name).collect();
+    assert_eq!(
+        first,
+        [("doctor".into(), 1.into()), ("moe".into(), 1.into())]
+    );
+    for (stage, pass) in stages.iter().skip(2).zip(2..) {
+        assert_eq!(name(stage), ("moe".into(), pass.into()));
+        let drift = stage["drift"]["middle"].as_f64();
+        assert!(drift.is_some_and(|one| one > 0.0), "{stage}");
+        assert!(stage["result"].is_null(), "{stage}");
+    }
+    let us = |stage: &serde_json::Value| stage["elapsed_us"].as_u64().unwrap_or(0);
+    let (last, before) = stages.split_last().expect("stages");
+    let before: u64 = before.iter().map(us).sum();
+    assert!(us(&answer) >= SOAK_US, "{answer}");
+    assert!(
+        stages.len() == 2 || before < SOAK_US,
+        "pass {} began after the time was over",
+        last["pass"]
+    );
+}
+
+#[test]
+fn a_soak_of_nothing_that_can_be_repeated_is_refused() {
+    let ended = muster(&["validate", "--only", "doctor", "--soak", "1h"]);
+    ended.expect_code(2);
+    assert!(
+        ended.stderr.contains("--only names none of them"),
+        "{}",
+        ended.stderr
+    );
+}
