@@ -11,14 +11,13 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::common::common;
-use crate::compare::conditions::usual;
+use crate::compare::conditions::{middle, usual};
 use crate::compare::machine::machine_ratio;
 use crate::compare::margin::Margin;
 use crate::compare::rank_test::{self, Effect};
 use crate::exit::Exit;
 use crate::report::document::Row;
 use crate::report::machine::Pulse;
-use crate::stats;
 
 /// Probability of any false alarm in a comparison, if nothing has changed and rounds are independent.
 pub const LEVEL: f64 = 0.05;
@@ -376,12 +375,6 @@ fn bare(row: &Row, fate: Fate, sentence: String) -> Compared {
         rounds_wanted: None,
         sentence,
     }
-}
-
-fn middle(rounds: &[f64]) -> Option<f64> {
-    let mut ascending = rounds.to_vec();
-    stats::sort(&mut ascending);
-    (!ascending.is_empty()).then(|| stats::median(&ascending))
 }
 
 fn common_remark(common: f64, machine: f64, is_common: bool, rows: usize) -> Option<String> {
