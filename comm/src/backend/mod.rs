@@ -1,8 +1,9 @@
 //! What carries a call on host memory out.
 //!
-//! `host` chooses the way of a call; `local` is the way of groups whose ranks all share memory
+//! `host` chooses the way of a call; `shm_exchange` is the way of groups whose ranks all share memory
 //! (entry exchange, small payloads in the entry); `direct` runs plans whose steps read peers'
-//! memory; `reach` moves data straight between buffers that all ranks can reach; `message` runs plans of messages over streams.
+//! memory; `zero_copy` moves data straight between buffers that all ranks can reach; `message` runs plans of messages over
+//! streams.
 //!
 //! A backend sees addresses, counts and element types. It does not know the public interface: the
 //! collective layer checks arguments before, and adds the context to errors after.

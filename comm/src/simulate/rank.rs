@@ -324,6 +324,7 @@ impl Player {
             key: key(*group),
             name: name(*group),
             entered: self.entered[*group],
+            calls: self.entered[*group],
             age_ms: age_ms(*at_us),
         });
         Report {

@@ -87,6 +87,9 @@ pub struct Destroyed {
     pub name: String,
     /// Number of the last collective that the rank entered on it; 0 where there is none.
     pub entered: u64,
+    /// How many calls of it have ended on the rank, messages among them.
+    #[serde(default)]
+    pub calls: u64,
     /// How long ago it was destroyed, in milliseconds.
     pub age_ms: u64,
 }

@@ -215,6 +215,7 @@ fn destroyed(entered: u64, age_ms: u64) -> Plant {
         key: 7,
         name: "tp0".to_owned(),
         entered,
+        calls: entered,
         age_ms,
     });
     plant.waits(1, 1, &[0]);
@@ -288,6 +289,7 @@ fn remade(by: &[u32]) -> Plant {
                 key: 1,
                 name: "tp0".to_owned(),
                 entered: 0,
+                calls: 0,
                 age_ms: 600,
             });
         } else {
@@ -360,6 +362,7 @@ fn who_destroyed_a_group_too_early_is_odd_and_not_who_still_waits_in_it() {
             key: 1,
             name: "dp0".to_owned(),
             entered: 2,
+            calls: 2,
             age_ms: 600,
         });
     }
@@ -392,6 +395,7 @@ fn of_those_who_made_a_group_again_only_who_never_used_the_first_one_is_odd() {
                 key: 1,
                 name: "tp0".to_owned(),
                 entered: u64::from(rank == 0),
+                calls: u64::from(rank == 0),
                 age_ms: 600,
             });
         }
@@ -407,6 +411,37 @@ fn of_those_who_made_a_group_again_only_who_never_used_the_first_one_is_odd() {
         (Class::NotJoined, [3].as_slice()),
         "{found}"
     );
+}
+
+/// Ranks 1 to 3 sent and received a message each, destroyed the group and made it again; rank 3 left out to receive that of rank 0.
+#[test]
+fn a_group_that_only_messages_went_over_was_used() {
+    let mut plant = Plant::new(4);
+    plant.group(1, "dp0", &[0, 1, 2, 3], 0);
+    plant.group(2, "dp0", &[0, 1, 2, 3], 0);
+    plant.group(3, "world", &[0, 1, 2, 3], 4);
+    plant.report(0).groups.retain(|group| group.key != 2);
+    for rank in [1, 2, 3] {
+        plant.report(rank).groups.retain(|group| group.key != 1);
+        plant.report(rank).destroyed.push(Destroyed {
+            key: 1,
+            name: "dp0".to_owned(),
+            entered: 0,
+            calls: 1,
+            age_ms: 600,
+        });
+        plant.waits(rank, 3, &[0]);
+    }
+    plant.call(0, 1, SEND, &[3]);
+    plant.confirm();
+    let found = verdict(judge(&plant.scene, Question::Waiting));
+    assert_eq!(
+        (found.class, found.blamed.as_slice()),
+        (Class::NotJoined, [3].as_slice()),
+        "{found}"
+    );
+    let place = "destroyed group dp0 after a message";
+    assert!(found.place.starts_with(place), "{found}");
 }
 
 #[test]
@@ -426,6 +461,7 @@ fn a_rank_that_still_has_an_earlier_group_of_the_name_is_only_behind() {
         key: 1,
         name: "tp0".to_owned(),
         entered: 5,
+        calls: 5,
         age_ms: 600,
     });
     plant.report(1).groups.retain(|group| group.key == 1);

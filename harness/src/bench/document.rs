@@ -2,7 +2,7 @@
 
 use maud::Markup;
 
-use crate::bench::map;
+use crate::bench::map::{self, Hosts};
 use crate::bench::model::{BenchReport, Record, Settings};
 use crate::bench::table;
 use crate::out::terminal_width;
@@ -110,7 +110,7 @@ impl Measures for Settings {
     }
 
     fn slow(report: &BenchReport) -> Option<Cause> {
-        map::verdict(&report.records)
+        map::verdict(&report.records, &Hosts::new(&report.settings.hosts))
     }
 
     fn heading(record: &Record) -> String {
@@ -130,9 +130,10 @@ impl Measures for Settings {
 
     fn closing(report: &BenchReport) -> String {
         let maps = map::maps(&report.records);
+        let hosts = Hosts::new(&report.settings.hosts);
         let pictures = maps
             .iter()
-            .map(|map| map::picture(map, terminal_width()) + "\n");
+            .map(|map| map::picture(map, &hosts, terminal_width()) + "\n");
         let pictures: String = pictures.collect();
         format!(
             "{}{pictures}{}",

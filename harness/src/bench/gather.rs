@@ -29,6 +29,8 @@ pub struct Gather {
     bring_ups_us: Vec<f64>,
     /// Whether the clocks of all ranks may be compared.
     one_host: bool,
+    /// The name of each rank's host, as far as they have told.
+    hosts: Vec<String>,
 }
 
 impl Tells for Measured {
@@ -51,11 +53,16 @@ impl Gather {
             plan: plan.clone(),
             bring_ups_us: Vec::new(),
             one_host,
+            hosts: vec![String::new(); layout.dims().world as usize],
         }
     }
 
     /// Takes in what a rank tells; gives back the record of a cell that is complete with it.
-    pub fn take(&mut self, rank: u32, measured: Measured) -> Option<Record> {
+    pub fn take(&mut self, rank: u32, mut measured: Measured) -> Option<Record> {
+        if let (Some(name), Some(place)) = (measured.host.take(), self.hosts.get_mut(rank as usize))
+        {
+            *place = name;
+        }
         let number = self.told.take(rank, measured)?;
         self.record(number)
     }
@@ -73,6 +80,14 @@ impl Gather {
     #[must_use]
     pub fn machine_states(&self) -> &[MachineState] {
         &self.told.machine_states
+    }
+
+    /// The name of each rank's host; none where all are on one, or some are not known.
+    #[must_use]
+    pub fn hosts(&self) -> &[String] {
+        let is_known = self.hosts.iter().all(|name| !name.is_empty());
+        let differ = self.hosts.windows(2).any(|two| two[0] != two[1]);
+        if is_known && differ { &self.hosts } else { &[] }
     }
 
     /// The records of all cells that have a complete round.

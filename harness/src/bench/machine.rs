@@ -28,6 +28,13 @@ const COPIES: usize = 4;
 /// Before a look, so that the ranks that wait meanwhile have gone to sleep.
 const CALM: Duration = Duration::from_millis(8);
 
+/// The name of this host.
+#[must_use]
+pub fn host() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
+}
+
 /// Looks at what the machine can do now. Takes a few milliseconds of two processors.
 #[must_use]
 pub fn pulse() -> Pulse {

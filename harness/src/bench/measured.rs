@@ -25,4 +25,7 @@ pub struct Measured {
     /// How the last call went; see the record.
     #[serde(default)]
     pub taken: Option<String>,
+    /// The name of its host, in what it tells first.
+    #[serde(default)]
+    pub host: Option<String>,
 }

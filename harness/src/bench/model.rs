@@ -19,6 +19,9 @@ pub struct Settings {
     pub rules: String,
     /// Calls before the timed ones, in each round.
     pub warm_ups: u32,
+    /// The name of the host of each rank of the largest world; empty where all are on one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
 /// One cell.

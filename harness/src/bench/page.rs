@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use crate::bench::map::{self, Map};
+use crate::bench::map::{self, Hosts, Square};
 use crate::bench::model::{BenchReport, Record};
 use crate::bench::table::algorithm;
 use crate::out::escaped;
@@ -25,35 +25,37 @@ const SHARE_LOW: f64 = 0.9;
 /// The sections of the page.
 pub(super) fn body(report: &BenchReport) -> Markup {
     let families = families(&report.records);
+    let hosts = Hosts::new(&report.settings.hosts);
     html! {
         (facts(report))
-        @for map in map::maps(&report.records) { (pairs(&map)) }
+        @for map in map::maps(&report.records) {
+            section {
+                h2 { "Pairs of ranks, " (size(map.bytes)) " each way" }
+                (pairs("rank", &numbers(&map.median_us), &map.median_us))
+                @if hosts.names.len() > 1 { (pairs("host", &hosts.names, &hosts.between(&map.median_us))) }
+            }
+        }
         (noisy(&report.machine_states))
         @for (number, family) in families.iter().enumerate() { (section(family, number)) }
         (pulse(&report.machine_states))
     }
 }
 
-/// Every pair of ranks at one size.
-fn pairs(map: &Map) -> Markup {
-    let name = |rank: usize| rank.to_string();
+/// Every pair of ranks, or the middle one between any two hosts.
+fn pairs(what: &str, names: &[String], square: &Square) -> Markup {
     let table = Heat {
-        corner: "rank".to_owned(),
-        columns: (0..map.median_us.len()).map(name).collect(),
-        rows: map
-            .median_us
-            .iter()
-            .enumerate()
-            .map(|(rank, row)| (name(rank), row.clone()))
-            .collect(),
+        corner: what.to_owned(),
+        columns: names.to_vec(),
+        rows: names.iter().cloned().zip(square.iter().cloned()).collect(),
     };
-    let title = format!("Pairs of ranks, {} each way", size(map.bytes));
-    html! {
-        section {
-            h2 { (title) }
-            (captioned("Median time of a pair in microseconds. The darker, the longer beside the fastest partner of the rank (full at twice its time).", heat(&table, Against::Row)))
-        }
-    }
+    let caption = format!(
+        "Median time of a pair in microseconds, by {what}. The darker, the longer beside the fastest partner of the {what} (full at twice its time)."
+    );
+    captioned(&caption, heat(&table, Against::Row))
+}
+
+fn numbers(square: &Square) -> Vec<String> {
+    (0..square.len()).map(|rank| rank.to_string()).collect()
 }
 
 /// Records that share everything but size, algorithm and number of ranks.

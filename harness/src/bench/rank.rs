@@ -68,6 +68,8 @@ pub struct Bench<'a> {
     current: Option<(Rules, Option<Ground>)>,
     /// When this rank last looked at the machine.
     looked_ns: u64,
+    /// The name of its host, until it has told it.
+    host: Option<String>,
 }
 
 /// What a loop around the calls of a cell needs to know.
@@ -104,6 +106,7 @@ impl<'a> Bench<'a> {
             control,
             current: None,
             looked_ns: 0,
+            host: Some(machine::host()),
         })
     }
 
@@ -132,6 +135,9 @@ impl<'a> Bench<'a> {
             self.looked_ns = Clock::nanos();
         }
         let is_member = comm.is_some();
+        if is_member {
+            measured.host = self.host.take();
+        }
         match (cell.what, &comm) {
             (What::Collective(collective), Some(comm)) => {
                 self.typed(cell, collective, comm, &mut measured)?;

@@ -223,6 +223,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         ..BenchReport::new(Settings {
             rules: args.common.rules.of(&environment)?.source,
             warm_ups: args.warmup,
+            hosts: Vec::new(),
         })
     };
     if identity.is_some() && args.detect.is_some() {
@@ -272,6 +273,9 @@ impl measure::Gather for Gather {
 
     fn close(mut self, report: &mut BenchReport) -> Vec<Record> {
         report.machine_states.extend(self.machine_states());
+        if self.hosts().len() > report.settings.hosts.len() {
+            report.settings.hosts = self.hosts().to_vec();
+        }
         self.rest()
     }
 }

@@ -1,10 +1,13 @@
 //! The forms in which the answer of `validate` is written.
 
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Outcome, Remark, SCHEMA_VERSION, Stage, Validation, head, line};
+use crate::bench::model::BenchReport;
 use crate::fail::Failure;
+use crate::moe::report::MoeReport;
 use crate::out::escaped;
 use crate::report::document::{
     About, Document, Headline, Metric, Model, Suite, SuiteCase, SuiteResult, labels, sheet,
@@ -109,6 +112,11 @@ impl Document for Validation {
                     } }
                 }
             }
+            @for stage in &self.stages {
+                @if let Some(figures) = figures(stage) {
+                    details { summary { "What " (escaped(&stage.label())) " measured" } (figures) }
+                }
+            }
         }
     }
 
@@ -187,4 +195,13 @@ impl Document for Validation {
         let lines: String = self.stages.iter().map(line).collect();
         head() + &lines + &self.closing()
     }
+}
+
+/// The sections of the page of a command that measured.
+fn figures(stage: &Stage) -> Option<Markup> {
+    fn body<T: Model>(stage: &Stage) -> Option<Markup> {
+        let result = stage.result.as_ref().filter(|_| stage.name == T::COMMAND)?;
+        Some(T::deserialize(result).ok()?.body())
+    }
+    body::<BenchReport>(stage).or_else(|| body::<MoeReport>(stage))
 }

@@ -9,8 +9,8 @@ use crate::toolkit::Toolkit;
 fn a_host_that_passes_all_stages_is_accepted_and_the_saved_answer_makes_reports() {
     let before = Leftovers::now();
     let folder = tempfile::tempdir().expect("a folder");
-    let [saved, report] =
-        ["host.json", "host.md"].map(|name| folder.path().join(name).display().to_string());
+    let [saved, report, page] = ["host.json", "host.md", "host.html"]
+        .map(|name| folder.path().join(name).display().to_string());
     let ended = muster(&[
         "validate",
         "--quick",
@@ -42,6 +42,13 @@ fn a_host_that_passes_all_stages_is_accepted_and_the_saved_answer_makes_reports(
     muster(&["report", &saved, &report]).expect_code(0);
     let text = std::fs::read_to_string(&report).expect("the report");
     assert!(text.contains("| drill | accepted |"), "{text}");
+    muster(&["report", &saved, &page]).expect_code(0);
+    let text = std::fs::read_to_string(&page).expect("the page");
+    let figures = text.find("What moe measured").map(|at| &text[at..]);
+    assert!(
+        figures.is_some_and(|text| text.contains("Inside the layer")),
+        "{text}"
+    );
     drop(folder);
     before.assert_nothing_new();
 }

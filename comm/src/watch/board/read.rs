@@ -340,6 +340,7 @@ impl Reader<'_> {
             key: words[line::KEY],
             name: name(words),
             entered: words[line::ENTERED],
+            calls: counts(words).iter().sum(),
             age_ms: self.age_ms(words[line::STARTED]),
         })
     }
@@ -425,11 +426,16 @@ impl Reader<'_> {
     }
 }
 
+/// How many calls took how long.
+fn counts(words: &[u64]) -> &[u64] {
+    &words[line::TOOK..line::TOOK + TOOK_BOUNDS_MS.len()]
+}
+
 /// Below which time 99 of 100 calls stayed, from above; 0 while there are too few to say.
 fn p99_ms(words: &[u64]) -> u64 {
     /// Calls from which something can be learned.
     const CALLS_MIN: u64 = 100;
-    let counts = &words[line::TOOK..line::TOOK + TOOK_BOUNDS_MS.len()];
+    let counts = counts(words);
     let all: u64 = counts.iter().sum();
     if all < CALLS_MIN {
         return 0;

@@ -284,7 +284,10 @@ fn groups_that_were_destroyed_are_remembered_for_a_while() {
     let last = 501 - KEPT as u64..=500;
     assert_eq!(keys(&report), last.collect::<Vec<u64>>());
     let group = report.destroyed(500).unwrap();
-    assert_eq!((group.name.as_str(), group.entered), ("g", 500));
+    assert_eq!(
+        (group.name.as_str(), group.entered, group.calls),
+        ("g", 500, 1)
+    );
     assert!(group.age_ms < 60_000);
     let of = |seq: u64| report.calls.iter().find(|call| call.seq == seq).unwrap();
     assert_eq!(of(500).group, "g");

@@ -92,9 +92,11 @@ pub(super) fn destroyed_by(
         orderly: true,
     };
     let mut verdict = draft(scene, graph, Class::NotJoined, blamed, held, kind);
-    let after = match group.entered {
-        0 => "before its first call".to_owned(),
-        entered => format!("after its call #{entered}"),
+    let after = match (group.entered, group.calls) {
+        (0, 0) => "before its first call".to_owned(),
+        (0, 1) => "after a message".to_owned(),
+        (0, calls) => format!("after {calls} calls of messages"),
+        (entered, _) => format!("after its call #{entered}"),
     };
     let act = last_act(scene, blamed[0]);
     verdict.place = format!("destroyed group {} {after}{act}", group.name);

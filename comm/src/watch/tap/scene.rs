@@ -237,6 +237,7 @@ impl Jobs {
                     key,
                     name: group.name.clone(),
                     entered: group.group.entered,
+                    calls: group.group.entered,
                     age_ms: 0,
                 });
                 continue;

@@ -21,12 +21,11 @@ impl<'a> Graph<'a> {
         let reports = members.filter_map(|rank| self.scene.member(*rank)?.fresh());
         let (mut remade, mut waiting, mut is_used) = (0, 0, false);
         for report in reports {
-            let has_come = |entered: u64| entered >= waiter.call.seq;
-            let lives = report.group(group.key);
+            let has_come = |one: &GroupState| one.call.is_some() || one.entered >= waiter.call.seq;
             let past = report.destroyed(group.key);
             remade += usize::from(has_remade(report, group));
-            waiting += usize::from(lives.is_some_and(|one| has_come(one.entered)));
-            is_used |= past.is_some_and(|one| has_come(one.entered));
+            waiting += usize::from(report.group(group.key).is_some_and(has_come));
+            is_used |= past.is_some_and(|one| one.calls > 0);
         }
         (is_used || remade <= waiting).then_some(gone)
     }
@@ -62,11 +61,11 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether a rank destroyed this group before any call of it and has made it again.
+/// Whether a rank destroyed this group without a call or a message of it and has made it again.
 pub(in super::super) fn has_remade(report: &Report, group: &GroupState) -> bool {
     report.group(group.key).is_none()
         && report
             .destroyed(group.key)
-            .is_some_and(|gone| gone.entered == 0)
+            .is_some_and(|gone| gone.calls == 0)
         && report.groups.iter().any(|one| one.name == group.name)
 }
