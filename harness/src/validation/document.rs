@@ -1,7 +1,6 @@
 //! The forms in which the answer of `validate` is written.
 
 use maud::{Markup, html};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Outcome, Remark, SCHEMA_VERSION, Stage, Validation, head, line};

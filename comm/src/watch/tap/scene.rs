@@ -237,7 +237,7 @@ impl Jobs {
                     key,
                     name: group.name.clone(),
                     entered: group.group.entered,
-                    calls: group.group.entered,
+                    calls: group.group.entered.max(group.group.calls.len() as u64),
                     age_ms: 0,
                 });
                 continue;
