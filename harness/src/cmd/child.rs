@@ -1,4 +1,4 @@
-//! A command of muster as a process of its own: run to its end, with all that it prints.
+//! A command of muster as a process of its own: run to its end, with all that it prints. It ends with this process, however that ends.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,9 @@ use std::time::Duration;
 use muster_comm::sync::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::run::check_program;
 use crate::fail::Failure;
+use crate::world::ranks::own_program;
 use crate::world::signals::Interrupts;
 
 /// Time between two looks at the process.
@@ -37,7 +39,11 @@ pub(super) fn run(
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{} cannot be run: {error}", program.display()))
     };
-    let mut child = Command::new(program)
+    check_program(program.as_os_str())?;
+    let own = std::process::id().to_string();
+    let mut child = Command::new(own_program())
+        .args(["__exec", "--launcher", &own, "--"])
+        .arg(program)
         .args(words)
         // A terminal sends Ctrl-C to a whole group, and this process hands it on: once is enough.
         .process_group(0)

@@ -41,7 +41,7 @@ pub struct CompareArgs {
     #[arg(value_name = "NEW", required_unless_present = "run")]
     new: Option<PathBuf>,
 
-    /// Instead of files: a build of muster to measure, given twice, the base first; both measure in turns what is written after `--`
+    /// Instead of files: a build of muster to measure, given twice, the base first; both measure in turns, a round each, what is written after `--`
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["base", "new", "more_base", "more_new"])]
     run: Vec<PathBuf>,
 
@@ -125,9 +125,10 @@ pub fn run(args: &CompareArgs) -> Result<Exit, Failure> {
         threshold: args.threshold / 100.0,
         margin: args.margin.unwrap_or(2.0 * args.threshold) / 100.0,
         allow_missing: args.allow_missing,
+        pairs: !args.run.is_empty(),
     };
     let (mut base, mut new) = args.comparable(&base, &new)?;
-    let left_out = in_one_state(&mut base.measured, &mut new.measured);
+    let left_out = in_one_state(&mut base.measured, &mut new.measured, wishes.pairs);
     let mut comparison = judge::judge(
         &base.measured.rows,
         &new.measured.rows,

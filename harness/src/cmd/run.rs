@@ -99,7 +99,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
 }
 
 /// Refuses a program that no rank could run, before any rank is started.
-fn check_program(program: &OsStr) -> Result<(), Failure> {
+pub(super) fn check_program(program: &OsStr) -> Result<(), Failure> {
     let access = |path: &Path| rustix::fs::access(path, Access::EXEC_OK);
     let fails = |error: &dyn std::fmt::Display| {
         let program = program.display();

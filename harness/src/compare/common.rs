@@ -16,8 +16,8 @@ pub(super) struct Common {
     pub(super) p_slower: f64,
 }
 
-/// What the rows that were measured on both sides have in common.
-pub(super) fn common(measured: &[(&Row, &Row)]) -> Common {
+/// What the rows that were measured on both sides have in common; of `pairs` of rounds, or of rounds by themselves.
+pub(super) fn common(measured: &[(&Row, &Row)], pairs: bool) -> Common {
     let nothing = Common {
         ratio: 1.0,
         p_slower: 1.0,
@@ -47,7 +47,7 @@ pub(super) fn common(measured: &[(&Row, &Row)]) -> Common {
         .collect();
     let all = figures(&joined.iter().collect::<Vec<_>>(), base_rounds + new_rounds);
     let p_slower = match all.len() == base_rounds + new_rounds {
-        true => rank_test::compare(&all[..base_rounds], &all[base_rounds..]),
+        true => rank_test::compare_rounds(&all[..base_rounds], &all[base_rounds..], pairs),
         false => None,
     };
     Common {

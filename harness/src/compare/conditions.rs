@@ -20,16 +20,8 @@ const UNUSUAL: f64 = 1.25;
 /// Fewest rounds that may be left: with fewer, all of them stay.
 const ROUNDS_MIN: usize = 5;
 
-/// The rows of a side without its unusual rounds.
-#[derive(Debug)]
-pub(super) struct Usual {
-    pub(super) rows: Vec<Row>,
-    /// Rounds that were left out, and all.
-    pub(super) left_out: (usize, usize),
-}
-
-/// Leaves the unusual rounds of a side out.
-pub(super) fn usual(rows: &[Row]) -> Usual {
+/// Which rounds of a side are usual: of each whether it is. Empty where that cannot be told.
+pub(super) fn usual(rows: &[Row]) -> Vec<bool> {
     let mut lengths: HashMap<usize, usize> = HashMap::new();
     for row in rows.iter().filter(|row| !row.rounds_us.is_empty()) {
         *lengths.entry(row.rounds_us.len()).or_default() += 1;
@@ -38,39 +30,40 @@ pub(super) fn usual(rows: &[Row]) -> Usual {
     let common = lengths
         .into_iter()
         .max_by_key(|(length, rows)| (*rows, *length));
-    let all = |rounds| Usual {
-        rows: rows.to_vec(),
-        left_out: (0, rounds),
-    };
     let Some((rounds, _)) = common.filter(|(_, rows)| *rows >= ROWS_MIN) else {
-        return all(0);
+        return Vec::new();
     };
     let of_world: Vec<&Row> = rows
         .iter()
         .filter(|row| row.rounds_us.len() == rounds)
         .collect();
     let figures = figures(&of_world, rounds);
+    let all = vec![true; rounds];
     let Some(middle) = middle(&figures) else {
-        return all(rounds);
+        return all;
     };
     let is_usual = |figure: &f64| (middle / UNUSUAL..=middle * UNUSUAL).contains(figure);
     let kept: Vec<bool> = figures.iter().map(is_usual).collect();
+    if is_enough(&kept) { kept } else { all }
+}
+
+/// Whether so many of the rounds are kept that they can be compared.
+pub(super) fn is_enough(kept: &[bool]) -> bool {
     let left = kept.iter().filter(|kept| **kept).count();
-    if left < ROUNDS_MIN.max(rounds / 2) {
-        return all(rounds);
-    }
+    left >= ROUNDS_MIN.max(kept.len() / 2)
+}
+
+/// The rows of a side without the rounds that are not kept.
+pub(super) fn without(rows: &[Row], kept: &[bool]) -> Vec<Row> {
     let without = |row: &Row| {
         let mut row = row.clone();
-        if row.rounds_us.len() == rounds {
+        if row.rounds_us.len() == kept.len() {
             let mut keep = kept.iter();
             row.rounds_us.retain(|_| *keep.next().unwrap_or(&true));
         }
         row
     };
-    Usual {
-        rows: rows.iter().map(without).collect(),
-        left_out: (rounds - left, rounds),
-    }
+    rows.iter().map(without).collect()
 }
 
 /// For each round the median over rows of the row's time beside its own median.
@@ -115,29 +108,35 @@ mod tests {
             let of_row = if row == 2 && round < 3 { 1.5 } else { 1.0 };
             (row + 1) as f64 * of_round * of_row
         };
-        let usual = usual(&rows(9, time));
-        assert_eq!(usual.left_out, (2, 10));
-        assert_eq!(usual.rows[2].rounds_us[..3], [4.5; 3]);
-        assert!(usual.rows.iter().all(|row| row.rounds_us.len() == 8));
-        assert!(usual.rows[4].rounds_us.iter().all(|time| *time < 6.0));
+        let rows = rows(9, time);
+        let kept = usual(&rows);
+        assert_eq!(left_out(&kept), 2);
+        let rows = without(&rows, &kept);
+        assert_eq!(rows[2].rounds_us[..3], [4.5; 3]);
+        assert!(rows.iter().all(|row| row.rounds_us.len() == 8));
+        assert!(rows[4].rounds_us.iter().all(|time| *time < 6.0));
+    }
+
+    fn left_out(kept: &[bool]) -> usize {
+        kept.iter().filter(|kept| !**kept).count()
     }
 
     #[test]
     fn a_round_is_unusual_from_a_quarter_on_slower_or_faster() {
-        for (factor, left_out) in [(1.3, 1), (1.2, 0), (1.0 / 1.2, 0), (1.0 / 1.3, 1)] {
+        for (factor, rounds) in [(1.3, 1), (1.2, 0), (1.0 / 1.2, 0), (1.0 / 1.3, 1)] {
             let time =
                 |row: usize, round: usize| (row + 1) as f64 * if round == 4 { factor } else { 1.0 };
-            assert_eq!(usual(&rows(9, time)).left_out, (left_out, 10), "{factor}");
+            assert_eq!(left_out(&usual(&rows(9, time))), rounds, "{factor}");
         }
     }
 
     #[test]
     fn where_it_cannot_be_told_every_round_stays() {
         let disturbed = |row: usize, round: usize| (row + 1) as f64 * [1.0, 9.0][round % 2];
-        assert_eq!(usual(&rows(9, disturbed)).rows, rows(9, disturbed));
+        assert_eq!(usual(&rows(9, disturbed)), [true; 10]);
         let once = |row: usize, round: usize| if round == 1 { 90.0 } else { row as f64 + 1.0 };
-        assert_eq!(usual(&rows(7, once)).left_out.0, 0);
-        assert_eq!(usual(&rows(8, once)).left_out.0, 1);
-        assert_eq!(usual(&[]).rows, []);
+        assert_eq!(left_out(&usual(&rows(7, once))), 0);
+        assert_eq!(left_out(&usual(&rows(8, once))), 1);
+        assert_eq!(usual(&[]), [] as [bool; 0]);
     }
 }

@@ -11,10 +11,11 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::common::common;
-use crate::compare::conditions::{middle, usual};
+use crate::compare::conditions::{is_enough, middle, usual, without};
 use crate::compare::machine::machine_ratio;
 use crate::compare::margin::Margin;
 use crate::compare::rank_test::{self, Effect};
+use crate::compare::states::in_pairs;
 use crate::exit::Exit;
 use crate::report::document::Row;
 use crate::report::machine::Pulse;
@@ -31,6 +32,8 @@ pub struct Wishes {
     pub margin: f64,
     /// Whether rows that are not in the new file are no failure.
     pub allow_missing: bool,
+    /// Whether each round of the new side was taken beside the round of the base with its number.
+    pub pairs: bool,
 }
 
 /// What became of a row.
@@ -117,10 +120,9 @@ pub fn judge(
     wishes: &Wishes,
 ) -> Comparison {
     // Whether everything became slower is asked of all rounds, one row of the usual ones.
-    let everything = common(&measured(base, new));
-    let (base, new) = (usual(base), usual(new));
-    let unusual = left_out_remark(base.left_out, new.left_out);
-    let (base, new) = (&base.rows[..], &new.rows[..]);
+    let everything = common(&measured(base, new), wishes.pairs);
+    let (base, new, unusual) = usual_rows(base, new, wishes.pairs);
+    let (base, new) = (&base[..], &new[..]);
     let news: HashMap<&str, &Row> = new.iter().map(|row| (row.name.as_str(), row)).collect();
     let known: HashSet<&str> = base.iter().map(|row| row.name.as_str()).collect();
     let pairs: Vec<(&Row, Option<&Row>)> = base
@@ -128,7 +130,7 @@ pub fn judge(
         .map(|row| (row, news.get(row.name.as_str()).copied()))
         .collect();
     let measured = measured(base, new);
-    let common = common(&measured).ratio;
+    let common = common(&measured, wishes.pairs).ratio;
     let (machine, mut remarks) = machine_ratio(base_pulses, new_pulses);
     let mut times = times(&measured, common, machine, wishes);
     let mut rows: Vec<Compared> = pairs
@@ -178,15 +180,29 @@ fn measured<'a>(base: &'a [Row], new: &'a [Row]) -> Vec<(&'a Row, &'a Row)> {
         .collect()
 }
 
-/// How many rounds of each side were left out, if any were.
-fn left_out_remark(base: (usize, usize), new: (usize, usize)) -> Option<String> {
-    (base.0 + new.0 > 0).then(|| {
+/// The rows of both sides without their unusual rounds, and how many of these there were, if any. Of pairs both rounds are left out where one is.
+fn usual_rows(base: &[Row], new: &[Row], pairs: bool) -> (Vec<Row>, Vec<Row>, Option<String>) {
+    let (mut of_base, mut of_new) = (usual(base), usual(new));
+    if pairs {
+        in_pairs(&mut of_base, &mut of_new);
+        if !is_enough(&of_base) {
+            of_base.fill(true);
+            of_new.fill(true);
+        }
+    }
+    let out = |kept: &[bool]| kept.iter().filter(|kept| !**kept).count();
+    let left_out = (out(&of_base), out(&of_new));
+    let remark = (left_out != (0, 0)).then(|| {
         format!(
             "rounds in which everything was a quarter slower or faster than in the rest of their side are left out: \
              {} of {} of the base, {} of {} of the new run",
-            base.0, base.1, new.0, new.1
+            left_out.0,
+            of_base.len(),
+            left_out.1,
+            of_new.len()
         )
-    })
+    });
+    (without(base, &of_base), without(new, &of_new), remark)
 }
 
 /// What the times of a row show.
@@ -197,6 +213,17 @@ struct Timed {
     p: f64,
     /// Rounds that would decide.
     wanted: Option<usize>,
+}
+
+/// The ratio of the medians of both sides, or the median of the ratios of pairs.
+fn of_medians(base: &Row, new: &Row, pairs: bool) -> f64 {
+    let (base, new) = (&base.rounds_us, &new.rounds_us);
+    if pairs && base.len() == new.len() {
+        let ratios = new.iter().zip(base).map(|(new, base)| new / base);
+        return middle(&ratios.collect::<Vec<_>>()).unwrap_or(1.0);
+    }
+    let both = middle(new).zip(middle(base));
+    both.map_or(1.0, |(new, base)| new / base)
 }
 
 /// Of every row that was timed on both sides, what its times show.
@@ -213,7 +240,7 @@ fn times<'a>(
         .iter()
         .map(|(base, new)| {
             let scaled: Vec<f64> = base.rounds_us.iter().map(|time| time * scale).collect();
-            rank_test::compare(&scaled, &new.rounds_us)
+            rank_test::compare_rounds(&scaled, &new.rounds_us, wishes.pairs)
         })
         .collect();
     let p_of = |p: fn(&Effect) -> f64| -> Vec<f64> {
@@ -231,6 +258,7 @@ fn times<'a>(
     let margin = Margin {
         margin: wishes.margin,
         rows: measured.len(),
+        pairs: wishes.pairs,
     };
     let mut fates = HashMap::new();
     for (index, (base, new)) in measured.iter().enumerate() {
@@ -248,10 +276,7 @@ fn times<'a>(
         } else if faster[index] <= LEVEL && effect.ratio * scale <= 1.0 / limit {
             (Fate::Improved, faster[index])
         } else {
-            let of_medians = middle(&new.rounds_us)
-                .zip(middle(&base.rounds_us))
-                .map_or(1.0, |(new, base)| new / (base * scale));
-            let fate = if margin.holds(&effect, of_medians) {
+            let fate = if margin.holds(&effect, of_medians(base, new, wishes.pairs) / scale) {
                 Fate::Same
             } else {
                 Fate::Undecided

@@ -4,7 +4,7 @@
 //! seen the effect has proved nothing.
 
 use crate::compare::judge::LEVEL;
-use crate::compare::rank_test::{self, Effect, least_p};
+use crate::compare::rank_test::{self, Effect, least_p, least_p_of_pairs};
 
 /// Most rounds of a side that are worth naming.
 const ROUNDS_MAX: f64 = 1000.0;
@@ -16,6 +16,8 @@ pub(super) struct Margin {
     pub(super) margin: f64,
     /// How many rows are compared.
     pub(super) rows: usize,
+    /// Whether rounds are compared in pairs.
+    pub(super) pairs: bool,
 }
 
 impl Margin {
@@ -30,7 +32,11 @@ impl Margin {
     /// About how many rounds of each side would decide, if their spread stays; none where no number is likely to.
     pub(super) fn rounds_wanted(self, effect: &Effect, rounds: usize) -> Option<usize> {
         if !effect.high.is_finite() {
-            let is_enough = |n: &usize| least_p(*n, *n) * self.rows as f64 <= LEVEL;
+            let least = |n: usize| match self.pairs {
+                true => least_p_of_pairs(n),
+                false => least_p(n, n),
+            };
+            let is_enough = |n: &usize| least(*n) * self.rows as f64 <= LEVEL;
             return (rounds + 1..).find(is_enough);
         }
         let limit = 1.0 + self.margin;
@@ -88,6 +94,7 @@ mod tests {
     const TENTH: Margin = Margin {
         margin: 0.1,
         rows: 10,
+        pairs: false,
     };
 
     #[test]
@@ -135,5 +142,12 @@ mod tests {
             TENTH.rounds_wanted(&effect(0.0, 1.0, f64::INFINITY), 1),
             Some(5)
         );
+        // A pair has a sign by chance in half of all cases: eight pairs.
+        let pairs = Margin {
+            pairs: true,
+            ..TENTH
+        };
+        let unknown = effect(0.0, 1.0, f64::INFINITY);
+        assert_eq!(pairs.rounds_wanted(&unknown, 1), Some(8));
     }
 }

@@ -4,6 +4,9 @@
 //! equal figures included: all ways to deal the observed ranks into the two sets are counted. Where
 //! there are many figures, the normal distribution stands for the exact one. The size of the effect
 //! is the median of all ratios (Hodges and Lehmann), with the interval that belongs to the test.
+//!
+//! Where each new figure was taken beside an old one, the test is Wilcoxon's of signed ranks, which what both figures of a pair have
+//! in common does not touch. The size of the effect is the median of the means of any two pairs then, of logarithms.
 
 use std::cell::RefCell;
 
@@ -29,14 +32,19 @@ pub struct Effect {
     pub p_faster: f64,
 }
 
+/// Compares rounds of two sides: in `pairs` where each was taken beside the one of the other side in its place.
+#[must_use]
+pub fn compare_rounds(base: &[f64], new: &[f64], pairs: bool) -> Option<Effect> {
+    if pairs && base.len() == new.len() {
+        compare_pairs(base, new)
+    } else {
+        compare(base, new)
+    }
+}
+
 /// Compares `new` with `base`; positive figures, at least one of each.
 #[must_use]
 pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
-    let positive = |figures: &[f64]| {
-        figures
-            .iter()
-            .all(|figure| *figure > 0.0 && figure.is_finite())
-    };
     if base.is_empty() || new.is_empty() || !positive(base) || !positive(new) {
         return None;
     }
@@ -50,14 +58,76 @@ pub fn compare(base: &[f64], new: &[f64]) -> Option<Effect> {
         .flat_map(|new| base.iter().map(move |base| new / base))
         .collect();
     stats::sort(&mut ratios);
-    let (low, high) = interval(&ratios, base.len(), new.len());
+    let (low, high) = interval(&ratios, outside(base.len(), new.len()));
     Some(Effect {
         ratio: stats::median(&ratios),
-        low,
-        high,
+        low: low.unwrap_or(0.0),
+        high: high.unwrap_or(f64::INFINITY),
         p_slower,
         p_faster,
     })
+}
+
+/// Compares each figure of `new` with that of `base` in the same place, which was taken beside it; positive figures, at least one pair.
+#[must_use]
+pub fn compare_pairs(base: &[f64], new: &[f64]) -> Option<Effect> {
+    if base.is_empty() || base.len() != new.len() || !positive(base) || !positive(new) {
+        return None;
+    }
+    let ratios = base.iter().zip(new).map(|(base, new)| (new / base).ln());
+    let ratios = stats::thinned(&ratios.collect::<Vec<_>>(), FIGURES_MAX);
+    let (p_slower, p_faster) = signed_tails(&ratios);
+    let mut means: Vec<f64> = Vec::new();
+    for (at, one) in ratios.iter().enumerate() {
+        means.extend(ratios[at..].iter().map(|other| f64::midpoint(*one, *other)));
+    }
+    stats::sort(&mut means);
+    let (low, high) = interval(&means, outside_of_pairs(ratios.len()));
+    Some(Effect {
+        ratio: stats::median(&means).exp(),
+        low: low.map_or(0.0, f64::exp),
+        high: high.map_or(f64::INFINITY, f64::exp),
+        p_slower,
+        p_faster,
+    })
+}
+
+fn positive(figures: &[f64]) -> bool {
+    figures
+        .iter()
+        .all(|figure| *figure > 0.0 && figure.is_finite())
+}
+
+/// How probable it is that the ranks of what is positive have so great a sum, or so small a one, where each sign is a matter of
+/// chance. What is zero has no sign.
+fn signed_tails(signed: &[f64]) -> (f64, f64) {
+    let signed: Vec<f64> = signed
+        .iter()
+        .copied()
+        .filter(|one| one.abs() > 0.0)
+        .collect();
+    let sizes: Vec<f64> = signed.iter().map(|one| one.abs()).collect();
+    let ranks = doubled_ranks(&sizes, &[]);
+    let of_positive = ranks.iter().zip(&signed).filter(|(_, one)| **one > 0.0);
+    let observed: usize = of_positive.map(|(rank, _)| rank).sum();
+    let ways = signed_ways(&ranks);
+    let all: f64 = ways.iter().sum();
+    let tail = |ways: &[f64]| ways.iter().sum::<f64>() / all;
+    (tail(&ways[observed..]), tail(&ways[..=observed]))
+}
+
+/// In how many ways some of the ranks have each sum.
+fn signed_ways(ranks: &[usize]) -> Vec<f64> {
+    let mut ways = vec![1.0_f64];
+    for rank in ranks {
+        let mut with = vec![0.0; *rank];
+        with.extend_from_slice(&ways);
+        for (with, without) in with.iter_mut().zip(&ways) {
+            *with += without;
+        }
+        ways = with;
+    }
+    ways
 }
 
 /// How probable it is that the ranks behind the first `base` have so great a sum, or so small a one.
@@ -94,6 +164,12 @@ fn normal_tails(ranks: &[usize], base: usize) -> (f64, f64) {
         false => 1.0,
     };
     (tail(above), tail(-above))
+}
+
+/// The smallest p that so many pairs can have.
+#[must_use]
+pub fn least_p_of_pairs(pairs: usize) -> f64 {
+    0.5_f64.powi(i32::try_from(pairs).unwrap_or(i32::MAX))
 }
 
 /// The smallest p that sets of these sizes can have: what even the clearest difference reaches.
@@ -161,24 +237,34 @@ fn count_ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
     table.swap_remove(chosen)
 }
 
-/// The 95 % interval of the median ratio: as many of the outermost ratios fall away on each side as
-/// the test, for figures that all differ, allows with 2.5 %.
-fn interval(ascending: &[f64], base: usize, new: usize) -> (f64, f64) {
-    let outside = outside(base, new);
-    // With too few figures nothing may fall away; the whole range is still no 95 % interval.
+/// The 95 % interval of the median: as many of the outermost figures fall away on each side as
+/// the test, for figures that all differ, allows with 2.5 %. An end is not known where that is none: the whole range is no 95 %
+/// interval.
+fn interval(ascending: &[f64], outside: usize) -> (Option<f64>, Option<f64>) {
     if outside == 0 {
-        return (0.0, f64::INFINITY);
+        return (None, None);
     }
     let (first, last) = (outside - 1, ascending.len() - outside);
-    (
-        ascending.get(first).copied().unwrap_or(0.0),
-        ascending.get(last).copied().unwrap_or(f64::INFINITY),
-    )
+    (ascending.get(first).copied(), ascending.get(last).copied())
+}
+
+/// What falls away on each side of an interval, as a part.
+const TAIL: f64 = 0.025;
+
+/// How many of the means of two pairs fall away on each side.
+fn outside_of_pairs(pairs: usize) -> usize {
+    let ways = signed_ways(&(1..=pairs).collect::<Vec<_>>());
+    let all: f64 = ways.iter().sum();
+    let mut below = 0.0;
+    let is_outside = |ways: &&f64| {
+        below += **ways / all;
+        below <= TAIL
+    };
+    ways.iter().take_while(is_outside).count()
 }
 
 /// How many of the ratios fall away on each side.
 fn outside(base: usize, new: usize) -> usize {
-    const TAIL: f64 = 0.025;
     /// Standard deviations of the normal distribution beyond which that much lies.
     const DEVIATIONS: f64 = 1.96;
     if base + new > EXACT_MAX {
@@ -260,8 +346,31 @@ mod tests {
     #[test]
     fn the_interval_is_that_of_the_published_table() {
         let ratios: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(interval(&ratios, 10, 10), (24.0, 77.0));
-        assert_eq!(interval(&ratios[..9], 3, 3), (0.0, f64::INFINITY));
+        assert_eq!(interval(&ratios, outside(10, 10)), (Some(24.0), Some(77.0)));
+        assert_eq!(interval(&ratios[..9], outside(3, 3)), (None, None));
+        // The table of signed ranks: at 2.5 % on each side T is 0 of 6 pairs, 8 of 10 and 52 of 20.
+        let of = |pairs: usize| outside_of_pairs(pairs);
+        assert_eq!([of(5), of(6), of(10), of(20)], [0, 1, 9, 53]);
+    }
+
+    /// Of three pairs that all got slower: one of the eight ways to deal signs.
+    #[test]
+    fn pairs_are_judged_by_the_ranks_of_their_differences() {
+        let effect = compare_pairs(&[1.0, 10.0, 100.0], &[1.1, 12.0, 130.0]).expect("figures");
+        assert!(close(effect.p_slower, 1.0 / 8.0), "{effect:?}");
+        assert!(close(effect.p_faster, 1.0), "{effect:?}");
+        assert!((effect.ratio - 1.2).abs() < 0.01, "{effect:?}");
+        assert!(close(least_p_of_pairs(3), 1.0 / 8.0));
+        // The smallest of three differences is the other way: sums of 5 and 6 of ranks 1, 2, 3 are two of the eight ways.
+        let effect = compare_pairs(&[1.0, 1.0, 1.0], &[0.99, 1.1, 1.2]).expect("figures");
+        assert!(close(effect.p_slower, 2.0 / 8.0), "{effect:?}");
+        let equal = compare_pairs(&[2.0; 10], &[2.0; 10]).expect("figures");
+        assert!(
+            close(equal.p_slower, 1.0) && close(equal.ratio, 1.0),
+            "{equal:?}"
+        );
+        assert_eq!(compare_pairs(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(compare_pairs(&[], &[]), None);
     }
 
     /// Thirty and thirty are counted; the normal distribution must say nearly the same of them, equal figures included.
@@ -303,6 +412,7 @@ mod tests {
     fn the_interval_covers_the_truth_and_the_test_seldom_cries_wolf() {
         let mut state = 3;
         let (mut covered, mut alarms) = (0, 0);
+        let (mut covered_by_pairs, mut alarms_of_pairs) = (0, 0);
         for _ in 0..1000 {
             let mut draw = |scale: f64| -> Vec<f64> {
                 // A skewed distribution with a long tail, as times have.
@@ -314,7 +424,28 @@ mod tests {
             covered += usize::from(effect.low <= 1.1 && 1.1 <= effect.high);
             let same = compare(&draw(1.0), &draw(1.0)).expect("figures");
             alarms += usize::from(same.p_slower <= 0.05);
+            // What both figures of a pair have in common may be of any size.
+            let common: Vec<f64> = draw(1.0).iter().map(|one| one.powi(9)).collect();
+            let mut beside = |scale: f64| -> Vec<f64> {
+                draw(scale)
+                    .iter()
+                    .zip(&common)
+                    .map(|(one, all)| one * all)
+                    .collect()
+            };
+            let effect = compare_pairs(&beside(1.0), &beside(1.1)).expect("figures");
+            covered_by_pairs += usize::from(effect.low <= 1.1 && 1.1 <= effect.high);
+            let same = compare_pairs(&beside(1.0), &beside(1.0)).expect("figures");
+            alarms_of_pairs += usize::from(same.p_slower <= 0.05);
         }
+        assert!(
+            (920..=985).contains(&covered_by_pairs),
+            "{covered_by_pairs} of 1000"
+        );
+        assert!(
+            (20..=70).contains(&alarms_of_pairs),
+            "{alarms_of_pairs} of 1000"
+        );
         assert!((920..=985).contains(&covered), "{covered} of 1000");
         assert!((20..=70).contains(&alarms), "{alarms} of 1000");
     }

@@ -16,6 +16,7 @@ const WISHES: Wishes = Wishes {
     threshold: 0.05,
     margin: 0.1,
     allow_missing: false,
+    pairs: false,
 };
 const ROUNDS: usize = 20;
 

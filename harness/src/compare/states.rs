@@ -89,8 +89,8 @@ impl Measurement {
 }
 
 /// Leaves out the rounds of both sides in which the machine was in another state than in those that both
-/// have enough of; says what was left out.
-pub fn in_one_state(base: &mut Measurement, new: &mut Measurement) -> Option<String> {
+/// have enough of; says what was left out. Of `pairs` both rounds are left out where one is.
+pub fn in_one_state(base: &mut Measurement, new: &mut Measurement, pairs: bool) -> Option<String> {
     let (before, now) = (base.figures()?, new.figures()?);
     let (mut low, mut high) = (0.0, f64::INFINITY);
     let count = |figures: &[f64], low: f64, high: f64| {
@@ -113,7 +113,10 @@ pub fn in_one_state(base: &mut Measurement, new: &mut Measurement) -> Option<Str
         let is_kept = |figure: &f64| (low..=high).contains(figure);
         figures.iter().map(is_kept).collect()
     };
-    let (of_base, of_new) = (kept(&before), kept(&now));
+    let (mut of_base, mut of_new) = (kept(&before), kept(&now));
+    if pairs {
+        in_pairs(&mut of_base, &mut of_new);
+    }
     let out = |kept: &[bool]| kept.iter().filter(|kept| !**kept).count();
     let left_out = (out(&of_base), out(&of_new));
     if left_out == (0, 0) {
@@ -134,6 +137,15 @@ pub fn in_one_state(base: &mut Measurement, new: &mut Measurement) -> Option<Str
             .filter(|figure| (low..=high).contains(*figure))
             .fold(0.0_f64, |most, one| most.max(*one))
     ))
+}
+
+/// Keeps of each pair both or none, where there are pairs.
+pub(super) fn in_pairs(base: &mut [bool], new: &mut [bool]) {
+    if base.len() == new.len() {
+        for (base, new) in base.iter_mut().zip(new) {
+            (*base, *new) = (*base && *new, *base && *new);
+        }
+    }
 }
 
 /// The two neighbours among these figures that are farthest apart, if that is far enough.
@@ -184,7 +196,7 @@ mod tests {
     fn both_sides_keep_the_rounds_of_the_quick_state_where_both_have_enough() {
         let mut base = side(&[50.0, 180.0, 51.0, 52.0, 190.0, 53.0, 54.0]);
         let mut new = side(&[185.0, 50.0, 50.5, 51.5, 52.5, 53.5, 181.0, 900.0]);
-        let remark = in_one_state(&mut base, &mut new).unwrap();
+        let remark = in_one_state(&mut base, &mut new, false).unwrap();
         assert_eq!(left(&base), [500.0, 510.0, 520.0, 530.0, 540.0]);
         assert_eq!(left(&new), [500.0, 505.0, 515.0, 525.0, 535.0]);
         assert!(
@@ -194,10 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn of_pairs_both_or_none_are_left_out() {
+        let mut base = side(&[50.0, 180.0, 51.0, 52.0, 53.0, 54.0, 55.0]);
+        let mut new = side(&[180.0, 50.0, 51.0, 52.0, 53.0, 54.0, 55.0]);
+        let remark = in_one_state(&mut base, &mut new, true).unwrap();
+        assert_eq!(left(&base), [510.0, 520.0, 530.0, 540.0, 550.0]);
+        assert_eq!(left(&new), left(&base));
+        assert!(remark.contains("2 of 7 of the base, 2 of 7"), "{remark}");
+    }
+
+    #[test]
     fn the_slow_state_serves_where_more_of_it_is_common() {
         let mut base = side(&[180.0, 181.0, 182.0, 183.0, 184.0, 50.0]);
         let mut new = side(&[180.0, 181.0, 182.0, 183.0, 184.0, 185.0]);
-        assert!(in_one_state(&mut base, &mut new).is_some());
+        assert!(in_one_state(&mut base, &mut new, false).is_some());
         assert_eq!(left(&base).len(), 5);
         assert_eq!(left(&new).len(), 6);
     }
@@ -205,14 +227,14 @@ mod tests {
     #[test]
     fn sides_that_have_no_state_in_common_stay_as_they_are() {
         let (mut base, mut new) = (side(&[50.0; 6]), side(&[180.0; 6]));
-        assert_eq!(in_one_state(&mut base, &mut new), None);
+        assert_eq!(in_one_state(&mut base, &mut new, false), None);
         assert_eq!((left(&base).len(), left(&new).len()), (6, 6));
         // A drift within one state is none.
         let mut base = side(&[50.0, 55.0, 60.0, 65.0, 70.0, 75.0]);
-        assert_eq!(in_one_state(&mut base, &mut new.clone()), None);
+        assert_eq!(in_one_state(&mut base, &mut new.clone(), false), None);
         // A round that was not looked at could be of any state.
         new.looks.pop();
         let mut base = side(&[50.0, 50.0, 50.0, 50.0, 50.0, 180.0]);
-        assert_eq!(in_one_state(&mut base, &mut new), None);
+        assert_eq!(in_one_state(&mut base, &mut new, false), None);
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             threshold: 0.05,
             margin: 0.1,
             allow_missing: false,
+            pairs: false,
         };
         let comparison = judge(
             &[row("a|b", ascending, 0), row("c", ascending, 0)],

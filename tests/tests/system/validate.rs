@@ -121,6 +121,26 @@ fn a_request_to_stop_ends_the_stage_and_leaves_what_was_found() {
     before.assert_nothing_new();
 }
 
+#[test]
+fn a_validation_that_is_killed_leaves_what_was_found_and_nothing_that_runs() {
+    let before = Leftovers::now();
+    let folder = tempfile::tempdir().expect("a folder");
+    let saved = folder.path().join("host.json").display().to_string();
+    let words = ["validate", "--only", "doctor,bench", "--save", &saved];
+    let running = start(binary(), &words, &[]);
+    muster_tests::until("the first stage has ended", || {
+        std::fs::exists(&saved).unwrap_or(false)
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait_for_all().code, None);
+    let text = std::fs::read_to_string(&saved).expect("the file");
+    let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(answer["partial"], true, "{answer}");
+    assert_eq!(answer["stages"][0]["name"], "doctor");
+    drop(folder);
+    before.assert_nothing_new();
+}
+
 /// A baseline in which every limit is `factor` times what it was.
 fn scaled(path: &str, factor: f64) {
     let text = std::fs::read_to_string(path).expect("the baseline");

@@ -10,7 +10,7 @@ use crate::report::document::Document;
 use crate::results;
 use crate::world::signals::Interrupts;
 
-/// Rounds of a program in one turn.
+/// Rounds of each program in one turn, one after the other in pairs.
 const ROUNDS: u32 = 5;
 
 /// What both programs measured: the base, and what is compared with it.
@@ -29,19 +29,19 @@ pub(super) fn measure(
     let interrupts = Interrupts::install()?;
     let mut sides: Sides = [Vec::new(), Vec::new()];
     for turn in 0..turns {
-        // Who comes second finds the machine as the first one leaves it.
-        let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order {
-            let program = programs[side];
-            out::note(&format!(
-                "turn {} of {turns}: {}",
-                turn + 1,
-                program.display()
-            ));
-            sides[side].push(once(program, arguments, &interrupts)?);
-        }
-        if turn == 0 {
-            check(&sides)?;
+        out::note(&format!(
+            "turn {} of {turns}: {ROUNDS} rounds of each build",
+            turn + 1
+        ));
+        for pair in turn * ROUNDS..(turn + 1) * ROUNDS {
+            // Who comes second finds the machine as the first one leaves it.
+            let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
+            for side in order {
+                sides[side].push(once(programs[side], arguments, &interrupts)?);
+            }
+            if pair == 0 {
+                check(&sides)?;
+            }
         }
     }
     Ok(sides)
@@ -52,11 +52,8 @@ fn once(
     arguments: &[String],
     interrupts: &Interrupts,
 ) -> Result<Box<dyn Document>, Failure> {
-    let rounds = ROUNDS.to_string();
     let words = arguments.iter().map(String::as_str);
-    let words: Vec<&str> = words
-        .chain(["--format", "json", "--rounds", &rounds])
-        .collect();
+    let words: Vec<&str> = words.chain(["--format", "json", "--rounds", "1"]).collect();
     let ended = child::run(program, &words, interrupts)?;
     if ended.was_stopped {
         return Err(Failure::new(

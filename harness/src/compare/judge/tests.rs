@@ -6,6 +6,7 @@ const WISHES: Wishes = Wishes {
     threshold: 0.05,
     margin: 0.1,
     allow_missing: false,
+    pairs: false,
 };
 
 /// Ten rounds with a spread of a few percent around `time`, different for each `salt`.
@@ -117,4 +118,49 @@ fn a_single_round_decides_nothing_and_is_no_pass() {
     let comparison = judge(&once(0), &once(1), &[], &[], &WISHES);
     assert_eq!(fates(&comparison, Fate::Undecided).len(), 40);
     assert_eq!(comparison.class, Exit::Internal);
+}
+
+/// Twenty rounds in pairs, on a machine that is up to four times as slow from one pair to the next; a twentieth of noise beside that.
+fn drifting(salt: u32, factor: f64) -> Vec<Row> {
+    let mix = |a: u32, b: u32, c: u32| {
+        let mixed = a.wrapping_mul(2_654_435_761)
+            ^ b.wrapping_mul(2_246_822_519)
+            ^ c.wrapping_mul(3_266_489_917);
+        f64::from(mixed.wrapping_mul(668_265_263) >> 8) / f64::from(1_u32 << 24)
+    };
+    let time = |row: u32, round: u32| {
+        let machine = 1.0 + 3.0 * mix(round, 7, 1);
+        let noise = 0.975 + 0.05 * mix(round, row, salt);
+        let of_row = if row == 3 { factor } else { 1.0 };
+        f64::from(10 + row) * machine * noise * of_row
+    };
+    let row = |row: u32| Row {
+        name: format!("row {row}"),
+        rounds_us: (0..20).map(|round| time(row, round)).collect(),
+        ..Row::default()
+    };
+    (0..7).map(row).collect()
+}
+
+#[test]
+fn what_both_rounds_of_a_pair_have_in_common_hides_nothing() {
+    let pairs = Wishes {
+        pairs: true,
+        ..WISHES
+    };
+    for salt in 0..20 {
+        let (base, slow) = (drifting(2 * salt, 1.0), drifting(2 * salt + 1, 1.08));
+        let apart = judge(&base, &slow, &[], &[], &WISHES);
+        assert_eq!(fates(&apart, Fate::Regressed), [] as [&str; 0]);
+        assert_eq!(apart.class, Exit::Internal, "the drift hides it");
+        let found = judge(&base, &slow, &[], &[], &pairs);
+        assert_eq!(
+            fates(&found, Fate::Regressed),
+            ["row 3"],
+            "{:?}",
+            found.rows[0]
+        );
+        let same = judge(&base, &drifting(2 * salt + 1, 1.0), &[], &[], &pairs);
+        assert_eq!(same.class, Exit::Ok, "{:?}", same.rows[0]);
+    }
 }
