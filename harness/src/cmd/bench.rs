@@ -239,7 +239,8 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
     }
     measure::run::<Gather>(
         report,
-        (args.common.format, &args.common.saving),
+        (args.common.format, args.common.interim),
+        &args.common.saving,
         (&jobs, args.detect.map(|percent| percent / 100.0)),
         &environment,
         identity.as_ref(),

@@ -1,9 +1,10 @@
 //! A command of muster as a process of its own: run to its end, with all that it prints. It ends with this process, however that ends.
 
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use muster_comm::sync::Clock;
@@ -27,7 +28,16 @@ pub(super) struct Ended {
     pub(super) stderr: String,
 }
 
-/// Runs a build of this program to its end, and hands on a request to stop.
+impl Ended {
+    /// Of documents that were printed one after the other, the last.
+    pub(super) fn keep_last_line(&mut self) {
+        let text = self.stdout.trim_ascii_end();
+        let begins = text.iter().rposition(|byte| *byte == b'\n');
+        self.stdout = text[begins.map_or(0, |at| at + 1)..].to_vec();
+    }
+}
+
+/// Runs a build of this program to its end, and hands on a request to stop. `line` sees each line that it prints, meanwhile.
 ///
 /// # Errors
 /// A failure of class USAGE where it cannot be started.
@@ -35,6 +45,7 @@ pub(super) fn run(
     program: &Path,
     words: &[&str],
     interrupts: &Interrupts,
+    mut line: impl FnMut(&[u8]),
 ) -> Result<Ended, Failure> {
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{} cannot be run: {error}", program.display()))
@@ -53,10 +64,12 @@ pub(super) fn run(
         .spawn()
         .map_err(failed)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (printed, lines) = mpsc::channel();
     std::thread::scope(|scope| {
-        let stdout = scope.spawn(|| read(stdout));
+        let stdout = scope.spawn(|| read_lines(stdout, &printed));
         let stderr = scope.spawn(|| read(stderr));
-        let (code, was_stopped) = wait(&mut child, interrupts).map_err(failed)?;
+        let look = || lines.try_iter().for_each(|one: Vec<u8>| line(&one));
+        let (code, was_stopped) = wait(&mut child, interrupts, look).map_err(failed)?;
         Ok(Ended {
             code,
             was_stopped,
@@ -67,9 +80,14 @@ pub(super) fn run(
 }
 
 /// The code with which a stage ended, and whether it was asked to stop.
-fn wait(child: &mut Child, interrupts: &Interrupts) -> std::io::Result<(Option<i32>, bool)> {
+fn wait(
+    child: &mut Child,
+    interrupts: &Interrupts,
+    mut look: impl FnMut(),
+) -> std::io::Result<(Option<i32>, bool)> {
     let mut was_stopped = false;
     loop {
+        look();
         if let Some(status) = child.try_wait()? {
             return Ok((status.code(), was_stopped));
         }
@@ -81,6 +99,25 @@ fn wait(child: &mut Child, interrupts: &Interrupts) -> std::io::Result<(Option<i
         }
         Clock::pause(LOOK_EVERY);
     }
+}
+
+/// All that a stage prints there, and each line of it as it comes.
+fn read_lines(stream: Option<impl Read>, lines: &Sender<Vec<u8>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream.map(BufReader::new) {
+        loop {
+            let before = bytes.len();
+            match stream.read_until(b'\n', &mut bytes) {
+                Ok(1..) => {
+                    // Nobody looks any more once it has ended.
+                    let _ = lines.send(bytes[before..].to_vec());
+                }
+                // What came before an error is what there is.
+                Ok(0) | Err(_) => break,
+            }
+        }
+    }
+    bytes
 }
 
 /// All that a stage prints there.

@@ -13,6 +13,8 @@ use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::progress::Progress as Line;
+use crate::report::cause::Cause;
+use crate::report::document::Document;
 use crate::report::measured::{MeasuredReport, Measures, Record};
 use crate::run::job::Job;
 use crate::run::session::{self, Next, Session};
@@ -57,14 +59,15 @@ pub(super) type Report<G> =
 /// If the host cannot carry the ranks, or the result cannot be written.
 pub(super) fn run<G>(
     mut report: Report<G>,
-    (shown, saving): (Shown, &Saving),
+    (shown, interim): (Shown, bool),
+    saving: &Saving,
     (jobs, detect): (&[(Job, FrameworkLayout)], Option<f64>),
     environment: &Environment,
     identity: Option<&Identity>,
 ) -> Result<Exit, Failure>
 where
     G: Gather,
-    Report<G>: crate::report::document::Document,
+    Report<G>: Document + Clone,
 {
     let lines = |(job, layout): &(Job, FrameworkLayout)| job.work.lines(layout) as u64;
     report.cells_planned = jobs.iter().map(lines).sum();
@@ -76,11 +79,13 @@ where
     let mut measuring = Measuring::<G> {
         report,
         shown,
+        interim: interim && shown == Shown::Json,
         saving,
         jobs,
         detect,
         one_host: identity.is_none_or(Identity::is_on_one_host),
         gather: None,
+        before: 0,
         heading: None,
         progress: Line::new(),
         done: 0,
@@ -94,6 +99,8 @@ where
 struct Measuring<'a, G: Gather> {
     report: Report<G>,
     shown: Shown,
+    /// Whether what was measured so far is printed after each round.
+    interim: bool,
     saving: &'a Saving,
     jobs: &'a [(Job, FrameworkLayout)],
     /// The change that rounds must be able to tell, as a part; then there are no more.
@@ -101,6 +108,8 @@ struct Measuring<'a, G: Gather> {
     one_host: bool,
     /// Of the job under way.
     gather: Option<G>,
+    /// Records of the jobs before it.
+    before: usize,
     /// The last heading that was printed.
     heading: Option<String>,
     progress: Line,
@@ -163,9 +172,29 @@ impl<G: Gather> Measuring<'_, G> {
     }
 }
 
+impl<G: Gather> Measuring<'_, G>
+where
+    Report<G>: Document + Clone,
+{
+    /// Prints what was measured so far: it is there even where this process is killed.
+    fn tell(&self, so_far: Vec<RecordOf<G>>) -> Result<(), Failure> {
+        if !self.interim || so_far.is_empty() {
+            return Ok(());
+        }
+        let mut report = self.report.clone();
+        report.records.truncate(self.before);
+        report.records.extend(so_far);
+        report.elapsed_us = run::micros(Clock::now().duration_since(self.started));
+        let why = "the result of some of the rounds";
+        report.verdict = Some(Cause::new(Exit::Interrupted, why));
+        report.close();
+        out::result(&report.json()?)
+    }
+}
+
 impl<G: Gather> Session for Measuring<'_, G>
 where
-    Report<G>: crate::report::document::Document,
+    Report<G>: Document + Clone,
 {
     fn begin(&mut self, job: usize) -> Result<(), Failure> {
         let (job, layout) = &self.jobs[job];
@@ -175,6 +204,7 @@ where
         let (name, ranks) = (&job.matrix.name, job.matrix.world_size);
         self.progress.begin(format!("{name}, {ranks} ranks"));
         self.gather = G::of(job, layout, self.one_host);
+        self.before = self.report.records.len();
         Ok(())
     }
 
@@ -206,11 +236,13 @@ where
         if self.report.verdict.is_some() {
             return Ok(Next::Nothing);
         }
-        let Some(detect) = self.detect else {
+        if self.detect.is_none() && !self.interim {
             return Ok(Next::World);
-        };
+        }
         let so_far = self.gather.as_ref().map_or_else(Vec::new, G::so_far);
-        let is_enough = !so_far.is_empty() && self.unsteady(&so_far, detect) == 0;
+        let is_steady = |detect| !so_far.is_empty() && self.unsteady(&so_far, detect) == 0;
+        let is_enough = self.detect.is_some_and(is_steady);
+        self.tell(so_far)?;
         Ok(if is_enough { Next::Job } else { Next::World })
     }
 

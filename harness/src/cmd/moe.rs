@@ -266,7 +266,8 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
     };
     measure::run::<Gather>(
         report,
-        (args.common.format, &args.common.saving),
+        (args.common.format, args.common.interim),
+        &args.common.saving,
         (&[(job, layout)], None),
         &environment,
         identity.as_ref(),

@@ -99,6 +99,13 @@ impl Saving {
         failed
     }
 
+    /// Writes the file of `--save` alone, of a result that is not complete. What keeps it from being written is said at the end.
+    pub fn write_interim(&self, document: &dyn Document) {
+        if let (Some(path), Ok(text)) = (&self.save, document.json()) {
+            let _ = out::save(path, &text);
+        }
+    }
+
     /// The class of a run whose files were written, or were not: a run that failed keeps its class,
     /// one that passed but left no file has not.
     ///

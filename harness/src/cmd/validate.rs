@@ -46,6 +46,8 @@ const STAGES: [(&str, &str, &str); 5] = [
 
 /// Stages that run on a backend; the drill is one of the host's own.
 const ON_BACKEND: [&str; 3] = ["verify", "bench", "moe"];
+/// Stages whose results are kept.
+const MEASURES: [&str; 2] = ["bench", "moe"];
 
 /// Options of `muster validate`.
 #[derive(Debug, Args)]
@@ -132,8 +134,14 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
         {
             words.extend(["--backend", backend]);
         }
-        let (stage, was_stopped) =
-            run_stage((name, pass), &words, &interrupts, &mut expected, &mut found)?;
+        let run = Run {
+            name,
+            pass,
+            words: &words,
+            interrupts: &interrupts,
+            saving: &args.saving,
+        };
+        let (stage, was_stopped) = run.stage(&mut expected, &mut found)?;
         let is_over = was_stopped || stage.outcome == Outcome::Interrupted;
         if shows {
             progress.suspended(|| out::result(&validation::line(&stage)))?;
@@ -155,74 +163,115 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     Saving::ended(found.exit(), written)
 }
 
-fn run_stage(
-    (name, pass): (&str, u32),
-    words: &[&str],
-    interrupts: &Interrupts,
-    expected: &mut Expected,
-    found: &mut Validation,
-) -> Result<(Stage, bool), Failure> {
-    let started = Clock::now();
-    let words: Vec<&str> = [&[name], words, &["--format", "json"]].concat();
-    let carry_out = || {
+/// A stage to be run.
+struct Run<'a> {
+    name: &'a str,
+    pass: u32,
+    words: &'a [&'a str],
+    interrupts: &'a Interrupts,
+    saving: &'a Saving,
+}
+
+impl Run<'_> {
+    /// The stage, before anything is known of it.
+    fn begun(&self) -> Stage {
+        Stage {
+            name: self.name.to_owned(),
+            pass: self.pass,
+            command: format!("muster {} {}", self.name, self.words.join(" "))
+                .trim_end()
+                .to_owned(),
+            outcome: Outcome::Refused,
+            class: Exit::Internal,
+            exit_code: Exit::Internal.code(),
+            finding: String::new(),
+            remarks: Vec::new(),
+            elapsed_us: 0,
+            result: None,
+            drift: None,
+        }
+    }
+
+    /// Runs the command to its end. What it has measured so far is written meanwhile, beside what was found before.
+    fn carry_out(&self, found: &Validation) -> Result<Ended, Failure> {
         let program = std::env::current_exe().map_err(|error| {
-            Failure::resource(format!("muster {name} cannot be started: {error}"))
+            Failure::resource(format!("muster {} cannot be started: {error}", self.name))
         })?;
-        child::run(&program, &words, interrupts)
-    };
-    let mut ended = carry_out()?;
-    let mut stage = Stage {
-        name: name.to_owned(),
-        pass,
-        command: format!("muster {}", words[..words.len() - 2].join(" ")),
-        outcome: Outcome::Refused,
-        class: Exit::Internal,
-        exit_code: Exit::Internal.code(),
-        finding: String::new(),
-        remarks: Vec::new(),
-        elapsed_us: 0,
-        result: None,
-        drift: None,
-    };
-    let code = ended.code.and_then(|code| u8::try_from(code).ok());
-    let class = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
-    stage.exit_code = code.unwrap_or(stage.exit_code);
-    match results::parse(&ended.stdout, &format!("the result of {name}")) {
-        Ok(document) => {
-            judge(&mut stage, document.as_ref(), class);
-            let about = document.about();
-            found.emulated |= about.emulated;
-            if found.backend.is_none() {
-                found.backend = about.backend.map(str::to_owned);
+        let is_measured = self.pass == 1 && MEASURES.contains(&self.name);
+        let interim: &[&str] = if is_measured { &["--interim"] } else { &[] };
+        let words = [&[self.name], self.words, &["--format", "json"], interim].concat();
+        let so_far = |line: &[u8]| {
+            let result = serde_json::from_slice(line).ok().filter(|_| is_measured);
+            if let Some(result) = result {
+                let mut found = found.clone();
+                let stage = Stage {
+                    outcome: Outcome::Interrupted,
+                    class: Exit::Interrupted,
+                    exit_code: Exit::Interrupted.code(),
+                    finding: "interrupted: some of its rounds".to_owned(),
+                    result: Some(result),
+                    ..self.begun()
+                };
+                found.add(stage, false);
+                self.saving.write_interim(&found);
             }
-            if name == "doctor" {
-                stage.remarks = remarks_of_doctor(&ended.stdout);
-                if stage.outcome == Outcome::Accepted && !stage.remarks.is_empty() {
-                    stage.outcome = Outcome::Remarks;
+        };
+        let mut ended = child::run(&program, &words, self.interrupts, so_far)?;
+        if is_measured {
+            ended.keep_last_line();
+        }
+        Ok(ended)
+    }
+
+    fn stage(
+        &self,
+        expected: &mut Expected,
+        found: &mut Validation,
+    ) -> Result<(Stage, bool), Failure> {
+        let started = Clock::now();
+        let (name, pass) = (self.name, self.pass);
+        let mut ended = self.carry_out(found)?;
+        let mut stage = self.begun();
+        let code = ended.code.and_then(|code| u8::try_from(code).ok());
+        let class = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
+        stage.exit_code = code.unwrap_or(stage.exit_code);
+        match results::parse(&ended.stdout, &format!("the result of {name}")) {
+            Ok(document) => {
+                judge(&mut stage, document.as_ref(), class);
+                let about = document.about();
+                found.emulated |= about.emulated;
+                if found.backend.is_none() {
+                    found.backend = about.backend.map(str::to_owned);
+                }
+                if name == "doctor" {
+                    stage.remarks = remarks_of_doctor(&ended.stdout);
+                    if stage.outcome == Outcome::Accepted && !stage.remarks.is_empty() {
+                        stage.outcome = Outcome::Remarks;
+                    }
+                }
+                let comparable = document.comparable();
+                if pass == 1 && comparable.is_some_and(|found| found.timed.is_some()) {
+                    stage.result = serde_json::from_slice(&ended.stdout).ok();
+                }
+                if stage.outcome == Outcome::Accepted {
+                    let stopped = hold(
+                        &mut stage,
+                        (document.as_ref(), &ended.stdout),
+                        expected,
+                        || self.carry_out(found),
+                    )?;
+                    ended.was_stopped |= stopped;
                 }
             }
-            let comparable = document.comparable();
-            if pass == 1 && comparable.is_some_and(|found| found.timed.is_some()) {
-                stage.result = serde_json::from_slice(&ended.stdout).ok();
-            }
-            if stage.outcome == Outcome::Accepted {
-                let stopped = hold(
-                    &mut stage,
-                    (document.as_ref(), &ended.stdout),
-                    expected,
-                    carry_out,
-                )?;
-                ended.was_stopped |= stopped;
-            }
+            Err(failure) => without_result(&mut stage, class, &ended, &failure),
         }
-        Err(failure) => without_result(&mut stage, class, &ended, &failure),
+        if ended.was_stopped && class != Some(Exit::Ok) {
+            // A process that has only begun is ended by the signal itself.
+            (stage.outcome, stage.class) = (Outcome::Interrupted, Exit::Interrupted);
+        }
+        stage.elapsed_us = micros(Clock::now().duration_since(started));
+        Ok((stage, ended.was_stopped))
     }
-    if ended.was_stopped && class != Some(Exit::Ok) {
-        // A process that has only begun is ended by the signal itself.
-        (stage.outcome, stage.class) = (Outcome::Interrupted, Exit::Interrupted);
-    }
-    stage.elapsed_us = micros(Clock::now().duration_since(started));
-    Ok((stage, ended.was_stopped))
 }
 
 /// Holds the result of a stage against what is expected, and measures `again` where something is slow; gives back whether a request to stop

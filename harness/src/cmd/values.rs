@@ -160,6 +160,10 @@ pub(super) struct Common {
     #[arg(long, value_enum, default_value_t = Shown::Table)]
     pub(super) format: Shown,
 
+    /// With `--format json`: print what bench or moe has measured so far after each round, a document a line; the last one is the result
+    #[arg(long, hide = true)]
+    pub(super) interim: bool,
+
     #[command(flatten)]
     pub(super) rules: Rules,
 

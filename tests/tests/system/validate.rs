@@ -122,21 +122,42 @@ fn a_request_to_stop_ends_the_stage_and_leaves_what_was_found() {
 }
 
 #[test]
-fn a_validation_that_is_killed_leaves_what_was_found_and_nothing_that_runs() {
+fn a_validation_that_is_killed_leaves_what_was_measured_and_nothing_that_runs() {
     let before = Leftovers::now();
     let folder = tempfile::tempdir().expect("a folder");
-    let saved = folder.path().join("host.json").display().to_string();
-    let words = ["validate", "--only", "doctor,bench", "--save", &saved];
+    let [saved, report] =
+        ["host.json", "host.html"].map(|name| folder.path().join(name).display().to_string());
+    let words = [
+        "validate",
+        "--quick",
+        "--only",
+        "doctor,bench",
+        "--save",
+        &saved,
+    ];
     let running = start(binary(), &words, &[]);
-    muster_tests::until("the first stage has ended", || {
-        std::fs::exists(&saved).unwrap_or(false)
+    let read = || -> serde_json::Value {
+        let text = std::fs::read_to_string(&saved).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    muster_tests::until("a round of the second stage has ended", || {
+        !read()["stages"][1].is_null()
     });
     running.signal(Signal::KILL);
     assert_eq!(running.wait_for_all().code, None);
-    let text = std::fs::read_to_string(&saved).expect("the file");
-    let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let answer = read();
     assert_eq!(answer["partial"], true, "{answer}");
-    assert_eq!(answer["stages"][0]["name"], "doctor");
+    let stage = &answer["stages"][1];
+    assert_eq!(
+        (&stage["name"], &stage["outcome"]),
+        (&"bench".into(), &"interrupted".into())
+    );
+    let records = stage["result"]["records"].as_array().expect("records");
+    assert!(
+        records.iter().all(|one| one["samples"].as_u64() > Some(0)),
+        "{records:?}"
+    );
+    muster(&["report", &saved, &report]).expect_code(0);
     drop(folder);
     before.assert_nothing_new();
 }
