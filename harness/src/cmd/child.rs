@@ -37,13 +37,15 @@ impl Ended {
     }
 }
 
-/// Runs a build of this program to its end, and hands on a request to stop. `line` sees each line that it prints, meanwhile.
+/// Runs a build of this program to its end, as a process of this `job` where that is not the launcher's, and hands on a request to stop. `line` sees
+/// each line that it prints, meanwhile.
 ///
 /// # Errors
 /// A failure of class USAGE where it cannot be started.
 pub(super) fn run(
     program: &Path,
     words: &[&str],
+    job: Option<&str>,
     interrupts: &Interrupts,
     mut line: impl FnMut(&[u8]),
 ) -> Result<Ended, Failure> {
@@ -56,6 +58,7 @@ pub(super) fn run(
         .args(["__exec", "--launcher", &own, "--"])
         .arg(program)
         .args(words)
+        .envs(job.map(|job| ("MUSTER_JOB_ID", job)))
         // A terminal sends Ctrl-C to a whole group, and this process hands it on: once is enough.
         .process_group(0)
         .stdin(Stdio::null())

@@ -240,6 +240,10 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
         .is_none_or(|identity| identity.rank.0 == 0)
     {
         args.write_routing(&job, &layout)?;
+        if let (FrameworkLayout::Vllm(_), Work::Moe(plan)) = (&layout, &job.work) {
+            let beyond = plan.shape(&layout).beyond_mc2(&plan.tokens);
+            beyond.iter().for_each(|line| out::note(line));
+        }
     }
     args.common
         .prepare(&choice, &environment, identity.as_ref())?;

@@ -17,6 +17,9 @@ use crate::report::machine::MachineState;
 use crate::report::measured::Latency;
 use crate::stats;
 
+/// Most ranks of a world of which it is told who waits for whom.
+const WAITS_RANKS_MAX: usize = 64;
+
 /// Merges what the ranks of one world tell.
 #[derive(Debug)]
 pub struct Gather {
@@ -248,14 +251,16 @@ impl Gather {
         };
         let told = rounds.first().and_then(|ranks| ranks.get(place));
         let rows = told.map_or((0, 0, 0), |told| told.rows);
-        let wait = |phase: Phase| {
-            let waits = self.waits(rank, phase, rounds);
-            (!waits.is_empty()).then(|| PhaseTime {
-                phase,
-                median: median(waits),
-            })
-        };
         let collective = Phase::ALL.into_iter().filter(|phase| phase.is_collective());
+        let waits: Vec<(Phase, Vec<Wait>)> = collective
+            .filter(|_| self.one_host)
+            .map(|phase| (phase, self.waits(rank, phase, rounds)))
+            .filter(|(_, waits)| !waits.is_empty())
+            .collect();
+        let wait_us = |(phase, waits): &(Phase, Vec<Wait>)| PhaseTime {
+            phase: *phase,
+            median: median(waits.iter().map(|wait| wait.us).collect()),
+        };
         RankRow {
             rank,
             tokens: told.map_or(0, |told| told.tokens),
@@ -263,16 +268,27 @@ impl Gather {
             rows_received: rows.1,
             dispatch_us: times(&Phase::is_dispatch),
             combine_us: times(&Phase::is_combine),
-            wait_us: if self.one_host {
-                collective.filter_map(wait).collect()
-            } else {
-                Vec::new()
-            },
+            wait_us: waits.iter().map(wait_us).collect(),
+            waits_for_us: self.waits_for(&waits, rounds),
         }
     }
 
+    /// How long a rank waits for each other one in a step, all phases together.
+    fn waits_for(&self, waits: &[(Phase, Vec<Wait>)], rounds: &[Vec<&Measured>]) -> Vec<f64> {
+        let world = self.layout.dims().world as usize;
+        if waits.is_empty() || world > WAITS_RANKS_MAX {
+            return Vec::new();
+        }
+        let steps: usize = rounds.iter().map(|ranks| steps_of(ranks)).sum();
+        let mut sums = vec![0.0; world];
+        for wait in waits.iter().flat_map(|(_, waits)| waits) {
+            sums[wait.last] += wait.us / steps.max(1) as f64;
+        }
+        sums
+    }
+
     /// For each step the time that a rank waited in a phase for the last of its group.
-    fn waits(&self, rank: u32, phase: Phase, rounds: &[Vec<&Measured>]) -> Vec<f64> {
+    fn waits(&self, rank: u32, phase: Phase, rounds: &[Vec<&Measured>]) -> Vec<Wait> {
         let kind = match phase {
             Phase::EtpGather | Phase::EtpReduce => GroupKind::Etp,
             Phase::Back
@@ -290,17 +306,31 @@ impl Gather {
         let members: Vec<usize> = group.iter().map(|rank| rank.index()).collect();
         let mut waits = Vec::new();
         for ranks in rounds {
-            let steps = ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0);
-            for number in 0..steps {
+            for number in 0..steps_of(ranks) {
                 let came = |rank: usize| began(ranks.get(rank)?.steps.get(number)?, phase);
-                let last = members.iter().filter_map(|member| came(*member)).max();
-                if let (Some(last), Some(mine)) = (last, came(rank as usize)) {
-                    waits.push(micros(last.saturating_sub(mine)));
+                let all = members.iter().filter_map(|one| Some((came(*one)?, *one)));
+                if let (Some((came_last, last)), Some(mine)) = (all.max(), came(rank as usize)) {
+                    waits.push(Wait {
+                        us: micros(came_last.saturating_sub(mine)),
+                        last,
+                    });
                 }
             }
         }
         waits
     }
+}
+
+/// A wait of a rank in a phase of a step.
+struct Wait {
+    us: f64,
+    /// The rank that came last.
+    last: usize,
+}
+
+/// Steps that all of these ranks told of.
+fn steps_of(ranks: &[&Measured]) -> usize {
+    ranks.iter().map(|told| told.steps.len()).min().unwrap_or(0)
 }
 
 /// When a step first came to a phase, on the clock of the host.

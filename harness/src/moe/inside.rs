@@ -20,6 +20,7 @@ pub(super) fn inside(record: &Record) -> Markup {
             div { (loads(record)) }
         }
         (waits(&record.ranks))
+        (waits_for(&record.ranks))
         (ranks(&record.ranks))
     }
 }
@@ -149,6 +150,26 @@ fn waits(ranks: &[RankRow]) -> Markup {
     };
     let caption = "Wait matrix in µs: the median time from when a rank came to a phase to when the last of its group did. \
         The rank that the others wait for hardly waits itself.";
+    captioned(caption, heat(&table, Against::Table))
+}
+
+/// Who waits for whom: ranks by ranks.
+fn waits_for(ranks: &[RankRow]) -> Markup {
+    if ranks.iter().all(|rank| rank.waits_for_us.is_empty()) {
+        return html! {};
+    }
+    let row = |rank: &RankRow| {
+        let waits = (0..).zip(&rank.waits_for_us);
+        let others = waits.map(|(other, us)| (other != rank.rank).then_some(*us));
+        (format!("rank {}", rank.rank), others.collect())
+    };
+    let table = Heat {
+        corner: "waits for".to_owned(),
+        columns: ranks.iter().map(|rank| rank.rank.to_string()).collect(),
+        rows: ranks.iter().map(row).collect(),
+    };
+    let caption = "Who waits for whom, in µs of a step, all phases together: a row waits for the rank of the column, which came last of the group. \
+        A dark column is a rank that holds the others up.";
     captioned(caption, heat(&table, Against::Table))
 }
 

@@ -180,4 +180,8 @@ pub struct RankRow {
     /// In each collective phase the median time from when this rank came to when the last one did:
     /// small for the rank that the others wait for.
     pub wait_us: Vec<PhaseTime>,
+    /// By world rank: how long this rank waits in a step, on average, for that one as the last of its group, in all collective phases
+    /// together. Empty where clocks cannot be compared, and with more than 64 ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for_us: Vec<f64>,
 }

@@ -86,6 +86,40 @@ impl Shape {
     }
 }
 
+/// Most tokens of a rank for which vllm-ascend takes MC2, its fused dispatch and combine.
+const MC2_TOKENS_MAX: usize = 512;
+/// Fewest EP ranks, and most experts of a rank, for which it does so on Atlas A2.
+const MC2_RANKS_MIN_A2: usize = 16;
+const MC2_EXPERTS_MAX_A2: usize = 24;
+
+impl Shape {
+    /// Where vllm-ascend would not take MC2 for so many tokens of a rank, and what it takes: a sentence each.
+    ///
+    /// **Source**: vllm-ascend, `ascend_forward_context.py` (`select_moe_comm_method`).
+    #[must_use]
+    pub fn beyond_mc2(&self, tokens: &[usize]) -> Vec<String> {
+        let mut beyond = Vec::new();
+        if self.ranks < MC2_RANKS_MIN_A2 {
+            beyond.push(format!(
+                "on A2 vllm-ascend takes MC2 from EP={MC2_RANKS_MIN_A2} on, and all-gather with EP={}",
+                self.ranks
+            ));
+        } else if self.local() > MC2_EXPERTS_MAX_A2 {
+            beyond.push(format!(
+                "on A2 vllm-ascend takes MC2 for up to {MC2_EXPERTS_MAX_A2} experts of a rank, and all-gather for {}",
+                self.local()
+            ));
+        }
+        let most = tokens.iter().copied().max().unwrap_or(0);
+        if most > MC2_TOKENS_MAX {
+            beyond.push(format!(
+                "vllm-ascend takes MC2 for up to {MC2_TOKENS_MAX} tokens of a rank; for {most} all-gather on A2, all-to-all on A3"
+            ));
+        }
+        beyond
+    }
+}
+
 /// What a workload cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; allowed are {allowed}")]
@@ -419,4 +453,28 @@ fn whole(what: &str, given: &str) -> Result<usize, WorkloadError> {
         what: format!("{what} is {given:?}"),
         allowed: "whole numbers from 0 on".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_mc2_are_named_where_a_run_is_beyond_them() {
+        let shape = |experts: usize, ranks: usize| Shape {
+            experts,
+            top_k: 8,
+            ranks,
+        };
+        assert_eq!(shape(256, 16).beyond_mc2(&[1, 512]), [] as [String; 0]);
+        for (shape, tokens, part) in [
+            (shape(256, 8), 1, "all-gather with EP=8"),
+            (shape(512, 16), 1, "and all-gather for 32"),
+            (shape(256, 16), 513, "for 513 all-gather on A2"),
+        ] {
+            let beyond = shape.beyond_mc2(&[1, tokens]);
+            assert_eq!(beyond.len(), 1, "{beyond:?}");
+            assert!(beyond[0].contains(part), "{beyond:?}");
+        }
+    }
 }

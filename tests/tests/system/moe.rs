@@ -79,6 +79,21 @@ fn volumes_follow_from_the_routing() {
 }
 
 #[test]
+fn who_waits_for_whom_is_told_rank_by_rank() {
+    let ended = moe(&["--ep", "4", "-t", "32", "-r", "zipf:1"]);
+    let records = records(&ended);
+    let ranks = records[0]["ranks"].as_array().expect("ranks");
+    let mut whole = 0.0;
+    for (me, rank) in ranks.iter().enumerate() {
+        let waits = rank["waits_for_us"].as_array().expect("waits");
+        assert_eq!(waits.len(), 4, "{rank}");
+        assert!(number(&waits[me]).abs() < 1e-9, "not for itself: {rank}");
+        whole += waits.iter().map(number).sum::<f64>();
+    }
+    assert!(whole > 0.0, "{ranks:?}");
+}
+
+#[test]
 fn a_recording_is_replayed_and_a_wrong_line_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.jsonl");
@@ -176,6 +191,8 @@ fn pinned_ranks_are_measured_and_the_document_says_so() {
 fn tokens_go_to_the_experts_of_a_deployment_of_vllm() {
     let ended = moe(&["--matrix", "vllm0.18:tp2dp2", "-t", "24"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let limit = "takes MC2 from EP=16 on, and all-gather with EP=4";
+    assert!(ended.stderr.contains(limit), "{}", ended.stderr);
     let document = ended.json();
     assert_eq!(document["passed"], true);
     let layout = &document["layout"];

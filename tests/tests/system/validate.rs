@@ -162,6 +162,34 @@ fn a_validation_that_is_killed_leaves_what_was_measured_and_nothing_that_runs() 
     before.assert_nothing_new();
 }
 
+#[test]
+fn ranks_of_torchrun_give_one_answer() {
+    let all = |words: &[&str]| -> Vec<muster_tests::Ended> {
+        let words = [&["validate", "--quick"], words].concat();
+        let job = format!("validate-{}", std::process::id());
+        let ranks = muster_tests::torchrun(binary(), &words, 3, &job, &[]);
+        ranks.into_iter().map(muster_tests::Running::wait).collect()
+    };
+    let ended = all(&["--only", "verify,bench,moe", "--format", "json"]);
+    for rank in &ended {
+        rank.expect_code(0);
+    }
+    let answer = ended[0].json();
+    assert_eq!(answer["outcome"], "accepted", "{answer}");
+    assert_eq!(answer["stages"].as_array().map(Vec::len), Some(3));
+    let record = &answer["stages"][1]["result"]["records"][0];
+    assert_eq!(record["world_size"], 3, "{record}");
+    assert!(ended[1].stdout.is_empty() && ended[2].stdout.is_empty());
+    for rank in all(&["--soak", "1m"]) {
+        rank.expect_code(2);
+        assert!(
+            rank.stderr.contains("--soak measures again"),
+            "{}",
+            rank.stderr
+        );
+    }
+}
+
 /// A baseline in which every limit is `factor` times what it was.
 fn scaled(path: &str, factor: f64) {
     let text = std::fs::read_to_string(path).expect("the baseline");

@@ -39,6 +39,13 @@ pub(super) struct ExpectedArgs {
     max_latency: Vec<Limit>,
 }
 
+impl ExpectedArgs {
+    /// Whether there is a limit.
+    pub(super) const fn is_given(&self) -> bool {
+        self.against.is_some() || !self.min_busbw.is_empty() || !self.max_latency.is_empty()
+    }
+}
+
 /// What is expected of a host.
 #[derive(Debug)]
 pub(super) struct Expected {
