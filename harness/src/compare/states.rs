@@ -116,6 +116,10 @@ pub fn in_one_state(base: &mut Measurement, new: &mut Measurement, pairs: bool) 
     let (mut of_base, mut of_new) = (kept(&before), kept(&now));
     if pairs {
         in_pairs(&mut of_base, &mut of_new);
+        // Each side may have enough of a state, and few pairs have it on both sides.
+        if of_base.iter().filter(|kept| **kept).count() < ROUNDS_MIN {
+            return None;
+        }
     }
     let out = |kept: &[bool]| kept.iter().filter(|kept| !**kept).count();
     let left_out = (out(&of_base), out(&of_new));
@@ -213,6 +217,9 @@ mod tests {
         assert_eq!(left(&base), [510.0, 520.0, 530.0, 540.0, 550.0]);
         assert_eq!(left(&new), left(&base));
         assert!(remark.contains("2 of 7 of the base, 2 of 7"), "{remark}");
+        let mut base = side(&[50.0, 180.0, 51.0, 52.0, 53.0, 54.0]);
+        let mut new = side(&[180.0, 50.0, 51.0, 52.0, 53.0, 54.0]);
+        assert_eq!(in_one_state(&mut base, &mut new, true), None, "four pairs");
     }
 
     #[test]
