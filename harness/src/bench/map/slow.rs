@@ -275,8 +275,16 @@ impl Round {
             .into_iter()
             .map(|rank| Part::Rank(number(rank)))
             .collect();
-        all.extend(self.pausing(&all));
         let (whole, between) = slow_hosts(&self.median_us, hosts, &all);
+        // What is between hosts may be slow by fits and starts.
+        let is_host = |host: usize| {
+            whole.contains(&host) || between.iter().any(|(a, b)| host == *a || host == *b)
+        };
+        let pausing = self.pausing(&all).into_iter().filter(|part| {
+            let rank = part.rank().and_then(|rank| hosts.of.get(rank as usize));
+            !rank.is_some_and(|host| is_host(*host))
+        });
+        all.extend(pausing.collect::<Vec<_>>());
         let host_of = |rank: usize| hosts.of.get(rank).copied();
         let is_explained = |a: usize, b: usize| {
             let (Some(a), Some(b)) = (host_of(a), host_of(b)) else {

@@ -216,6 +216,31 @@ fn a_host_is_named_whose_pairs_with_all_others_are_slow() {
     );
 }
 
+/// Its link lets some messages through at once, and the ranks of its pairs seem to pause.
+#[test]
+fn a_host_is_named_whose_link_is_slow_by_fits_and_starts() {
+    let made = records_of(8, 3, |a, b, round| match (a / 2, b / 2) {
+        (one, other) if one == other => vec![5.0; 9],
+        (2, _) | (_, 2) => {
+            let pause = if round == 1 && (a == 4 || b == 4) {
+                900.0
+            } else {
+                0.0
+            };
+            let mut times = vec![60.0; 9];
+            times[8] += pause;
+            times
+        }
+        _ => vec![30.0; 9],
+    });
+    let names: Vec<String> = (0..8).map(|rank| format!("host{}", rank / 2)).collect();
+    let found = super::verdict(&made, &Hosts::new(&names)).expect("a verdict");
+    assert!(
+        found.text.starts_with("host host2 (ranks 4, 5) is slow: "),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn the_link_of_two_hosts_is_named_once() {
     let time = |a: u32, b: u32, _| match (a / 2, b / 2) {
