@@ -204,6 +204,17 @@ fn ranks_that_left_before_the_call_are_named_as_such() {
     assert!(verdict.place.starts_with("left the world"), "{verdict}");
 }
 
+/// A group that a rank destroyed this long ago after so many collectives and no message.
+fn past(key: u64, name: &str, entered: u64, age_ms: u64) -> Destroyed {
+    Destroyed {
+        key,
+        name: name.to_owned(),
+        entered,
+        calls: entered,
+        age_ms,
+    }
+}
+
 /// Rank 1 destroyed this group, of which it had entered so many calls, and waits for rank 0 elsewhere.
 fn destroyed(entered: u64, age_ms: u64) -> Plant {
     let mut plant = Plant::new(3);
@@ -211,13 +222,10 @@ fn destroyed(entered: u64, age_ms: u64) -> Plant {
     plant.group(7, "tp0", &[0, 1], 4);
     plant.waits(0, 7, &[1]);
     plant.report(1).groups.retain(|group| group.key != 7);
-    plant.report(1).destroyed.push(Destroyed {
-        key: 7,
-        name: "tp0".to_owned(),
-        entered,
-        calls: entered,
-        age_ms,
-    });
+    plant
+        .report(1)
+        .destroyed
+        .push(past(7, "tp0", entered, age_ms));
     plant.waits(1, 1, &[0]);
     plant.confirm();
     plant
@@ -285,13 +293,7 @@ fn remade(by: &[u32]) -> Plant {
     for rank in 0..3 {
         if by.contains(&rank) {
             plant.report(rank).groups.retain(|group| group.key != 1);
-            plant.report(rank).destroyed.push(Destroyed {
-                key: 1,
-                name: "tp0".to_owned(),
-                entered: 0,
-                calls: 0,
-                age_ms: 600,
-            });
+            plant.report(rank).destroyed.push(past(1, "tp0", 0, 600));
         } else {
             plant.report(rank).groups.retain(|group| group.key != 2);
             plant.waits(rank, 1, by);
@@ -358,13 +360,7 @@ fn who_destroyed_a_group_too_early_is_odd_and_not_who_still_waits_in_it() {
         // Rank 1 has destroyed it before it received the message of rank 3, and has not made it again.
         let keeps = move |key| key == 3 || key == 2 && rank != 1;
         plant.report(rank).groups.retain(|group| keeps(group.key));
-        plant.report(rank).destroyed.push(Destroyed {
-            key: 1,
-            name: "dp0".to_owned(),
-            entered: 2,
-            calls: 2,
-            age_ms: 600,
-        });
+        plant.report(rank).destroyed.push(past(1, "dp0", 2, 600));
     }
     plant.report(3).groups.retain(|group| group.key != 2);
     plant.waits(0, 2, &[1, 3]);
@@ -391,13 +387,10 @@ fn of_those_who_made_a_group_again_only_who_never_used_the_first_one_is_odd() {
         let key = 1 + u64::from(is_again);
         plant.report(rank).groups.retain(|group| group.key == key);
         if is_again {
-            plant.report(rank).destroyed.push(Destroyed {
-                key: 1,
-                name: "tp0".to_owned(),
-                entered: u64::from(rank == 0),
-                calls: u64::from(rank == 0),
-                age_ms: 600,
-            });
+            plant
+                .report(rank)
+                .destroyed
+                .push(past(1, "tp0", u64::from(rank == 0), 600));
         }
     }
     plant.waits(0, 2, &[1, 2]);
@@ -424,11 +417,8 @@ fn a_group_that_only_messages_went_over_was_used() {
     for rank in [1, 2, 3] {
         plant.report(rank).groups.retain(|group| group.key != 1);
         plant.report(rank).destroyed.push(Destroyed {
-            key: 1,
-            name: "dp0".to_owned(),
-            entered: 0,
             calls: 1,
-            age_ms: 600,
+            ..past(1, "dp0", 0, 600)
         });
         plant.waits(rank, 3, &[0]);
     }
@@ -457,13 +447,7 @@ fn a_rank_that_still_has_an_earlier_group_of_the_name_is_only_behind() {
     plant.group(1, "tp0", &[0, 1], 5);
     plant.group(2, "tp0", &[0, 1], 0);
     plant.report(0).groups.retain(|group| group.key == 2);
-    plant.report(0).destroyed.push(Destroyed {
-        key: 1,
-        name: "tp0".to_owned(),
-        entered: 5,
-        calls: 5,
-        age_ms: 600,
-    });
+    plant.report(0).destroyed.push(past(1, "tp0", 5, 600));
     plant.report(1).groups.retain(|group| group.key == 1);
     plant.waits(0, 2, &[1]);
     let found = plant.overdue(0, 2);

@@ -13,6 +13,7 @@ use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
 use muster_comm::sync::Clock;
 
+use crate::bench::machine;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -67,8 +68,6 @@ const STAGES: [Planned; 5] = [
 
 /// Stages that run on a backend; the drill is one of the host's own.
 const ON_BACKEND: [&str; 3] = ["verify", "bench", "moe"];
-/// Stages whose results are kept.
-const MEASURES: [&str; 2] = ["bench", "moe"];
 
 /// Options of `muster validate`.
 #[derive(Debug, Args)]
@@ -263,14 +262,11 @@ fn follow(
         if ended.was_stopped {
             return Ok(Exit::Interrupted);
         }
-        let class = Exit::ALL
-            .into_iter()
-            .find(|exit| Some(i32::from(exit.code())) == ended.code)
-            .unwrap_or(Exit::Internal);
+        let class = ended.code.and_then(Exit::from_code);
+        let class = class.unwrap_or(Exit::Internal);
         if stage.name == "doctor" && class != Exit::Ok {
             let remarks = remarks_of_doctor(&ended.stdout);
-            let host = rustix::system::uname();
-            let host = host.nodename().to_string_lossy();
+            let host = machine::host();
             for Remark { about, what, .. } in remarks {
                 out::note(&format!("host {host} is refused: {about}: {what}"));
             }

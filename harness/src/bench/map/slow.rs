@@ -230,13 +230,14 @@ impl Map {
 
     /// Time of a part and what is usual, in microseconds.
     fn times(&self, part: Part, usual: &Usual, hosts: &Hosts) -> (f64, f64) {
-        let between = hosts.between(&self.median_us);
-        let of_hosts = Usual::of(&between);
+        let between = || hosts.between(&self.median_us);
+        let of_hosts =
+            |us: &dyn Fn(&Usual) -> f64| Usual::of(&between()).map_or(0.0, |usual| us(&usual));
         match part {
             Part::Rank(rank) => (fastest(&self.median_us[rank as usize]), usual.middle.exp()),
             Part::Host(host) => (
-                fastest(&between[host]),
-                of_hosts.map_or(0.0, |usual| usual.middle.exp()),
+                fastest(&between()[host]),
+                of_hosts(&|usual| usual.middle.exp()),
             ),
             Part::Pausing(rank) => {
                 let rounds: Vec<Vec<f64>> = self.rounds.iter().filter_map(Round::pauses).collect();
@@ -249,8 +250,8 @@ impl Map {
                 (usual_us - middle + own, usual_us)
             }
             Part::HostLink(a, b) => (
-                between[a][b].unwrap_or(0.0),
-                of_hosts.map_or(0.0, |usual| usual.explained(a, b).exp()),
+                between()[a][b].unwrap_or(0.0),
+                of_hosts(&|usual| usual.explained(a, b).exp()),
             ),
             Part::Link(a, b) => {
                 let (a, b) = (a as usize, b as usize);
@@ -284,7 +285,8 @@ impl Round {
             let rank = part.rank().and_then(|rank| hosts.of.get(rank as usize));
             !rank.is_some_and(|host| is_host(*host))
         });
-        all.extend(pausing.collect::<Vec<_>>());
+        let pausing: Vec<Part> = pausing.collect();
+        all.extend(pausing);
         let host_of = |rank: usize| hosts.of.get(rank).copied();
         let is_explained = |a: usize, b: usize| {
             let (Some(a), Some(b)) = (host_of(a), host_of(b)) else {

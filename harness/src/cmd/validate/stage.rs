@@ -2,7 +2,6 @@
 
 use muster_comm::sync::Clock;
 
-use super::MEASURES;
 use super::expected::{Expected, conclude};
 use crate::cmd::child::{self, Ended};
 use crate::cmd::saving::Saving;
@@ -16,6 +15,9 @@ use crate::run::micros;
 use crate::validation::{Outcome, Remark, Stage, Validation};
 use crate::world::ranks::own_program;
 use crate::world::signals::Interrupts;
+
+/// Stages whose results are kept.
+const MEASURES: [&str; 2] = ["bench", "moe"];
 
 /// A stage to be run.
 pub(super) struct Run<'a> {
@@ -93,8 +95,8 @@ impl Run<'_> {
         let (name, pass) = (self.name, self.pass);
         let mut ended = self.carry_out(found)?;
         let mut stage = self.begun();
+        let class = ended.code.and_then(Exit::from_code);
         let code = ended.code.and_then(|code| u8::try_from(code).ok());
-        let class = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
         stage.exit_code = code.unwrap_or(stage.exit_code);
         match results::parse(&ended.stdout, &format!("the result of {name}")) {
             Ok(document) => {
