@@ -1,8 +1,10 @@
 //! `muster compare` on files that `bench` and `verify` wrote.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_tests::{Ended, muster};
+use muster_tests::{Ended, binary, muster, start, until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Writes a result file and gives back its path.
@@ -397,4 +399,21 @@ fn two_builds_measure_in_turns() {
         ended.expect_code(2);
         assert!(ended.stderr.contains(sentence), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn a_build_that_measures_ends_with_the_comparison_however_that_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("slow");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").expect("written");
+    let may_run = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, may_run).expect("a program");
+    let program = program.to_str().expect("a path");
+    let words = ["compare", "--run", program, "--run", program];
+    let running = start(binary(), &words, &[]);
+    until("the first build measures", || {
+        !running.processes().is_empty()
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait_for_all().code, None);
 }
