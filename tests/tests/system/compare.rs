@@ -346,7 +346,7 @@ fn a_check_of_verify_that_fails_now_is_named() {
 
 #[test]
 fn two_builds_measure_in_turns() {
-    let program = muster_tests::binary().to_str().expect("a path");
+    let program = binary().to_str().expect("a path");
     let small = [
         "--",
         "bench",
