@@ -55,10 +55,14 @@ const STAGES: [Planned; 5] = [
     Planned::new("verify", "", "tp1@1 tp2@2 tp2ep4@8"),
     Planned::new(
         "bench",
-        "all_reduce all_gather reduce_scatter all_to_all --time 200ms",
-        "all_reduce all_to_all --time 50ms",
+        "all_reduce all_gather reduce_scatter all_to_all --rounds 3 --time 100ms",
+        "all_reduce all_to_all --rounds 3 --time 20ms",
     ),
-    Planned::new("moe", "--tokens 1,64,1024", "--tokens 64 --time 100ms"),
+    Planned::new(
+        "moe",
+        "--tokens 1,64,1024 --rounds 3 --time 400ms",
+        "--tokens 64 --rounds 3 --time 40ms",
+    ),
     Planned::new(
         "drill",
         "--only killed stopped stalled returns-early quiet",
