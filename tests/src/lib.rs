@@ -104,11 +104,11 @@ impl Ended {
         }
     }
 
-    /// The lines of standard error but those that say who keeps others waiting: a call that lasts a second on a
-    /// busy machine has one, and is well.
+    /// The lines of standard error but those that a busy machine adds to a healthy run: who keeps others waiting
+    /// for a second, and which ranks had no processor.
     #[must_use]
     pub fn notices(&self) -> Vec<&str> {
-        let is_notice = |line: &&str| !line.contains("SUSPECT ");
+        let is_notice = |line: &&str| !line.contains("SUSPECT ") && !line.starts_with("STARVED ");
         self.stderr.lines().filter(is_notice).collect()
     }
 
