@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 
 /// How the blocks of calls with uneven blocks differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
     /// All blocks are equal
@@ -46,7 +48,7 @@ impl Split {
 }
 
 /// The buffers of one cell, on a group of `n` members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// The call.
     pub collective: Collective,

@@ -6,6 +6,8 @@
 mod sizes;
 mod what;
 
+use std::collections::HashSet;
+
 use muster_comm::algo::{ENTRY, Links, choices_for, find};
 use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::{Collective, DType, ReduceOp};
@@ -36,7 +38,7 @@ pub enum Places {
 }
 
 /// Where buffers lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Memory {
     /// Memory of the rank's device.
@@ -113,7 +115,7 @@ pub struct Sweep {
 }
 
 /// One thing that is measured: a line of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
     /// What is done.
     pub what: What,
@@ -179,16 +181,9 @@ impl Sweep {
                         cells.push(self.plain(*what, Collective::Barrier, n, kind));
                     }
                     What::Collective(collective) => {
-                        let before = cells.len();
-                        self.cells_of(collective, n, kind, &mut cells);
-                        let mut seen = before;
-                        while seen < cells.len() {
-                            if cells[before..seen].contains(&cells[seen]) {
-                                cells.remove(seen);
-                            } else {
-                                seen += 1;
-                            }
-                        }
+                        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+                        self.cells_of(collective, n, kind, &mut all);
+                        cells.extend(all.into_iter().filter(|cell| seen.insert(cell.clone())));
                     }
                 }
             }

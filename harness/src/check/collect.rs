@@ -3,6 +3,8 @@
 //! COLLECT-1: a case passes only if every member of its group said so. Silence is a failure.
 //! COLLECT-2: no message of a rank can make the launcher panic, or count for another rank.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muster_comm::types::Collective;
 
 use crate::check::cases::Catalogue;
@@ -284,15 +286,12 @@ impl Collector {
         }
     }
 
-    /// The members without whom a case of this group came out right, where it stayed wrong without
+    /// Of each group, by kind and index, the members without whom a case came out right, where it stayed wrong without
     /// others. An element of a sum is the work of all, so only this tells whose is false.
-    fn probed_culprits(&self, kind: usize, group: usize) -> Vec<u32> {
-        let mut culprits = Vec::new();
+    fn probed_culprits(&self) -> BTreeMap<(usize, usize), BTreeSet<u32>> {
+        let mut culprits = BTreeMap::<_, BTreeSet<u32>>::new();
         for (case, state) in self.catalogue.cases.iter().zip(&self.cases) {
-            if case.kind != kind
-                || case.group != group
-                || !state.probes.iter().any(|probe| probe.wrong)
-            {
+            if !state.probes.iter().any(|probe| probe.wrong) {
                 continue;
             }
             let others = self.catalogue.members(case).len() - 1;
@@ -300,10 +299,9 @@ impl Collector {
                 .probes
                 .iter()
                 .filter(|probe| !probe.wrong && probe.answers == others);
-            culprits.extend(cured.map(|probe| probe.absent));
+            let of_group = culprits.entry((case.kind, case.group)).or_default();
+            of_group.extend(cured.map(|probe| probe.absent));
         }
-        culprits.sort_unstable();
-        culprits.dedup();
         culprits
     }
 
@@ -330,6 +328,7 @@ impl Collector {
     /// The cases of the report. What nobody or not everybody answered has failed (COLLECT-1).
     #[must_use]
     pub fn report(&self, matrix: &str, world_size: u32) -> Vec<model::Case> {
+        let culprits = self.probed_culprits();
         self.catalogue
             .cases
             .iter()
@@ -342,8 +341,9 @@ impl Collector {
                 if let Some(detail) = &mut detail
                     && detail.blamed.is_empty()
                     && question.collective().is_some_and(Collective::reduces)
+                    && let Some(culprits) = culprits.get(&(case.kind, case.group))
                 {
-                    detail.blamed = self.probed_culprits(case.kind, case.group);
+                    detail.blamed = culprits.iter().copied().collect();
                 }
                 model::Case {
                     matrix: matrix.to_owned(),

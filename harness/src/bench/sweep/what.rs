@@ -4,7 +4,7 @@ use muster_comm::types::Collective;
 use serde::{Deserialize, Serialize};
 
 /// What is done again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// Nothing, in a world that comes up and ends.
