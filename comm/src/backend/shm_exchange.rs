@@ -228,7 +228,7 @@ impl Local {
         };
         // Rows of an exchange of splits differ between ranks; they are compared cell by cell.
         let mut splits = 0;
-        if !request.collective.has_splits() {
+        if row_len > 0 && !request.collective.has_splits() {
             splits = request
                 .row()
                 .iter()
@@ -263,13 +263,16 @@ impl Local {
         let row_len = row_bytes(request);
         assert!(row_len + data_len <= room.bytes(), "{row_len} + {data_len}");
         let payload = self.slot.payload(seq, room);
-        for (i, count) in request.row().iter().enumerate() {
-            let bytes = (count as u64).to_le_bytes();
-            // SAFETY: the payload has room for the row.
-            let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
-            // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
-            // (SLOT-1).
-            unsafe { place.write_unaligned(bytes) };
+        // Most calls have no row.
+        if row_len > 0 {
+            for (i, count) in request.row().iter().enumerate() {
+                let bytes = (count as u64).to_le_bytes();
+                // SAFETY: the payload has room for the row.
+                let place = unsafe { payload.add(i * 8) }.cast::<[u8; 8]>();
+                // SAFETY: in bounds as above; the entry is not published yet, so no peer reads
+                // (SLOT-1).
+                unsafe { place.write_unaligned(bytes) };
+            }
         }
         if data_len > 0 {
             // SAFETY: the payload has room for the contribution behind the row.

@@ -99,6 +99,7 @@ impl Entry {
     }
 
     /// The entry of these words; the far ones are read only if they count.
+    #[inline]
     pub(super) fn of_words(
         [call, count, splits, last]: [u64; NEAR_WORDS],
         far: impl FnOnce() -> [u64; FAR_WORDS],
