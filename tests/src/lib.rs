@@ -108,7 +108,11 @@ impl Ended {
     /// for a second, and which ranks had no processor.
     #[must_use]
     pub fn notices(&self) -> Vec<&str> {
-        let is_notice = |line: &&str| !line.contains("SUSPECT ") && !line.starts_with("STARVED ");
+        let is_notice = |line: &&str| {
+            !["SUSPECT ", "STARVED "]
+                .iter()
+                .any(|word| line.contains(word))
+        };
         self.stderr.lines().filter(is_notice).collect()
     }
 

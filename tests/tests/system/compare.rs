@@ -1,6 +1,5 @@
 //! `muster compare` on files that `bench` and `verify` wrote.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_tests::{Ended, binary, muster, start, until};
@@ -405,10 +404,12 @@ fn two_builds_measure_in_turns() {
 fn a_build_that_measures_ends_with_the_comparison_however_that_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("slow");
-    std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").expect("written");
-    let may_run = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&program, may_run).expect("a program");
     let program = program.to_str().expect("a path");
+    // Another process writes it: a child that another test forks meanwhile would hold it open, and it could not be run.
+    let script = "printf '#!/bin/sh\\nexec sleep 600\\n' > \"$0\" && chmod +x \"$0\"";
+    let mut shell = std::process::Command::new("sh");
+    let status = shell.args(["-c", script, program]).status();
+    assert!(status.expect("a shell").success());
     let words = ["compare", "--run", program, "--run", program];
     let running = start(binary(), &words, &[]);
     until("the first build measures", || {
