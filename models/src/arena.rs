@@ -141,6 +141,12 @@ impl Arena {
         self.words.at(offset / 8, || AtomicU64::new(0))
     }
 
+    /// The words from `offset` on.
+    #[must_use]
+    pub fn words<const N: usize>(&self, offset: usize) -> [&AtomicU64; N] {
+        std::array::from_fn(|i| self.word(offset + i * 8))
+    }
+
     /// The half of a word at `offset`.
     #[must_use]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {

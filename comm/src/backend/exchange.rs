@@ -124,12 +124,14 @@ impl Exchange {
             return;
         }
         let (got, sends) = (request.counts.received(), pattern.send(true));
-        // Where in a member's contribution the part for this rank begins.
-        let start = |member: usize| match (sends, request.counts) {
-            (Extent::Nothing | Extent::Vector | Extent::OwnBlock, _) => 0,
-            (Extent::AllBlocks, Uniform(_) | Blocks(_)) => got.start(me),
-            (Extent::AllBlocks, Splits { .. }) => self.start_in_row(member, me),
+        // Where in a member's contribution the part for this rank begins: known before the members are gone
+        // through, except where each has sizes of its own.
+        let known = match (sends, request.counts) {
+            (Extent::Nothing | Extent::Vector | Extent::OwnBlock, _) => Some(0),
+            (Extent::AllBlocks, Uniform(_) | Blocks(_)) => Some(got.start(me)),
+            (Extent::AllBlocks, Splits { .. }) => None,
         };
+        let start = |member| known.unwrap_or_else(|| self.start_in_row(member, me));
         match pattern.source() {
             Source::Nobody => {}
             Source::Reduction(_) => {

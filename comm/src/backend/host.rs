@@ -209,7 +209,8 @@ impl OnIsland<'_> {
     fn choose_way(&mut self) -> Result<(), Failure> {
         let (wait_context, request) = (self.wait_context, self.request);
         let (n, me) = (wait_context.group.len(), wait_context.group.me);
-        let fits = self.local.placement(request);
+        let contribution = request.contribution(n, me);
+        let fits = Local::placement(request, contribution);
         let chosen = match wait_context.table() {
             // The user's table may send even small calls over messages, or through staging.
             Some(_) => Some(choose_direct(wait_context, request)?),
@@ -217,7 +218,7 @@ impl OnIsland<'_> {
         };
         let (ride, way) = choose_placement(request, n, chosen.as_ref(), fits)?;
         let splits = matches!(request.counts, Counts::Splits { .. });
-        let may_be_left = way == 0 && zero_copy::may_be_left(request, n, me);
+        let may_be_left = way == 0 && zero_copy::may_be_left(request, n, contribution);
         let offer = BufferAddrs {
             way,
             ..BufferAddrs::default()
@@ -232,7 +233,7 @@ impl OnIsland<'_> {
             self.links
                 .run(wait_context, request, chosen.algorithm, *self.seq, true)
                 .map_err(fatal_after_entry)
-        } else if ride == Placement::Inline && !splits && !may_be_left {
+        } else if matches!(ride, Placement::Inline(_)) && !splits && !may_be_left {
             *self.seq += 1;
             *self.taken = ENTRY.name;
             self.local
@@ -262,7 +263,7 @@ impl OnIsland<'_> {
         }
         let (send_at, recv_at) = zero_copy::places(request, n, me, &island.spaces, way == 0);
         if way == 0
-            && zero_copy::may_be_left(request, n, me)
+            && zero_copy::may_be_left(request, n, request.contribution(n, me))
             && zero_copy::is_enough(request, me, (send_at, recv_at))
         {
             ride = Placement::Staged;
@@ -407,7 +408,7 @@ fn choose_placement(
     let way = own.mark(request.collective);
     let is_entry = std::ptr::eq(own.algorithm, &raw const ENTRY);
     match (is_entry, fits) {
-        (true, Placement::Inline) => Ok((Placement::Inline, way)),
+        (true, Placement::Inline(_)) => Ok((fits, way)),
         (true, Placement::Staged) => Err(ErrorKind::Unsupported {
             what: format!("{} by {}", request.collective, ENTRY.name),
             why: format!(

@@ -185,17 +185,15 @@ impl Request<'_> {
         send < recv_end && recv < send_end
     }
 
-    /// The largest number of elements that any rank contributes, where all ranks can know it.
-    pub(crate) fn largest_contribution(&self, n: usize) -> Option<usize> {
+    /// The largest number of elements that any rank contributes; where a rank cannot know it, what this one does.
+    pub(crate) fn contribution(&self, n: usize, me: usize) -> usize {
         match (self.pattern().send(true), self.counts) {
-            (_, Counts::Splits { .. }) => None,
-            (Extent::OwnBlock, Counts::Blocks(counts)) => {
-                Some(counts.iter().copied().max().unwrap_or(0))
-            }
+            (_, Counts::Splits { .. }) => self.send_count(n, me),
+            (Extent::OwnBlock, Counts::Blocks(counts)) => counts.iter().copied().max().unwrap_or(0),
             (
                 Extent::Nothing | Extent::Vector | Extent::OwnBlock | Extent::AllBlocks,
                 Counts::Uniform(_) | Counts::Blocks(_),
-            ) => Some(self.send_count(n, self.root)),
+            ) => self.send_count(n, self.root),
         }
     }
 

@@ -46,8 +46,8 @@ pub(crate) struct Local {
 /// How a contribution travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// In the entry.
-    Inline,
+    /// In the entry, which has room for this many elements.
+    Inline(usize),
     /// Through staging.
     Staged,
 }
@@ -116,15 +116,13 @@ impl Local {
         self.locals[member]
     }
 
-    /// How this call's contribution travels: the same on all ranks, except for a `_v` exchange
-    /// of splits, where nobody knows before the rows are exchanged.
-    pub(crate) fn placement(&self, request: &Request<'_>) -> Placement {
-        let (n, me) = (self.locals.len(), self.me);
-        let count = request
-            .largest_contribution(n)
-            .unwrap_or_else(|| request.send_count(n, me));
-        match request.dtype.bytes(count) {
-            Some(bytes) if bytes + row_bytes(request) <= PAYLOAD_MAX => Placement::Inline,
+    /// How contributions of up to `contribution` elements travel: the same on all ranks, except for a `_v`
+    /// exchange of splits, where nobody knows before the rows are exchanged.
+    pub(crate) fn placement(request: &Request<'_>, contribution: usize) -> Placement {
+        match request.dtype.bytes(contribution) {
+            Some(bytes) if bytes + row_bytes(request) <= PAYLOAD_MAX => {
+                Placement::Inline(contribution)
+            }
             _ => Placement::Staged,
         }
     }
@@ -139,13 +137,13 @@ impl Local {
         ride: Placement,
         offer: BufferAddrs,
     ) -> Result<(), ErrorKind> {
+        self.exchange.data_at = row_bytes(request);
         let (mine, payload) = self.publish(wait_context, request, seq, ride, offer);
         let n = self.peers.len();
         self.exchange.entries.resize(n, mine);
         self.exchange.entries[self.me] = mine;
         self.exchange.payloads.resize(n, payload);
         self.exchange.payloads[self.me] = payload;
-        self.exchange.data_at = row_bytes(request);
         let (mut agreed, mut together, mut alike) = (true, true, true);
         let mut all_here = false;
         for step in 1..n {
@@ -216,13 +214,16 @@ impl Local {
         ride: Placement,
         offer: BufferAddrs,
     ) -> (Entry, *const u8) {
-        let (n, row_len, size) = (self.peers.len(), row_bytes(request), request.dtype.size());
-        let own = request.send_count(n, self.me);
+        let (n, row_len, size) = (
+            self.peers.len(),
+            self.exchange.data_at,
+            request.dtype.size(),
+        );
         // Where ranks know of each other's contributions, the room is the same on all of them.
         let (data_len, room_for) = match ride {
             Placement::Staged => (0, row_len),
-            Placement::Inline => {
-                let largest = request.largest_contribution(n).unwrap_or(own);
+            Placement::Inline(largest) => {
+                let own = request.send_count(n, self.me);
                 (own * size, row_len + largest * size)
             }
         };
@@ -260,7 +261,7 @@ impl Local {
         room: PayloadClass,
         data_len: usize,
     ) -> *const u8 {
-        let row_len = row_bytes(request);
+        let row_len = self.exchange.data_at;
         assert!(row_len + data_len <= room.bytes(), "{row_len} + {data_len}");
         let payload = self.slot.payload(seq, room);
         // Most calls have no row.

@@ -77,6 +77,7 @@ impl WaitContext<'_> {
 
     /// Waits until `ready`. `missing` names the peers (indices) that this wait is for: they are
     /// blamed if the deadline passes, and the wait ends early if one of them is gone.
+    #[inline]
     pub(crate) fn wait(
         &self,
         rest: &Rest<'_>,
@@ -86,6 +87,18 @@ impl WaitContext<'_> {
         if wait::soon(self.context.pace, rest, &mut ready) {
             return Ok(());
         }
+        self.wait_on(rest, ready, missing)
+    }
+
+    /// Waits for what has not come soon.
+    #[cold]
+    #[inline(never)]
+    fn wait_on(
+        &self,
+        rest: &Rest<'_>,
+        mut ready: impl FnMut() -> bool,
+        missing: impl Fn() -> Vec<usize>,
+    ) -> Result<(), ErrorKind> {
         self.enter();
         if wait::turn_in_crowd(self.context.pace, rest, &mut ready) {
             return Ok(());

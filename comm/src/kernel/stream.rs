@@ -41,6 +41,7 @@ pub(super) fn is_slow_string(dst: usize, src: usize) -> bool {
 /// # Safety
 /// - `src` is readable and `dst` writable for `bytes` bytes, and the two do not overlap.
 #[cfg(target_arch = "x86_64")]
+#[inline(never)]
 pub(super) unsafe fn vector_copy(dst: *mut u8, src: *const u8, bytes: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
     const VECTOR: usize = size_of::<__m128i>();

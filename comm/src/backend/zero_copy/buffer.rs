@@ -36,10 +36,11 @@ const LEFT_BYTES_MIN_A_RANK: usize = 2 << 10;
 
 /// Whether a contribution of this length is better fetched from where it lies than carried by the entry, if peers
 /// can reach it.
-pub(in crate::backend) fn may_be_left(request: &Request<'_>, n: usize, me: usize) -> bool {
-    let count = request
-        .largest_contribution(n)
-        .unwrap_or_else(|| request.send_count(n, me));
+pub(in crate::backend) fn may_be_left(
+    request: &Request<'_>,
+    n: usize,
+    contribution: usize,
+) -> bool {
     let pattern = request.pattern();
     let is_for_all =
         !pattern.is_rooted() && !matches!(pattern.send(true), Extent::AllBlocks | Extent::Nothing);
@@ -51,7 +52,7 @@ pub(in crate::backend) fn may_be_left(request: &Request<'_>, n: usize, me: usize
     (is_for_all || n == 2)
         && request
             .dtype
-            .bytes(count)
+            .bytes(contribution)
             .is_some_and(|bytes| bytes >= least)
 }
 

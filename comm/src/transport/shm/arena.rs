@@ -308,6 +308,21 @@ impl Arena {
         unsafe { &*ptr }
     }
 
+    /// The `N` atomic words from `offset` on.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of eight or the last of them leaves the arena.
+    #[must_use]
+    #[inline]
+    pub fn words<const N: usize>(&self, offset: usize) -> [&AtomicU64; N] {
+        assert!(offset.is_multiple_of(8), "words at {offset}");
+        let ptr = self.at(offset, N * 8).cast::<[AtomicU64; N]>();
+        debug_assert!(ptr.is_aligned());
+        // SAFETY: in bounds and aligned (asserted above: the mapping is page aligned), and only ever accessed as atomics.
+        let words: &[AtomicU64; N] = unsafe { &*ptr };
+        words.each_ref()
+    }
+
     /// The 32-bit atomic at `offset`, as the kernel's futex wants it.
     ///
     /// # Panics

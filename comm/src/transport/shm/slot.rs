@@ -156,15 +156,9 @@ impl Slot {
     /// Publishes entry `seq`, payload included.
     pub fn publish(&self, seq: u64, entry: &Entry) {
         let base = self.entry_offset(seq);
-        // Relaxed throughout: published by the Release below.
-        let write = |at: usize, words: &[u64]| {
-            for (i, word) in words.iter().enumerate() {
-                self.arena.word(at + i * 8).store(*word, Ordering::Relaxed);
-            }
-        };
-        write(base + NEAR, &entry.near());
+        self.write(base + NEAR, entry.near());
         if entry.has_far() {
-            write(base + FAR, &entry.far());
+            self.write(base + FAR, entry.far());
         }
         // SYNC: pairs with the Acquire in `PeerSlot::entered`: who sees the sequence number sees
         // the words, the payload, and everything staged before.
@@ -172,6 +166,14 @@ impl Slot {
             .word(base + SEQ)
             .store(told(seq, self.key), Ordering::Release);
         self.bell().ring();
+    }
+
+    /// Writes words of an entry that is not published yet.
+    fn write<const N: usize>(&self, at: usize, values: [u64; N]) {
+        for (word, value) in self.arena.words::<N>(at).into_iter().zip(values) {
+            // Relaxed: published by the Release in `publish`.
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Publishes progress.
@@ -342,9 +344,9 @@ impl PeerSlot {
 
     /// Words of an entry that was seen.
     fn words<const N: usize>(&self, arena: &Arena, seq: u64, from: usize) -> [u64; N] {
-        let base = entry_offset(self.base, seq) + from;
+        let words = arena.words(entry_offset(self.base, seq) + from);
         // Relaxed: ordered by the Acquire in `entered`.
-        std::array::from_fn(|i| arena.word(base + i * 8).load(Ordering::Relaxed))
+        words.map(|word| word.load(Ordering::Relaxed))
     }
 
     /// The payload of entry `seq`, which lies in this room: not to be read before the entry was seen.
