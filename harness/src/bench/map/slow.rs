@@ -1,6 +1,8 @@
 //! Who is slow in a map: what slow pairs have in common.
 //!
 //! MAP-1: a rank is slow if its fastest pair is slower than usual, and a link if its pair is slower than both of its ranks explain.
+//! With few ranks a slow link makes a rank seem slow whose other pairs are a little slower by chance: so a link that stands out
+//! among all pairs of its ranks is slow whatever they seem.
 //! A rank that does not run all the time, by a quota or other load, has slow calls among fast ones:
 //! it pauses if means of its pairs lie further above their medians than usual.
 //! MAP-2: what is named was slow in every round. Rounds lie apart in time, and each has a world of its own.
@@ -20,6 +22,8 @@ use crate::stats;
 const FACTOR: f64 = 1.3;
 /// How many robust deviations above what is usual is slow.
 const DEVIATIONS: f64 = 3.5;
+/// How many times slower than all other pairs of its ranks a link is slow although one of its ranks seems to be.
+const OUTSTANDING: f64 = 2.0;
 /// Fewest ranks of which one can be told from the others.
 const RANKS_MIN: usize = 4;
 /// Most links that are named one by one.
@@ -392,23 +396,38 @@ fn slow(square: &Square) -> (Vec<usize>, Vec<(usize, usize)>) {
     let ranks: Vec<usize> = (0..square.len())
         .filter(|rank| is_slow(&square[*rank]))
         .collect();
-    let mut rest = Vec::new();
+    let (mut rest, mut links) = (Vec::new(), Vec::new());
     for (a, row) in square.iter().enumerate() {
         for (b, us) in row.iter().enumerate().skip(a + 1) {
-            if let Some(us) = us
-                && !ranks.contains(&a)
-                && !ranks.contains(&b)
-            {
-                rest.push(((a, b), us.ln() - usual.explained(a, b)));
+            let Some(us) = us else { continue };
+            match (ranks.contains(&a), ranks.contains(&b)) {
+                (false, false) => rest.push(((a, b), us.ln() - usual.explained(a, b))),
+                (true, true) => {}
+                (true, false) | (false, true) => {
+                    if *us > OUTSTANDING * slowest_other(square, a, b) {
+                        links.push((a, b));
+                    }
+                }
             }
         }
     }
     let residuals: Vec<f64> = rest.iter().map(|(_, residual)| *residual).collect();
     let middle = stats::middle(&residuals);
     let limit = middle + apart(&residuals, middle);
-    let links = rest.iter().filter(|(_, residual)| *residual > limit);
-    let links = links.map(|(pair, _)| *pair).collect();
+    let slow = rest.iter().filter(|(_, residual)| *residual > limit);
+    links.extend(slow.map(|(pair, _)| *pair));
+    links.sort_unstable();
     (ranks, links)
+}
+
+/// The slowest pair of two ranks, but for theirs.
+fn slowest_other(square: &Square, a: usize, b: usize) -> f64 {
+    let others = |rank: usize, but: usize| {
+        let row = square[rank].iter().enumerate();
+        row.filter(move |(other, _)| *other != but)
+            .filter_map(|(_, us)| *us)
+    };
+    others(a, b).chain(others(b, a)).fold(0.0, f64::max)
 }
 
 /// How far above the middle one figure is slow.

@@ -98,6 +98,28 @@ fn a_link_is_named_that_its_ranks_do_not_explain() {
     );
 }
 
+/// Of few hosts one is a little slower than the others by chance, in one round, beside a link of it that is slow.
+#[test]
+fn a_link_is_named_although_one_of_its_hosts_seems_slow_too() {
+    let time = |a: u32, b: u32, round: u32| match (a / 2, b / 2) {
+        (0, 1) => 29_600.0,
+        (1, 2 | 3) if round == 1 => 770.0,
+        _ => 500.0,
+    };
+    let found = verdict_of_hosts(8, time).expect("a verdict");
+    assert_eq!(found.blamed, [] as [u32; 0]);
+    let link = "the link host0-host1 is slow: 59.2 times";
+    assert!(found.text.starts_with(link), "{found:?}");
+    // Two slow ranks add up.
+    let both = verdict(&records(8, 3, |a, b, _| {
+        let slow = u32::from(has(1, a, b)) + u32::from(has(5, a, b));
+        10.0 + 50.0 * f64::from(slow)
+    }));
+    let both = both.expect("a verdict");
+    assert_eq!(both.blamed, [1, 5], "{both:?}");
+    assert!(!both.text.contains("link"), "{both:?}");
+}
+
 #[test]
 fn a_rank_and_a_link_without_it_are_both_named() {
     let time = |a, b, _| match (a, b) {
