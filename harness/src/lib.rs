@@ -15,6 +15,7 @@ pub mod diagnosis;
 pub mod doctor;
 pub mod drill;
 pub mod exit;
+pub mod explanation;
 pub mod fail;
 pub mod moe;
 pub mod out;

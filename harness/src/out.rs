@@ -57,10 +57,28 @@ pub fn result(text: &str) -> Result<(), Failure> {
 /// As [`result`].
 pub fn raw(text: &str) -> Result<(), Failure> {
     let mut stdout = anstream::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    written(
+        stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush()),
+    )
+}
+
+/// Prints what is no text.
+///
+/// # Errors
+/// A failure of class USAGE on a terminal; else as [`result`].
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    if stdout.is_terminal() {
+        return Err(Failure::usage("this format is no text for a terminal")
+            .with_help("send it to a file, with > FILE"));
+    }
+    written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+fn written(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::resource(format!(

@@ -256,6 +256,10 @@ const HOUSES: &[House] = &[
                 ],
             ),
             (
+                "explanation",
+                &["exit", "fail", "lib", "muster_comm", "out", "report"],
+            ),
+            (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
@@ -363,6 +367,7 @@ const HOUSES: &[House] = &[
                     "doctor",
                     "drill",
                     "exit",
+                    "explanation",
                     "fail",
                     "hccl_sys",
                     "lib",

@@ -1,8 +1,12 @@
-//! Dumps: what stands on boards as JSON, ours and PyTorch's, and what dumps of many ranks mean.
+//! Dumps: what stands on boards as JSON, ours and that of other tools, and what dumps of many ranks mean.
 //!
-//! Pure. Ours is versioned and holds everything. The other one has the keys of the JSON that PyTorch's
+//! Pure. Ours is versioned and holds everything. Another has the keys of the JSON that PyTorch's
 //! flight recorder writes (version 2.10 of its format), so that its analysers read it; what it has no
-//! key for is left out.
+//! key for is left out. A third has trace events, which Perfetto shows.
+
+pub mod recorder;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -154,6 +158,77 @@ fn entry(call: &CallRecord, group: Option<usize>) -> Value {
             "filename": file,
             "line": line.parse::<u32>().unwrap_or(0),
         }],
+    })
+}
+
+/// The last calls of ranks of one host as trace events, for Perfetto and `chrome://tracing`: a process is a rank, a slice a call.
+/// Times are microseconds of the host's monotonic clock. The end of a call is known to some milliseconds, so a slice ends at the latest
+/// where the next one of its thread begins.
+#[must_use]
+pub fn chrome(reports: &[Report]) -> Value {
+    let mut events = Vec::new();
+    for report in reports {
+        let pid = report.rank;
+        let named = |what: &str, tid: u32, name: String| json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}});
+        let name = format!("rank {} (process {})", report.rank, report.pid);
+        events.push(named("process_name", 0, name));
+        let mut tracks: BTreeMap<u32, Vec<&CallRecord>> = BTreeMap::new();
+        for call in &report.calls {
+            // Asynchronous calls overlap those of the thread that started them.
+            let track = 2 * call.thread + u32::from(call.is_async);
+            tracks.entry(track).or_default().push(call);
+        }
+        for (track, mut calls) in tracks {
+            let kind = if track % 2 == 0 {
+                ""
+            } else {
+                ", asynchronous calls"
+            };
+            events.push(named(
+                "thread_name",
+                track,
+                format!("thread {}{kind}", track / 2),
+            ));
+            calls.sort_by_key(|call| call.started_ns);
+            for (at, call) in calls.iter().enumerate() {
+                let next = calls.get(at + 1).map_or(u64::MAX, |next| next.started_ns);
+                events.push(slice(report, call, track, next));
+            }
+        }
+    }
+    json!({"traceEvents": events, "displayTimeUnit": "ms"})
+}
+
+/// A call that ends before `next`.
+fn slice(report: &Report, call: &CallRecord, track: u32, next: u64) -> Value {
+    let (state, end) = match (call.outcome, call.completed_ns) {
+        (CallOutcome::Failed, end) => ("failed", end),
+        (CallOutcome::Completed, end) => ("completed", end),
+        (CallOutcome::Open, _) => {
+            let group = report.group(call.key).and_then(|group| group.call.as_ref());
+            let under_way = group.filter(|one| one.seq == call.seq);
+            let age_ns = under_way.map_or(0, |one| one.age_ms.saturating_mul(1_000_000));
+            ("under way", Some(call.started_ns.saturating_add(age_ns)))
+        }
+    };
+    let end = end
+        .unwrap_or(call.started_ns)
+        .clamp(call.started_ns, next.max(call.started_ns));
+    json!({
+        "ph": "X",
+        "name": call.call.name(),
+        "cat": call.group,
+        "pid": report.rank,
+        "tid": track,
+        "ts": call.started_ns as f64 / 1e3,
+        "dur": (end - call.started_ns) as f64 / 1e3,
+        "args": {
+            "group": call.group,
+            "number": call.seq,
+            "call": format!("{}{}", call.call.name(), call.call.details()),
+            "site": call.site,
+            "state": state,
+        },
     })
 }
 
@@ -338,6 +413,37 @@ mod tests {
         assert_eq!(entry["state"], "completed");
         assert_eq!(entry["frames"][0]["line"], 6);
         assert_eq!(value["pg_config"]["0"]["ranks"], "[0, 1]");
+    }
+
+    #[test]
+    fn trace_events_are_slices_that_do_not_overlap() {
+        let mut one = report(1, None);
+        let late = CallRecord {
+            id: 2,
+            seq: 3,
+            started_ns: 6_000,
+            completed_ns: None,
+            outcome: CallOutcome::Open,
+            ..one.calls[0].clone()
+        };
+        // To the tick of the coarse clock it ended after the next one began.
+        one.calls[0].completed_ns = Some(4_000_000);
+        one.calls.push(late);
+        one.groups[0].call = report(1, Some(0)).groups[0].call.clone();
+        let value = chrome(&[one]);
+        let events = value["traceEvents"].as_array().unwrap();
+        let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        assert_eq!(slices.len(), 2);
+        assert_eq!(
+            (&slices[0]["ts"], &slices[0]["dur"]),
+            (&json!(0.006), &json!(5.994))
+        );
+        assert_eq!(
+            (&slices[1]["dur"], &slices[1]["args"]["state"]),
+            (&json!(5e6), &json!("under way"))
+        );
+        let names = events.iter().filter(|event| event["ph"] == "M");
+        assert_eq!(names.count(), 2, "the process and its thread");
     }
 
     #[test]

@@ -3,10 +3,13 @@
 //! COLLECT-1: a case passes only if every member of its group said so. Silence is a failure.
 //! COLLECT-2: no message of a rank can make the launcher panic, or count for another rank.
 
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_comm::types::Collective;
 
+use self::waits::Waits;
 use crate::check::cases::Catalogue;
 use crate::check::message::{Failed, MessageError, RankMessage, Refusal, Wrong};
 use crate::report::cause::listed;
@@ -80,6 +83,7 @@ pub struct Collector {
     measured: Vec<(u32, Vec<u8>)>,
     answers: usize,
     answers_expected: usize,
+    waits: Waits,
 }
 
 impl Collector {
@@ -99,6 +103,7 @@ impl Collector {
             measured: Vec::new(),
             answers: 0,
             answers_expected,
+            waits: Waits::new(world_size),
         }
     }
 
@@ -180,6 +185,9 @@ impl Collector {
             Ok(RankMessage::Results(results)) => {
                 for result in results {
                     let (case, elapsed_us) = (result.case, result.elapsed_us);
+                    if let Some(members) = self.members_with(rank, case) {
+                        self.waits.take(rank, case, members, result.calls_us);
+                    }
                     self.answer(rank, case, elapsed_us, result.wrong);
                     self.name(rank, case, result.algo);
                     self.refuse(rank, case, result.refused);
@@ -306,10 +314,20 @@ impl Collector {
     }
 
     fn is_member(&self, rank: u32, number: u32) -> bool {
-        self.catalogue
-            .cases
-            .get(number as usize)
-            .is_some_and(|case| self.catalogue.members(case).contains(&rank))
+        self.members_with(rank, number).is_some()
+    }
+
+    /// How many members answer a case, where the rank is one of them.
+    fn members_with(&self, rank: u32, number: u32) -> Option<usize> {
+        let case = self.catalogue.cases.get(number as usize)?;
+        let members = self.catalogue.members(case);
+        members.contains(&rank).then_some(members.len())
+    }
+
+    /// How long the rank of a row waited for that of a column, in microseconds; empty where nobody did.
+    #[must_use]
+    pub fn waits_us(&self) -> &[Vec<u64>] {
+        self.waits.table()
     }
 
     /// Number of groups by kind, without the world itself.

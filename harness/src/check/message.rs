@@ -56,6 +56,8 @@ pub struct CaseResult {
     pub case: u32,
     /// Time that it took here, in microseconds.
     pub elapsed_us: u64,
+    /// How long each of its calls lasted here, in microseconds, where all members leave a call together; else empty.
+    pub calls_us: Vec<u64>,
     /// The algorithm of the last call of the case, where one was selected.
     pub algo: Option<String>,
     /// What was wrong, if anything.
@@ -160,6 +162,7 @@ mod tests {
                 algo: Some("ring".to_owned()),
                 case: 1,
                 elapsed_us: 2,
+                calls_us: vec![3],
                 wrong: Some(Wrong {
                     element: Some(4),
                     ..Wrong::default()

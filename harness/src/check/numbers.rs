@@ -9,10 +9,13 @@
 //! NUMBERS-3: every member makes every call of a check, whatever came out of the ones before: what
 //! one member sees wrong, another may see right, and they must stay in step.
 
+use std::cell::RefCell;
+
 use half::{bf16, f16};
 use muster_comm::buffer::Element;
 use muster_comm::collective::reference::{Difference, distinct_inputs, first_difference};
 use muster_comm::error::CommError;
+use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp, Source};
 
 use crate::check::call_args::CallArgs;
@@ -37,6 +40,8 @@ pub struct Numbers<'a> {
     pub seed: u64,
     /// The reductions to try, where the call reduces.
     pub ops: &'a [ReduceOp],
+    /// Takes how long each call lasted on this member, in microseconds.
+    pub took_us: &'a RefCell<Vec<u64>>,
 }
 
 /// Checks a collective. All members call it with equal arguments.
@@ -156,14 +161,26 @@ impl Numbers<'_> {
             Source::Each if is_of_own_blocks => self.gathers::<T>(pattern),
             Source::Each if has_lengths => self.all_to_all_v::<T>(),
             Source::Each => self.all_to_all::<T>(),
-            Source::Nobody => self
-                .comm
-                .make::<T>(&self.args(), &[], &mut [])
-                .map(|()| None),
+            Source::Nobody => self.make::<T>(&self.args(), &[], &mut []).map(|()| None),
             Source::Reduction(_) => self.reductions::<T>(pattern),
             Source::Root if pattern.has_one_buffer() => self.broadcast::<T>(),
             Source::Root => self.scatters::<T>(),
         }
+    }
+
+    /// Makes a call, and notes how long it lasted.
+    pub(super) fn make<T: Element>(
+        &self,
+        args: &CallArgs<'_>,
+        sendbuf: &[T],
+        recvbuf: &mut [T],
+    ) -> Result<(), CommError> {
+        let begun = Clock::now();
+        let made = self.comm.make(args, sendbuf, recvbuf);
+        let took = Clock::now().duration_since(begun).as_micros();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        self.took_us.borrow_mut().push(took);
+        made
     }
 
     pub(super) fn len(&self) -> usize {
@@ -264,12 +281,11 @@ impl Numbers<'_> {
             blocks: (0..len).map(|member| (member, self.count)).collect(),
             how: "out of place".to_owned(),
         };
-        self.comm.make(&self.args(), &send, &mut attempt.got)?;
+        self.make(&self.args(), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.got = send;
         "in place".clone_into(&mut attempt.how);
-        self.comm
-            .make(&self.args().in_place(), &[], &mut attempt.got)?;
+        self.make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -288,7 +304,7 @@ impl Numbers<'_> {
             recv_counts: &receives,
             ..self.of_blocks(&sends)
         };
-        self.comm.make(&args, &send, &mut got)?;
+        self.make(&args, &send, &mut got)?;
         let attempt = Attempt {
             expected: (0..len)
                 .flat_map(|from| self.block(from, me, receives[from]))
@@ -322,8 +338,7 @@ impl Numbers<'_> {
                 "to all".to_owned()
             },
         };
-        self.comm
-            .make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
+        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &input)));
         if self.collective.has_lengths() {
             return Ok(wrong);
@@ -336,8 +351,7 @@ impl Numbers<'_> {
             attempt.got = send;
             attempt.expected.clone_from(&input);
         }
-        self.comm
-            .make(&self.args().in_place(), &[], &mut attempt.got)?;
+        self.make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -357,8 +371,7 @@ impl Numbers<'_> {
             blocks: vec![(root, usize::MAX)],
             how: self.root_name(),
         };
-        self.comm
-            .make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
+        self.make(&self.of_blocks(&parts), &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         if self.collective.has_lengths() {
             return Ok(wrong);
@@ -371,8 +384,7 @@ impl Numbers<'_> {
         } else {
             attempt.got = blank(parts[me]);
         }
-        self.comm
-            .make(&self.args().in_place(), &[], &mut attempt.got)?;
+        self.make(&self.args().in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -384,7 +396,7 @@ impl Numbers<'_> {
         } else {
             blank(self.count)
         };
-        self.comm.make(&self.args(), &[], &mut got)?;
+        self.make(&self.args(), &[], &mut got)?;
         let attempt = Attempt {
             expected,
             got,

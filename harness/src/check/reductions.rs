@@ -70,7 +70,7 @@ impl Numbers<'_> {
             how: format!("{op}, four buffers"),
         };
         let args = CallArgs { op, ..self.args() };
-        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
+        self.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(attempt.judge(self, None))
     }
 
@@ -104,7 +104,7 @@ impl Numbers<'_> {
             how: format!("{op}{to}, out of place"),
         };
         let args = CallArgs { op, ..self.args() };
-        self.comm.make(&args, &send, &mut attempt.got)?;
+        self.make(&args, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         attempt.how = format!("{op}{to}, in place");
         attempt.got = send;
@@ -112,7 +112,7 @@ impl Numbers<'_> {
             // There the buffer is only read.
             attempt.expected = sent;
         }
-        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
+        self.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 
@@ -146,7 +146,7 @@ impl Numbers<'_> {
             op,
             ..self.of_blocks(&parts)
         };
-        self.comm.make(&args, &send, &mut attempt.got)?;
+        self.make(&args, &send, &mut attempt.got)?;
         let wrong = attempt.judge(self, Some((&send, &sent)));
         if self.collective.has_lengths() {
             return Ok(wrong);
@@ -158,7 +158,7 @@ impl Numbers<'_> {
         attempt.expected = expected;
         attempt.got = send;
         attempt.how = format!("{op}, in place");
-        self.comm.make(&args.in_place(), &[], &mut attempt.got)?;
+        self.make(&args.in_place(), &[], &mut attempt.got)?;
         Ok(wrong.or_else(|| attempt.judge(self, None)))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_comm::config::Environment;
-use muster_comm::layout::FrameworkLayout;
+use muster_comm::layout::{FrameworkLayout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp};
 
 use crate::backend;
@@ -90,9 +90,13 @@ pub struct BenchArgs {
     #[arg(short = 'g', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks: Vec<u32>,
 
-    /// Kinds of groups, separated by commas: tp, ep, dp, …; all groups of a kind work at once
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "world", value_parser = choose::group)]
+    /// Kinds of groups, separated by commas: tp, ep, dp, …, as `muster groups` names them; all groups of a kind work at once
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "world", value_parser = choose::trimmed)]
     group: Vec<String>,
+
+    /// A matrix instead of sizes: tp2ep4@8, or a deployment of vLLM such as vllm0.18:tp4dp4
+    #[arg(long, value_name = "MATRIX", conflicts_with_all = ["tp", "cp", "pp", "ep", "etp", "ranks"])]
+    matrix: Option<Matrix>,
 
     /// Tensor parallel size of the layout
     #[arg(long, value_name = "N")]
@@ -179,6 +183,7 @@ fn after_long_help() -> String {
          muster bench all_to_all -b 64K -e 64M -f 4 -g 2,8   other sizes and numbers of ranks\n  \
          muster bench all_reduce --algo all -b 1M -e 1M      compare algorithms\n  \
          muster bench all_to_all_v --group ep --tp 2 --ep 4  all EP groups of a layout at once\n  \
+         muster bench all_reduce --group tp,dp --matrix vllm0.18:tp4dp4\n  \
          muster bench barrier bring_up group_create -g 8     what has no size\n  \
          muster bench --map -g 8                             every pair of ranks: which rank or link is slow\n  \
          muster bench --rounds 10 --save base.json           a file for `muster compare`\n  \

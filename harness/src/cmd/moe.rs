@@ -10,7 +10,7 @@ use muster_comm::layout::{FrameworkLayout, Matrix};
 
 use crate::backend;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, Named, did_you_mean, matrix_of, parse_time, pin};
+use crate::cmd::values::{Common, Named, did_you_mean, layout_of, matrix_of, parse_time, pin};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -312,17 +312,7 @@ impl measure::Gather for Gather {
 impl MoeArgs {
     fn layout(&self, identity: Option<&Identity>) -> Result<FrameworkLayout, Failure> {
         if let Some(matrix) = &self.matrix {
-            return match identity {
-                Some(identity) if identity.world_size != matrix.world_size() => {
-                    Err(Failure::usage(format!(
-                        "{} started {} ranks, and {matrix} has {}",
-                        identity.source.contract,
-                        identity.world_size,
-                        matrix.world_size()
-                    )))
-                }
-                Some(_) | None => matrix_of(&matrix.to_string(), "moe").map(|(_, layout)| layout),
-            };
+            return layout_of(matrix, identity, "moe");
         }
         let etp = self.etp.map_or_else(String::new, |etp| format!("etp{etp}"));
         let ranks = match (identity, self.ranks) {

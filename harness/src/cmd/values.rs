@@ -42,6 +42,28 @@ pub(crate) fn matrix_of(name: &str, command: &str) -> Result<(Matrix, FrameworkL
     Ok((matrix, layout))
 }
 
+/// The layout of a matrix for ranks that are started here, or that a launcher has started.
+///
+/// # Errors
+/// As [`matrix_of`]; and where the launcher has started another number of ranks.
+pub(crate) fn layout_of(
+    matrix: &Matrix,
+    identity: Option<&Identity>,
+    command: &str,
+) -> Result<FrameworkLayout, Failure> {
+    if let Some(identity) = identity
+        && identity.world_size != matrix.world_size()
+    {
+        return Err(Failure::usage(format!(
+            "{} started {} ranks, and {matrix} has {}",
+            identity.source.contract,
+            identity.world_size,
+            matrix.world_size()
+        )));
+    }
+    matrix_of(&matrix.to_string(), command).map(|(_, layout)| layout)
+}
+
 /// What a message about an unknown name ends with: the name that is like it, if there is one.
 pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!(" (did you mean {name}?)"))

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::moe::report::{Loads, PhaseTime, RankRow, Record};
 use crate::moe::table::phase_name;
 use crate::out::escaped;
-use crate::report::html::figures::{Against, Heat, bar, heat};
+use crate::report::html::figures::{self, Against, Heat, bar, heat};
 use crate::report::html::parts::{captioned, digits, micros, number, size};
 
 /// What happened within one line.
@@ -158,19 +158,13 @@ fn waits_for(ranks: &[RankRow]) -> Markup {
     if ranks.iter().all(|rank| rank.waits_for_us.is_empty()) {
         return html! {};
     }
-    let row = |rank: &RankRow| {
-        let waits = (0..).zip(&rank.waits_for_us);
-        let others = waits.map(|(other, us)| (other != rank.rank).then_some(*us));
-        (format!("rank {}", rank.rank), others.collect())
-    };
-    let table = Heat {
-        corner: "waits for".to_owned(),
-        columns: ranks.iter().map(|rank| rank.rank.to_string()).collect(),
-        rows: ranks.iter().map(row).collect(),
-    };
+    let rows: Vec<(u32, Vec<f64>)> = ranks
+        .iter()
+        .map(|rank| (rank.rank, rank.waits_for_us.clone()))
+        .collect();
     let caption = "Who waits for whom, in µs of a step, all phases together: a row waits for the rank of the column, which came last of the group. \
         A dark column is a rank that holds the others up.";
-    captioned(caption, heat(&table, Against::Table))
+    captioned(caption, figures::waits(&rows))
 }
 
 fn ranks(ranks: &[RankRow]) -> Markup {

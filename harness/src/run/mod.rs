@@ -97,6 +97,7 @@ impl Finished {
                 None => Outcome::Failed,
             },
             reason: verdict.as_ref().map(|verdict| verdict.text.clone()),
+            waits_us: collector.waits_us().to_vec(),
             ..skipped(job, layout, String::new())
         };
         Self {
@@ -148,6 +149,7 @@ pub fn skipped(job: &Job, layout: &FrameworkLayout, reason: String) -> MatrixSum
         bring_up_us: None,
         outcome: Outcome::Skipped,
         reason: Some(reason),
+        waits_us: Vec::new(),
     }
 }
 

@@ -8,6 +8,7 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use muster_comm::algo::{ENTRY, Links, Table, choices_for, find_choice};
@@ -64,6 +65,7 @@ pub fn run(
         catalogue: &catalogue,
         report,
         pending: Vec::new(),
+        took_us: RefCell::default(),
         sent: Clock::now(),
         current: None,
         wrong: false,
@@ -121,6 +123,8 @@ struct Worker<'a> {
     /// The way to whoever runs the job.
     report: &'a mut dyn FnMut(&[u8]) -> Result<(), String>,
     pending: Vec<CaseResult>,
+    /// How long the calls of the case under way lasted.
+    took_us: RefCell<Vec<u64>>,
     /// When results were last sent.
     sent: Instant,
     /// The case under way.
@@ -168,6 +172,9 @@ impl Worker<'_> {
                 self.objects_after = objects_after(&group.comm);
             }
             let (wrong, refused) = asked?;
+            if !case.question.ends_together() {
+                self.took_us.take();
+            }
             let algo = algorithm(&group.comm, &case.question);
             let wrong = wrong.or_else(|| self.astray(&group.comm, &case.question, algo));
             let elapsed_us = micros(Clock::now().duration_since(begun));
@@ -178,6 +185,7 @@ impl Worker<'_> {
             self.pending.push(CaseResult {
                 case: number,
                 elapsed_us,
+                calls_us: self.took_us.take(),
                 algo: algo.map(str::to_owned),
                 wrong,
                 refused,
@@ -257,6 +265,7 @@ impl Worker<'_> {
                         count,
                         seed: self.job.seed,
                         ops: &ops,
+                        took_us: &self.took_us,
                     })
                 })
             }
@@ -355,6 +364,7 @@ impl Worker<'_> {
                     count,
                     seed: self.job.seed,
                     ops: &[ReduceOp::Sum],
+                    took_us: &RefCell::default(),
                 })
             })?;
             self.tell(&RankMessage::Probe {

@@ -54,5 +54,6 @@ pub(crate) fn summary(outcome: Outcome) -> MatrixSummary {
         bring_up_us: Some(40_000),
         outcome,
         reason: None,
+        waits_us: Vec::new(),
     }
 }

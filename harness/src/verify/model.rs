@@ -118,6 +118,10 @@ pub struct MatrixSummary {
     pub outcome: Outcome,
     /// Why, where the outcome is not a pass.
     pub reason: Option<String>,
+    /// How long the rank of a row waited for that of a column in calls that all members leave together, in microseconds;
+    /// empty where nobody did, and with more than 64 ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_us: Vec<Vec<u64>>,
 }
 
 /// How a matrix ended.

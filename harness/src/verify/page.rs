@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::out::escaped;
 use crate::report::cause::listed;
 use crate::report::document::Mood;
+use crate::report::html::figures;
 use crate::report::html::parts::{counted, fact, number, scrolling, seconds, tag};
 use crate::verify::model::{Case, MatrixSummary, NotApplicable, Outcome, Report};
 
@@ -43,7 +44,36 @@ pub(super) fn body(report: &Report) -> Markup {
                 }
             }
         }
+        (waits(report))
         (not_applicable(&report.not_applicable))
+    }
+}
+
+/// Who waited for whom, by matrix.
+fn waits(report: &Report) -> Markup {
+    let told = || {
+        report
+            .matrices
+            .iter()
+            .filter(|matrix| !matrix.waits_us.is_empty())
+    };
+    let rows = |matrix: &MatrixSummary| -> Vec<(u32, Vec<f64>)> {
+        let us = |row: &Vec<u64>| row.iter().map(|us| *us as f64).collect();
+        (0..).zip(matrix.waits_us.iter().map(us)).collect()
+    };
+    html! {
+        @if told().next().is_some() {
+            section aria-labelledby="waits" {
+                h2 #waits { "Who waited for whom" }
+                p.soft { "Microseconds in calls that all members leave together: a row waited for the rank of the column, which came last. A dark column is a rank that held the others up." }
+                @for matrix in told() {
+                    details {
+                        summary { (escaped(&matrix.matrix)) }
+                        (scrolling(&format!("Waits of {}", matrix.matrix), figures::waits(&rows(matrix))))
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn a_pattern_of_the_shell_may_bring_both_forms_and_one_without_ours_is_refused()
     let refused = explain(&[folder.path()]);
     refused.expect_code(2);
     assert!(
-        refused.stderr.contains("no dump of a rank (rank-N.json)"),
+        refused.stderr.contains("no dump of a rank (rank-N.json, "),
         "{}",
         refused.stderr
     );
@@ -119,6 +119,62 @@ fn a_pattern_of_the_shell_may_bring_both_forms_and_one_without_ours_is_refused()
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn a_hang_becomes_a_page_and_what_other_tools_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let others = tempfile::tempdir().expect("a folder");
+    let mut run = faulty("never", folder.path(), "6");
+    let pids: Vec<i32> = (0..RANKS).map(|rank| run.await_rank(rank)).collect();
+    let write = |pid: i32, format: &str, name: &str| {
+        let file = others.path().join(name);
+        let script = r#"exec "$0" dump "$1" --format "$2" > "$3""#;
+        let (pid, file) = (pid.to_string(), file.to_string_lossy().into_owned());
+        let program = binary().to_string_lossy().into_owned();
+        let args = ["-c", script, &program, &pid, format, &file];
+        start(Path::new("/bin/sh"), &args, &[]).wait()
+    };
+    // The ranks wait once they have been in the call for a while.
+    Clock::pause(Duration::from_millis(2500));
+    for (rank, pid) in pids.iter().enumerate() {
+        write(*pid, "pytorch-pickle", &format!("trace_{rank}")).expect_code(0);
+    }
+    write(pids[0], "chrome", "calls.json").expect_code(0);
+    let ended = run.wait();
+    let (class, who) = class_and_who(&ended.stderr);
+    let recorded = explain(&[others.path()]);
+    assert_eq!(
+        class_and_who(&recorded.stdout),
+        (class, who),
+        "{}",
+        recorded.stdout
+    );
+    assert_eq!(recorded.code, ended.code);
+    let trace = std::fs::read(others.path().join("calls.json")).expect("a trace");
+    let trace: serde_json::Value = serde_json::from_slice(&trace).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    assert!(
+        events
+            .iter()
+            .any(|event| event["ph"] == "X" && event["args"]["state"] == "under way")
+    );
+
+    let page = folder.path().join("hang.html");
+    let (dumps, file) = (folder.path().to_string_lossy(), page.to_string_lossy());
+    let explained = start(binary(), &["explain", &dumps, "--report", &file], &[]).wait();
+    assert_eq!(explained.code, ended.code, "{}", explained.stderr);
+    let page = std::fs::read_to_string(&page).expect("a page");
+    for part in [
+        "Who waits for whom",
+        "to blame",
+        "The last calls, side by side",
+        "first difference",
+        "NOT_JOINED",
+    ] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert!(!page.contains("<script"), "pages hold no script");
 }
 
 #[test]

@@ -4,14 +4,14 @@ use muster_comm::algo::find_choice;
 use muster_comm::algo::select::SEGMENT_BYTES;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
-use muster_comm::layout::{FrameworkLayout, GroupKind};
+use muster_comm::layout::FrameworkLayout;
 use muster_comm::types::{Collective, ReduceOp, closest};
 
 use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::map;
 use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{Named, did_you_mean, matrix_of, pin};
+use crate::cmd::values::{Named, did_you_mean, layout_of, matrix_of, pin};
 use crate::fail::Failure;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::Work;
@@ -76,16 +76,25 @@ pub(super) fn op(text: &str) -> Result<ReduceOp, String> {
         })
 }
 
-pub(super) fn group(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text == WORLD_KIND || text.parse::<GroupKind>().is_ok() {
-        return Ok(text.to_owned());
+/// A word whose meaning depends on other options.
+#[expect(clippy::unnecessary_wraps, reason = "what clap takes")]
+pub(super) fn trimmed(text: &str) -> Result<String, String> {
+    Ok(text.trim().to_owned())
+}
+
+/// A kind of groups that a layout has.
+///
+/// # Errors
+/// In words: what there is, and what may have been meant.
+fn check_group(name: &str, layout: &FrameworkLayout) -> Result<(), String> {
+    if name == WORLD_KIND || layout.groups(name).is_some_and(|groups| !groups.is_empty()) {
+        return Ok(());
     }
-    let names: Vec<&str> = std::iter::once(WORLD_KIND)
-        .chain(GroupKind::ALL.into_iter().map(GroupKind::name))
-        .collect();
-    let meant = did_you_mean(closest(text, names.iter().copied()));
-    Err(format!("there is {}{meant}", names.join(", ")))
+    let kinds = layout.named_groups();
+    let names = || std::iter::once(WORLD_KIND).chain(kinds.iter().map(|kind| kind.name));
+    let meant = did_you_mean(closest(name, names()));
+    let all: Vec<&str> = names().collect();
+    Err(format!("there is {}{meant}", all.join(", ")))
 }
 
 pub(super) fn memory(text: &str) -> Result<Memory, String> {
@@ -139,6 +148,11 @@ impl BenchArgs {
             .into_iter()
             .map(|(name, layout)| {
                 let plan = of_world(&layout);
+                for group in &self.group {
+                    check_group(group, &layout).map_err(|there| {
+                        Failure::usage(format!("{name} has no groups {group}: {there}"))
+                    })?;
+                }
                 let cells = plan.cells(&layout);
                 self.check_cells(&plan, &layout, cells.len(), &name)?;
                 let matrix = MatrixSpec::of(name, &layout);
@@ -252,6 +266,10 @@ impl BenchArgs {
         &self,
         identity: Option<&Identity>,
     ) -> Result<Vec<(String, FrameworkLayout)>, Failure> {
+        if let Some(matrix) = &self.matrix {
+            let layout = layout_of(matrix, identity, "bench")?;
+            return Ok(vec![(matrix.to_string(), layout)]);
+        }
         let axes = [
             ("tp", self.tp),
             ("cp", self.cp),
@@ -352,12 +370,17 @@ mod tests {
         let error = parse_what("allreduce").expect_err("unknown");
         assert!(error.contains("did you mean all_reduce?"), "{error}");
         assert!(parse_what("send").is_err());
-        assert_eq!(group("ep"), Ok("ep".to_owned()));
-        assert!(
-            group("epp")
-                .expect_err("unknown")
-                .contains("did you mean ep?")
-        );
+        let group = |name: &str, matrix: &str| {
+            let (_, layout) = matrix_of(matrix, "bench").expect("a matrix");
+            check_group(name, &layout)
+        };
+        assert_eq!(group("ep", "tp2ep2"), Ok(()));
+        assert_eq!(group("world", "vllm0.18:tp2dp2"), Ok(()));
+        assert_eq!(group("mc2", "vllm0.18:tp2dp2"), Ok(()));
+        let error = group("mc2", "tp2ep2").expect_err("Megatron-LM has none");
+        assert!(error.contains("there is world, dp, "), "{error}");
+        let error = group("epp", "tp2ep2").expect_err("unknown");
+        assert!(error.contains("did you mean ep?"), "{error}");
         assert_eq!(percent("2.5%"), Ok(2.5));
         assert!(percent("-1").is_err());
         assert!(percent("NaN").is_err());

@@ -63,6 +63,23 @@ pub fn heat(heat: &Heat, against: Against) -> Markup {
     }
 }
 
+/// Who waits for whom, in microseconds: the rank of a row for that of a column.
+#[must_use]
+pub fn waits(rows: &[(u32, Vec<f64>)]) -> Markup {
+    let row = |(rank, waits): &(u32, Vec<f64>)| {
+        let others = (0..)
+            .zip(waits)
+            .map(|(other, us)| (other != *rank).then_some(*us));
+        (format!("rank {rank}"), others.collect())
+    };
+    let table = Heat {
+        corner: "waits for".to_owned(),
+        columns: rows.iter().map(|(rank, _)| rank.to_string()).collect(),
+        rows: rows.iter().map(row).collect(),
+    };
+    heat(&table, Against::Table)
+}
+
 fn class(value: f64, against: Against, greatest: f64, least: f64, most: f64) -> String {
     let part = match against {
         Against::Table if greatest > 0.0 => value / greatest,

@@ -127,6 +127,7 @@ impl Worker<'_> {
             self.pending.push(CaseResult {
                 case,
                 elapsed_us,
+                calls_us: Vec::new(),
                 algo: None,
                 wrong: None,
                 refused: Vec::new(),
