@@ -297,7 +297,15 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
         .into_iter()
         .max_by_key(|(age_ms, rank, _)| (*age_ms, u32::MAX - rank))?;
     match judge(&scene, Question::Overdue { rank, call }) {
-        Finding::Verdict(verdict) => Some(*verdict),
+        Finding::Verdict(mut verdict) => {
+            // Nobody was asked.
+            for text in &mut verdict.evidence {
+                if let Some(ranks) = text.strip_suffix(" answered when asked") {
+                    *text = format!("there is a dump of {ranks}");
+                }
+            }
+            Some(*verdict)
+        }
         Finding::Again(_) | Finding::Nothing => None,
     }
 }

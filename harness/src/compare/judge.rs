@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::common::common;
 use crate::compare::conditions::{is_enough, middle, usual, without};
 use crate::compare::machine::machine_ratio;
-use crate::compare::margin::Margin;
+use crate::compare::margin::{Margin, may_be_two_states};
 use crate::compare::rank_test::{self, Effect};
 use crate::compare::states::in_pairs;
 use crate::exit::Exit;
@@ -265,7 +265,8 @@ fn times<'a>(
         let Some(effect) = effects[index] else {
             continue;
         };
-        let (fate, p) = if slower[index] <= LEVEL && effect.ratio >= limit {
+        let is_slower = slower[index] <= LEVEL && effect.ratio >= limit;
+        let (fate, p) = if is_slower && !may_be_two_states(&effect, limit) {
             let is_machine = effect.ratio * scale <= machine * limit;
             let fate = if is_machine {
                 Fate::MachineSlower

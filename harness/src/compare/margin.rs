@@ -6,6 +6,15 @@
 use crate::compare::judge::LEVEL;
 use crate::compare::rank_test::{self, Effect, least_p, least_p_of_pairs};
 
+/// States of a machine lie this many times apart (see `docs/compare.md`).
+const STATES: f64 = 1.5;
+
+/// Whether rounds may be of two states of the machine: then chance decides how many of each there are, and the interval
+/// reaches from about nothing to the distance of the states.
+pub(super) fn may_be_two_states(effect: &Effect, limit: f64) -> bool {
+    effect.high.is_finite() && effect.low < limit && effect.high > STATES * effect.low
+}
+
 /// Most rounds of a side that are worth naming.
 const ROUNDS_MAX: f64 = 1000.0;
 
@@ -103,6 +112,16 @@ mod tests {
         assert!(TENTH.holds(&effect(0.2, 0.5, 0.9), 0.5));
         assert!(!TENTH.holds(&effect(0.83, 1.006, 8.2), 1.0));
         assert!(!TENTH.holds(&effect(0.0, 1.0, f64::INFINITY), 1.0));
+    }
+
+    /// "1.46 us, was 0.159 us: +18.9 % (95 %: +2.1 % to +1658.3 %)", of two runs of one program.
+    #[test]
+    fn an_interval_from_nothing_to_many_times_is_no_regression() {
+        assert!(may_be_two_states(&effect(1.021, 1.189, 17.58), 1.05));
+        assert!(!may_be_two_states(&effect(1.08, 1.15, 1.22), 1.05));
+        assert!(!may_be_two_states(&effect(1.02, 1.15, 1.4), 1.05));
+        assert!(!may_be_two_states(&effect(2.0, 4.0, 9.0), 1.05));
+        assert!(!may_be_two_states(&effect(0.0, 2.0, f64::INFINITY), 1.05));
     }
 
     /// "72.9 us, was 179 us: +0.6 %".

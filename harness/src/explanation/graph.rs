@@ -74,7 +74,7 @@ fn does(report: &Report) -> (Vec<u32>, Vec<String>) {
     for group in &report.groups {
         let Some(call) = &group.call else { continue };
         let verb = if call.wait.is_some() {
-            "waits in"
+            "waiting in"
         } else {
             "in"
         };
@@ -146,7 +146,7 @@ pub(super) fn section(reports: &[Report], blamed: &[u32]) -> Markup {
 }
 
 /// From a box to the boxes that it waits for.
-fn arrows(nodes: &[Node]) -> Vec<(usize, usize)> {
+pub(super) fn arrows(nodes: &[Node]) -> Vec<(usize, usize)> {
     let mut arrows = Vec::new();
     for (from, node) in nodes.iter().enumerate() {
         for (to, other) in nodes.iter().enumerate() {

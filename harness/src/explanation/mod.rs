@@ -4,6 +4,8 @@
 mod calls;
 mod graph;
 mod stacks;
+#[cfg(test)]
+mod tests;
 
 use maud::{Markup, html};
 use muster_comm::error::verdict::Verdict;

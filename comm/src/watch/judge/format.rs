@@ -29,6 +29,10 @@ pub(in crate::watch) fn who(scene: &Scene, blamed: &[u32]) -> String {
         } else {
             format!("; {groups}")
         };
+        // What a flight recorder wrote tells no process.
+        if member.pid == 0 && member.host.is_empty() && !groups.is_empty() {
+            return format!("rank {rank} ({})", groups.trim_start_matches("; "));
+        }
         let process = match &member.inside {
             Some(inside) => inside.describe(member.pid),
             None => format!("pid {}", member.pid),

@@ -98,10 +98,8 @@ fn value(nodes: &[Node], at: usize, depth: usize, left: &mut usize) -> Result<Va
         Node::Dictionary(pairs) => {
             let mut map = Map::new();
             for (key, one) in pairs {
-                let key = match value(nodes, *key, depth, left)? {
-                    Value::String(text) => text,
-                    other => other.to_string(),
-                };
+                let key = value(nodes, *key, depth, left)?;
+                let key = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
                 map.insert(key, value(nodes, *one, depth, left)?);
             }
             Value::Object(map)

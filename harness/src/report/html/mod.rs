@@ -150,6 +150,9 @@ pub fn backend_in_words(about: &About<'_>) -> Option<(&'static str, &'static str
 }
 
 fn machine(about: &About<'_>) -> Markup {
+    if about.machine.is_none() && about.backend.is_none() && about.origin.is_none() {
+        return html! {};
+    }
     html! {
         section aria-labelledby="machine" {
             h2 #machine { "Where and how" }
