@@ -291,23 +291,27 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
         .into_iter()
         .find_map(|(rank, call)| Some((rank, call, mismatch::compare(&scene, call)?)));
     if let Some((rank, call, found)) = differing {
-        return Some(failure::compared(&scene, rank, call, found, false));
+        return Some(offline(failure::compared(&scene, rank, call, found, false)));
     }
     let (_, rank, call) = waits
         .into_iter()
         .max_by_key(|(age_ms, rank, _)| (*age_ms, u32::MAX - rank))?;
     match judge(&scene, Question::Overdue { rank, call }) {
-        Finding::Verdict(mut verdict) => {
-            // Nobody was asked.
-            for text in &mut verdict.evidence {
-                if let Some(ranks) = text.strip_suffix(" answered when asked") {
-                    *text = format!("there is a dump of {ranks}");
-                }
-            }
-            Some(*verdict)
-        }
+        Finding::Verdict(verdict) => Some(offline(*verdict)),
         Finding::Again(_) | Finding::Nothing => None,
     }
+}
+
+/// A verdict in whose evidence nobody was asked: dumps were read.
+fn offline(mut verdict: Verdict) -> Verdict {
+    for text in &mut verdict.evidence {
+        if let Some(ranks) = text.strip_suffix(" answered when asked") {
+            *text = format!("there is a dump of {ranks}");
+        } else if text == failure::COMPARED {
+            "the dumps show different calls under one number".clone_into(text);
+        }
+    }
+    verdict
 }
 
 /// A dump shows one moment: what waits in it is taken to have waited just before.

@@ -12,6 +12,9 @@ use crate::error::{ErrorKind, Field};
 use crate::rendezvous::DownReason;
 use crate::types::Rank;
 
+/// The evidence of calls that do not match.
+pub(super) const COMPARED: &str = "the ranks compared their calls before any data";
+
 /// An error that a rank met by itself.
 #[derive(Debug)]
 pub(super) struct Failed {
@@ -367,7 +370,7 @@ fn told(
         what: what(group, call),
         place: kind.to_string(),
         evidence: vec![if matches!(kind, ErrorKind::Mismatch { .. }) {
-            "the ranks compared their calls before any data".to_owned()
+            COMPARED.to_owned()
         } else {
             format!("rank {rank} met it in this call")
         }],

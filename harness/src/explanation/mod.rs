@@ -176,10 +176,20 @@ impl Document for Explanation {
 
     fn headline(&self) -> Headline {
         let Some(verdict) = &self.verdict else {
-            return Headline {
-                mood: Mood::Good,
-                word: "nobody waits".to_owned(),
-                sentence: format!("nobody waits, as far as {} dumps tell", self.ranks.len()),
+            let dumps = self.ranks.len();
+            return match self.waiting() {
+                0 => Headline {
+                    mood: Mood::Good,
+                    word: "nobody waits".to_owned(),
+                    sentence: format!("nobody waits, as far as {dumps} dumps tell"),
+                },
+                waiting => Headline {
+                    mood: Mood::Care,
+                    word: "no verdict".to_owned(),
+                    sentence: format!(
+                        "{waiting} of {dumps} ranks wait, and the dumps do not tell for whom"
+                    ),
+                },
             };
         };
         Headline {

@@ -32,10 +32,10 @@ pub fn read(document: &Value, rank: u32, taken_ms: u64) -> Result<Report, NoReco
     let config = config.ok_or_else(|| lacks("pg_config"))?;
     let entries = document.get("entries").and_then(Value::as_array);
     let entries = entries.ok_or_else(|| lacks("entries"))?;
-    // Gloo leaves out the name of the first group there, and calls it by its number everywhere else.
-    let known = |name: &str| if name.is_empty() { FIRST } else { name }.to_owned();
-    let of = |(name, group): (&String, &Value)| (known(name), group_of(&known(name), group));
-    let mut groups: Vec<(String, GroupState)> = config.iter().map(of).collect();
+    // Gloo leaves the names out there, so that one group's members stand for those of all: of which, nobody knows.
+    let of = |(name, group): (&String, &Value)| (name.clone(), group_of(name, group));
+    let config = config.iter().filter(|(name, _)| !name.is_empty());
+    let mut groups: Vec<(String, GroupState)> = config.map(of).collect();
     let mut calls = Vec::new();
     for entry in entries {
         let named = |at: usize| {
@@ -100,6 +100,10 @@ pub fn complete(reports: &mut [Report]) {
         .copied()
         .chain(reports.iter().map(|report| report.rank));
     let world = ranks.max().map_or(0, |last| last.saturating_add(1));
+    let used: Vec<(u64, u32)> = reports
+        .iter()
+        .flat_map(|report| report.groups.iter().map(|group| (group.key, report.rank)))
+        .collect();
     for report in reports.iter_mut() {
         report.world_size = world;
         for group in report
@@ -107,8 +111,15 @@ pub fn complete(reports: &mut [Report]) {
             .iter_mut()
             .filter(|group| group.members.is_empty())
         {
-            group.members = (0..world).collect();
-            group.size = world;
+            if group.key == hash(FIRST.bytes()) {
+                group.members = (0..world).collect();
+                group.size = world;
+                continue;
+            }
+            // Ranks that have not used it yet are not known.
+            let known = used.iter().filter(|(key, _)| *key == group.key);
+            group.members = known.map(|(_, rank)| *rank).collect();
+            group.size = u32::try_from(group.members.len() + 1).unwrap_or(u32::MAX);
         }
     }
     let entered: Vec<(u32, u64, u64)> = reports
@@ -140,11 +151,13 @@ pub fn complete(reports: &mut [Report]) {
                 of.is_some_and(|(_, _, entered)| *entered >= call.seq)
             };
             let mut missing: Vec<u32> = others().filter(|member| !has_come(*member)).collect();
-            if missing.is_empty() {
+            let is_known = group.size == u32::try_from(group.members.len()).unwrap_or(u32::MAX);
+            if missing.is_empty() && is_known {
                 missing = others().collect();
             }
             if let Some(wait) = &mut call.wait {
                 wait.missing = missing;
+                wait.missing_more = u32::from(!is_known);
             }
         }
     }
@@ -380,11 +393,35 @@ mod tests {
         let report = read(&document, 0, 9_000).expect("a dump");
         assert_eq!(report.groups.len(), 1, "{:?}", report.groups);
         let group = &report.groups[0];
-        assert_eq!(
-            (&group.name[..], &group.members[..]),
-            ("default_pg", &[0, 1][..])
-        );
+        assert_eq!(group.name, "default_pg");
         assert_eq!(group.call.as_ref().map(|call| call.seq), Some(2));
+    }
+
+    /// Gloo's dumps name no members: a rank that has not used a group yet may be one.
+    #[test]
+    fn nobody_is_named_where_members_are_not_known() {
+        let of = |rank: u32, name: &str| {
+            let mut open = entry(1, "scheduled");
+            open["process_group"] = json!([name, format!("tp{rank}")]);
+            let document = json!({
+                "pg_config": {"": {"name": "", "desc": "", "ranks": "[0, 1]"}},
+                "entries": [open],
+            });
+            read(&document, rank, 9_000).expect("a dump")
+        };
+        let mut reports = [of(0, "1"), of(1, "2"), of(2, "3")];
+        complete(&mut reports);
+        let group = &reports[1].groups[0];
+        assert_eq!((&group.name[..], group.size), ("tp1", 2));
+        assert!(!group.names_all());
+        let call = group.call.as_ref().expect("a call under way");
+        let wait = call.wait.as_ref().expect("a wait");
+        assert_eq!((&wait.missing[..], wait.missing_more), (&[][..], 1));
+        let verdict = explain(&reports).expect("somebody waits");
+        assert_eq!(
+            (verdict.class, &verdict.blamed[..]),
+            (Class::Internal, &[][..])
+        );
     }
 
     #[test]
