@@ -73,6 +73,12 @@ impl Clock {
         nanos(rustix::time::ClockId::Realtime) / 1_000_000
     }
 
+    /// By how many nanoseconds the wall clock is ahead of the monotonic one: for times that other programs read.
+    #[must_use]
+    pub fn wall_ahead_ns() -> u64 {
+        nanos(rustix::time::ClockId::Realtime).saturating_sub(Self::nanos())
+    }
+
     /// Lets `pause` pass. For retry loops that also watch a deadline, never for synchronisation.
     pub fn pause(pause: Duration) {
         #[expect(clippy::disallowed_methods, reason = "this is sync::Clock")]

@@ -210,13 +210,11 @@ impl OnIsland<'_> {
         let (wait_context, request) = (self.wait_context, self.request);
         let (n, me) = (wait_context.group.len(), wait_context.group.me);
         let contribution = request.contribution(n, me);
-        let fits = Local::placement(request, contribution);
-        let chosen = match wait_context.table() {
-            // The user's table may send even small calls over messages, or through staging.
-            Some(_) => Some(choose_direct(wait_context, request)?),
-            None => None,
-        };
-        let (ride, way) = choose_placement(request, n, chosen.as_ref(), fits)?;
+        // The user's table may send even small calls over messages, or through staging.
+        let has_table = wait_context.table().is_some();
+        let chosen = has_table.then(|| choose_direct(wait_context, request));
+        let chosen = chosen.transpose()?;
+        let (ride, way) = choose_placement(request, n, chosen.as_ref(), contribution)?;
         let splits = matches!(request.counts, Counts::Splits { .. });
         let may_be_left = way == 0 && zero_copy::may_be_left(request, n, contribution);
         let offer = BufferAddrs {
@@ -395,8 +393,9 @@ fn choose_placement(
     request: &Request<'_>,
     n: usize,
     chosen: Option<&Choice>,
-    fits: Placement,
+    contribution: usize,
 ) -> Result<(Placement, u8), Failure> {
+    let fits = Local::placement(request, contribution);
     let Some(own) = chosen.filter(|chosen| chosen.is_own) else {
         let is_pair_sum = request.collective == Collective::AllReduce && n == 2;
         let bytes = request

@@ -14,6 +14,7 @@ use signal_hook::low_level::pipe;
 use super::report::Report;
 use super::{Watch, dump};
 use crate::error::verdict::Verdict;
+use crate::sync::Clock;
 
 /// Writes a rank's dump into `folder`, as `rank-N.json`, and with PyTorch's keys as
 /// `rank-N.pytorch.json`.
@@ -22,7 +23,7 @@ use crate::error::verdict::Verdict;
 /// Of the system: no such folder, no room.
 pub fn keep(folder: &Path, report: &Report, verdict: Option<&Verdict>) -> io::Result<()> {
     let ours = dump::document(std::slice::from_ref(report), verdict);
-    let pytorch = dump::pytorch(report);
+    let pytorch = dump::pytorch(report, Clock::wall_ahead_ns());
     for (value, kind) in [(ours, "json"), (pytorch, "pytorch.json")] {
         let name = format!("rank-{}.{kind}", report.rank);
         // A reader never meets half a dump.

@@ -80,9 +80,10 @@ pub fn read(text: &str) -> Result<Dump, DumpError> {
     })
 }
 
-/// The dump of one rank with the keys of PyTorch's flight recorder.
+/// The dump of one rank with the keys of PyTorch's flight recorder, whose times are those of the wall clock: `ahead_ns` is by how much
+/// that is ahead of the monotonic clock of the rank's host.
 #[must_use]
-pub fn pytorch(report: &Report) -> Value {
+pub fn pytorch(report: &Report, ahead_ns: u64) -> Value {
     let number = |key: u64| report.groups.iter().position(|group| group.key == key);
     let config: serde_json::Map<String, Value> = (0..)
         .zip(&report.groups)
@@ -113,7 +114,7 @@ pub fn pytorch(report: &Report) -> Value {
     let entries: Vec<Value> = report
         .calls
         .iter()
-        .map(|call| entry(call, number(call.key)))
+        .map(|call| entry(call, number(call.key), ahead_ns))
         .collect();
     json!({
         "version": "2.10",
@@ -125,7 +126,8 @@ pub fn pytorch(report: &Report) -> Value {
     })
 }
 
-fn entry(call: &CallRecord, group: Option<usize>) -> Value {
+fn entry(call: &CallRecord, group: Option<usize>, ahead_ns: u64) -> Value {
+    let wall = |ns: u64| ns.saturating_add(ahead_ns);
     let (file, line) = call.site.rsplit_once(':').unwrap_or((&call.site, "0"));
     let dtype = call.call.dtype().map_or("Byte", |dtype| dtype.name());
     let is_p2p = call.call.is_point_to_point();
@@ -141,9 +143,9 @@ fn entry(call: &CallRecord, group: Option<usize>) -> Value {
         "p2p_seq_id": if is_p2p { call.seq } else { 0 },
         "op_id": call.id,
         "profiling_name": format!("muster:{}", call.call.name()),
-        "time_created_ns": call.enqueued_ns,
-        "time_discovered_started_ns": call.started_ns,
-        "time_discovered_completed_ns": call.completed_ns,
+        "time_created_ns": wall(call.enqueued_ns),
+        "time_discovered_started_ns": wall(call.started_ns),
+        "time_discovered_completed_ns": call.completed_ns.map(wall),
         "duration_ms": Value::Null,
         "input_sizes": [[call.call.count]],
         "input_dtypes": [dtype],
@@ -397,7 +399,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_the_flight_recorder_are_there() {
-        let value = pytorch(&report(0, Some(1)));
+        let value = pytorch(&report(0, Some(1)), 1_000);
+        assert_eq!(value["entries"][0]["time_created_ns"], 1_005);
         let entry = &value["entries"][0];
         for key in [
             "record_id",

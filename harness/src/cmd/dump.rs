@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use clap::{Args, ValueEnum};
+use muster_comm::sync::Clock;
 use muster_comm::watch::dump::{self, Dump, recorder};
 use muster_comm::watch::of_process;
 use muster_comm::watch::report::Report;
@@ -81,9 +82,12 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
     let value = match (args.format, reports.as_slice()) {
         (DumpFormat::Json, reports) => dump::document(reports, None),
         (DumpFormat::Chrome, reports) => dump::chrome(reports),
-        (DumpFormat::Pytorch, [report]) => dump::pytorch(report),
+        (DumpFormat::Pytorch, [report]) => dump::pytorch(report, Clock::wall_ahead_ns()),
         (DumpFormat::PytorchPickle, [report]) => {
-            out::bytes(&pickle::write(&dump::pytorch(report)))?;
+            out::bytes(&pickle::write(&dump::pytorch(
+                report,
+                Clock::wall_ahead_ns(),
+            )))?;
             return Ok(Exit::Ok);
         }
         (DumpFormat::Pytorch | DumpFormat::PytorchPickle, _) => {

@@ -8,7 +8,7 @@ use muster_comm::watch::report::{CallOutcome, CallRecord, Report};
 use crate::out::escaped;
 use crate::report::cause::listed;
 use crate::report::document::Mood;
-use crate::report::html::parts::{captioned, counted, tag};
+use crate::report::html::parts::{captioned, counted, seconds, tag};
 
 /// Most groups that are shown.
 const GROUPS_MAX: usize = 6;
@@ -29,7 +29,7 @@ pub(super) struct Cell {
 enum How {
     Ended,
     Failed,
-    /// Seconds that it has lasted.
+    /// Milliseconds that it has lasted.
     Open(u64),
 }
 
@@ -112,7 +112,7 @@ fn cell(call: &CallRecord, report: &Report) -> Cell {
         how: match call.outcome {
             CallOutcome::Completed => How::Ended,
             CallOutcome::Failed => How::Failed,
-            CallOutcome::Open => How::Open(age_ms() / 1000),
+            CallOutcome::Open => How::Open(age_ms()),
         },
     }
 }
@@ -188,7 +188,7 @@ fn shown(cell: Option<&Cell>) -> Markup {
             @match cell.how {
                 How::Ended => {}
                 How::Failed => { (tag(Mood::Bad, "failed")) " " }
-                How::Open(seconds) => { (tag(Mood::Care, &format!("for {seconds} s"))) " " }
+                How::Open(ms) => { (tag(Mood::Care, &format!("for {}", seconds(ms.saturating_mul(1000))))) " " }
             }
             (escaped(&cell.call))
             br;

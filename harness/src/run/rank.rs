@@ -4,6 +4,7 @@
 //! RANK-1: a case that comes out wrong is a result, and the rank goes on; a call that fails ends the
 //! rank's work, because its peers are no longer where it is.
 
+mod forced;
 mod measure;
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,12 @@ use muster_comm::collective::Communicator;
 use muster_comm::config::Environment;
 use muster_comm::error::CommError;
 use muster_comm::error::verdict::Class;
-use muster_comm::kernel::{Isa, Kernels};
 use muster_comm::layout::FrameworkLayout;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, Rank, ReduceOp};
 use muster_comm::world::World;
 
+use self::forced::{Instructions, table};
 use crate::check::cases::{Case, Catalogue, Question};
 use crate::check::message::{CaseResult, Failed, RankMessage, Refusal, Wrong};
 use crate::check::numbers::{self, Numbers};
@@ -458,18 +459,6 @@ impl lifecycle::Maker for Worker<'_> {
     }
 }
 
-/// Rules that force the calls of a job to go one way, in front of those that it has anyway.
-fn table(forced: &Forced, job: &Job) -> Result<Option<Table>, Failure> {
-    let Some(mut rules) = forced.rules() else {
-        return Ok(None);
-    };
-    rules.push_str(job.rules.as_deref().unwrap_or_default());
-    let table = Table::with_overrides(&rules);
-    table
-        .map(Some)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// The algorithm of the last call of a check, where it was one that algorithms carry out.
 fn algorithm(comm: &Subject, question: &Question) -> Option<&'static str> {
     let is_selected = question
@@ -479,28 +468,6 @@ fn algorithm(comm: &Subject, question: &Question) -> Option<&'static str> {
     (is_selected && on_host)
         .then(|| comm.host().last_algorithm())
         .flatten()
-}
-
-/// The vector instructions of a job, until it is over: the next one may have others.
-struct Instructions(Kernels);
-
-impl Instructions {
-    fn of(forced: &Forced) -> Result<Self, Failure> {
-        let before = Self(Kernels::current());
-        if let Some(name) = &forced.isa {
-            let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name);
-            let kernels = isa.and_then(|isa| Kernels::new(isa).ok());
-            let missing = || Failure::usage(format!("this processor has no {name} instructions"));
-            kernels.ok_or_else(missing)?.use_everywhere();
-        }
-        Ok(before)
-    }
-}
-
-impl Drop for Instructions {
-    fn drop(&mut self) {
-        self.0.use_everywhere();
-    }
 }
 
 /// Whether leaving members out can tell who is to blame: where an element is the work of all.
