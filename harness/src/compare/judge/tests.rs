@@ -164,3 +164,24 @@ fn what_both_rounds_of_a_pair_have_in_common_hides_nothing() {
         assert_eq!(same.class, Exit::Ok, "{:?}", same.rows[0]);
     }
 }
+
+/// One program measured twice on a machine that moves its ranks between processors.
+#[test]
+fn rounds_of_two_states_are_undecided_and_no_regression() {
+    let of = |rounds_us: [f64; 10]| {
+        vec![Row {
+            name: "all_reduce 8 B".to_owned(),
+            rounds_us: rounds_us.to_vec(),
+            ..Row::default()
+        }]
+    };
+    let base = of([
+        0.164, 2.739, 0.15, 0.161, 0.159, 0.161, 0.155, 0.155, 0.152, 0.187,
+    ]);
+    let new = of([
+        2.724, 0.165, 2.759, 2.764, 0.187, 2.724, 2.739, 0.163, 0.157, 0.163,
+    ]);
+    let comparison = judge(&base, &new, &[], &[], &WISHES);
+    assert_eq!(comparison.rows[0].fate, Fate::Undecided, "{comparison:?}");
+    assert_eq!(comparison.class, Exit::Internal);
+}

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Vendor] = &[
     row(
         Owner::VllmAscend,
         "VLLM_ASCEND_ENABLE_FUSED_MC2",
-        "the fused dispatch of experts",
+        "the fused dispatch of experts (A3, up to EP=64; before MegaMoe up to 32)",
         "0",
         "a whole number; 0 is off",
         number,
