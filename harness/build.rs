@@ -13,8 +13,9 @@ fn main() {
     };
     // TARGET/PROFILE/build/muster-HASH/out
     if let Some(profile) = Path::new(&out).ancestors().nth(3) {
+        // `cargo run` gives it to the program too, which warns of names that begin as its own do.
         println!(
-            "cargo::rustc-env=MUSTER_BUILD_DEPS={}",
+            "cargo::rustc-env=BUILD_DEPS_OF_MUSTER={}",
             profile.join("deps").display()
         );
     }

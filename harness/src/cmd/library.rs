@@ -88,7 +88,7 @@ fn places(library: &Library, folder: &Path) -> Vec<PathBuf> {
         above.join("lib"),
         above.join("lib/muster"),
     ];
-    let built = option_env!("MUSTER_BUILD_DEPS").map(PathBuf::from);
+    let built = option_env!("BUILD_DEPS_OF_MUSTER").map(PathBuf::from);
     folders.extend(built.filter(|built| !folders.contains(built)));
     folders
         .iter()
@@ -100,7 +100,7 @@ fn places(library: &Library, folder: &Path) -> Vec<PathBuf> {
 /// of the program's owner is taken from there.
 fn may_be_taken(library: &Path, program: &Path) -> bool {
     let owner = |path: &Path| std::fs::metadata(path).ok().map(|file| file.uid());
-    let is_where_built = library.parent() == option_env!("MUSTER_BUILD_DEPS").map(Path::new);
+    let is_where_built = library.parent() == option_env!("BUILD_DEPS_OF_MUSTER").map(Path::new);
     !is_where_built || owner(library) == owner(program)
 }
 
