@@ -235,6 +235,18 @@ impl Collective {
         self.pattern().is_some_and(Pattern::needs_everybody)
     }
 
+    /// The same of a call with this count. Without elements a call may need nobody; so may one whose parts differ in length, which
+    /// one count does not show.
+    #[must_use]
+    pub fn needs_everybody_with(self, count: u64) -> bool {
+        let has_parts_of_all = match self.counting() {
+            Counting::Buffers | Counting::Uniform => count > 0 || self.is_empty(),
+            Counting::Objects => true,
+            Counting::Blocks | Counting::Messages | Counting::Splits => false,
+        };
+        has_parts_of_all && self.needs_everybody()
+    }
+
     /// The kind with this wire number.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {

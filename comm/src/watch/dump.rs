@@ -207,8 +207,11 @@ fn slice(report: &Report, call: &CallRecord, track: u32, next: u64) -> Value {
         (CallOutcome::Failed, end) => ("failed", end),
         (CallOutcome::Completed, end) => ("completed", end),
         (CallOutcome::Open, _) => {
-            let group = report.group(call.key).and_then(|group| group.call.as_ref());
-            let under_way = group.filter(|one| one.seq == call.seq);
+            let id = CallId {
+                key: call.key,
+                seq: call.seq,
+            };
+            let under_way = report.under_way(id);
             let age_ns = under_way.map_or(0, |one| one.age_ms.saturating_mul(1_000_000));
             ("under way", Some(call.started_ns.saturating_add(age_ns)))
         }

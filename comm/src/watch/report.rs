@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::ProcessFacts;
 use crate::error::verdict::CallId;
-use crate::types::{Collective, Counting, DType, ReduceOp};
+use crate::types::{Collective, DType, ReduceOp};
 
 /// Version of this document; a field that changes its meaning moves it.
 pub const REPORT_VERSION: u32 = 2;
@@ -244,17 +244,10 @@ impl CallCode {
         Collective::from_code(self.byte(0))
     }
 
-    /// Whether nobody ends this call without the part of every other rank. Without elements a call may need nobody; so may
-    /// one whose parts differ in length, and the board does not show the lengths.
+    /// Whether nobody ends this call without the part of every other rank, as far as the board shows it.
     pub(super) fn needs_everybody(self) -> bool {
-        self.collective().is_some_and(|collective| {
-            let has_parts_of_all = match collective.counting() {
-                Counting::Buffers | Counting::Uniform => self.count > 0 || collective.is_empty(),
-                Counting::Objects => true,
-                Counting::Blocks | Counting::Messages | Counting::Splits => false,
-            };
-            has_parts_of_all && collective.needs_everybody()
-        })
+        self.collective()
+            .is_some_and(|collective| collective.needs_everybody_with(self.count))
     }
 
     /// The element type, where the call has one.
@@ -313,10 +306,16 @@ impl Report {
         self.groups.iter().find(|group| group.key == key)
     }
 
+    /// A call that is under way on the rank.
+    #[must_use]
+    pub fn under_way(&self, call: CallId) -> Option<&InFlight> {
+        let group = self.group(call.key)?;
+        group.call.as_ref().filter(|one| one.seq == call.seq)
+    }
+
     /// Whether the rank is in this call and waits.
     pub(super) fn waits_in(&self, call: CallId) -> bool {
-        let under_way = self.group(call.key).and_then(|group| group.call.as_ref());
-        under_way.is_some_and(|one| one.seq == call.seq && one.wait.is_some())
+        self.under_way(call).is_some_and(|one| one.wait.is_some())
     }
 
     /// Takes over from an earlier report the groups of these calls where only that one shows that the rank waits in them: a line

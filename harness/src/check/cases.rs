@@ -8,7 +8,7 @@
 //! waits for it: kinds come one after the other, and within a kind a rank is in one group at most.
 
 use muster_comm::layout::{Groups, Members};
-use muster_comm::types::{Collective, DType, Over, Pattern, Source};
+use muster_comm::types::{Collective, DType, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// The groups of one kind.
@@ -357,22 +357,7 @@ impl Question {
     /// Whether no member can leave a call of the check before all have come to it.
     #[must_use]
     pub fn ends_together(&self) -> bool {
-        let Self::Collective {
-            collective, count, ..
-        } = self
-        else {
-            return false;
-        };
-        collective
-            .pattern()
-            .is_some_and(|pattern| match pattern.source() {
-                Source::Nobody => true,
-                // Where blocks differ some are empty, and nobody needs to wait for those.
-                Source::Each | Source::Reduction(Over::All) => {
-                    !pattern.is_rooted() && !collective.has_lengths() && *count > 0
-                }
-                Source::Reduction(Over::Before | Over::UpTo) | Source::Root => false,
-            })
+        matches!(self, Self::Collective { collective, count, .. } if collective.needs_everybody_with(*count as u64))
     }
 
     /// Element type, where there is one.

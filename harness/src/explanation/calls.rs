@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use muster_comm::error::verdict::CallId;
 use muster_comm::watch::report::{CallOutcome, CallRecord, Report};
 
 use crate::out::escaped;
@@ -100,12 +101,11 @@ impl Group {
 }
 
 fn cell(call: &CallRecord, report: &Report) -> Cell {
-    let age_ms = || {
-        let under_way = report.group(call.key).and_then(|group| group.call.as_ref());
-        under_way
-            .filter(|one| one.seq == call.seq)
-            .map_or(0, |one| one.age_ms)
+    let id = CallId {
+        key: call.key,
+        seq: call.seq,
     };
+    let age_ms = || report.under_way(id).map_or(0, |one| one.age_ms);
     Cell {
         call: format!("{}{}", call.call.name(), call.call.details()),
         site: call.site.clone(),

@@ -173,8 +173,9 @@ impl Worker<'_> {
                 self.objects_after = objects_after(&group.comm);
             }
             let (wrong, refused) = asked?;
+            let mut calls_us = self.took_us.take();
             if !case.question.ends_together() {
-                self.took_us.take();
+                calls_us.clear();
             }
             let algo = algorithm(&group.comm, &case.question);
             let wrong = wrong.or_else(|| self.astray(&group.comm, &case.question, algo));
@@ -186,7 +187,7 @@ impl Worker<'_> {
             self.pending.push(CaseResult {
                 case: number,
                 elapsed_us,
-                calls_us: self.took_us.take(),
+                calls_us,
                 algo: algo.map(str::to_owned),
                 wrong,
                 refused,

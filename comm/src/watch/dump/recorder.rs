@@ -4,6 +4,9 @@
 //! Works of torch are asynchronous. So a rank has entered a call when the call was enqueued, and it waits in the first call of a
 //! group that has not completed.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde_json::Value;
 
 use crate::types::{Collective, DType};
@@ -100,10 +103,14 @@ pub fn complete(reports: &mut [Report]) {
         .copied()
         .chain(reports.iter().map(|report| report.rank));
     let world = ranks.max().map_or(0, |last| last.saturating_add(1));
-    let used: Vec<(u64, u32)> = reports
-        .iter()
-        .flat_map(|report| report.groups.iter().map(|group| (group.key, report.rank)))
-        .collect();
+    // By group what each rank that has used it has entered.
+    let mut entered: HashMap<u64, HashMap<u32, u64>> = HashMap::new();
+    for report in reports.iter() {
+        for group in &report.groups {
+            let of_group = entered.entry(group.key).or_default();
+            of_group.insert(report.rank, group.entered);
+        }
+    }
     for report in reports.iter_mut() {
         report.world_size = world;
         for group in report
@@ -111,26 +118,17 @@ pub fn complete(reports: &mut [Report]) {
             .iter_mut()
             .filter(|group| group.members.is_empty())
         {
-            if group.key == hash(FIRST.bytes()) {
+            if group.key == hash(FIRST) {
                 group.members = (0..world).collect();
                 group.size = world;
                 continue;
             }
             // Ranks that have not used it yet are not known.
-            let known = used.iter().filter(|(key, _)| *key == group.key);
-            group.members = known.map(|(_, rank)| *rank).collect();
+            group.members = entered[&group.key].keys().copied().collect();
+            group.members.sort_unstable();
             group.size = u32::try_from(group.members.len() + 1).unwrap_or(u32::MAX);
         }
     }
-    let entered: Vec<(u32, u64, u64)> = reports
-        .iter()
-        .flat_map(|report| {
-            report
-                .groups
-                .iter()
-                .map(|group| (report.rank, group.key, group.entered))
-        })
-        .collect();
     for report in reports {
         let rank = report.rank;
         for group in &mut report.groups {
@@ -144,12 +142,8 @@ pub fn complete(reports: &mut [Report]) {
             let Some(call) = &mut group.call else {
                 continue;
             };
-            let has_come = |member: u32| {
-                let of = entered
-                    .iter()
-                    .find(|(one, key, _)| *one == member && *key == group.key);
-                of.is_some_and(|(_, _, entered)| *entered >= call.seq)
-            };
+            let of_group = &entered[&group.key];
+            let has_come = |member: u32| of_group.get(&member).is_some_and(|one| *one >= call.seq);
             let mut missing: Vec<u32> = others().filter(|member| !has_come(*member)).collect();
             let is_known = group.size == u32::try_from(group.members.len()).unwrap_or(u32::MAX);
             if missing.is_empty() && is_known {
@@ -184,7 +178,7 @@ fn group_of(name: &str, config: &Value) -> GroupState {
     let desc = text("desc");
     let shown = if is_description(desc) { desc } else { name };
     GroupState {
-        key: hash(name.bytes()),
+        key: hash(name),
         name: shown.to_owned(),
         size: u32::try_from(members.len()).unwrap_or(u32::MAX),
         members,
@@ -269,7 +263,7 @@ fn code_of(profiled: &str, entry: &Value) -> CallCode {
         },
         None => CallCode {
             word: 0xff,
-            count: hash(name.bytes()).wrapping_add(count),
+            count: hash(name).wrapping_add(count),
         },
     }
 }
@@ -314,11 +308,11 @@ fn numbers(text: &str) -> Vec<u32> {
     parts.filter_map(|part| part.parse().ok()).collect()
 }
 
-/// FNV-1a.
-fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
+/// The same for equal names in one run of the program.
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
