@@ -11,6 +11,9 @@ const GENERATION_ORDER: &str = "tp-cp-ep-pp-dp";
 /// Experts of Qwen3-30B-A3B (each MoE layer; 8 are chosen for a token).
 const QWEN3_30B_A3B_EXPERTS: u32 = 128;
 
+/// Routed experts of Qwen3.5-35B-A3B (8 are chosen for a token).
+const QWEN35_35B_A3B_EXPERTS: u32 = 256;
+
 /// Experts of Qwen3-235B-A22B (8 are chosen for a token).
 const QWEN3_235B_EXPERTS: u32 = 128;
 
@@ -197,7 +200,7 @@ impl Spec {
     }
 }
 
-static ALL: [Preset; 11] = [
+static ALL: [Preset; 13] = [
     Preset {
         name: "megatron-smoke",
         summary: "Megatron-LM host acceptance: TP2 on 2, TP8 on 8, TP2 EP4 on 8",
@@ -257,6 +260,38 @@ static ALL: [Preset; 11] = [
             Spec::new("train", 4).tp(4).etp(1).reload(),
             Spec::new("rollout", 4).tp(4).generation().reload(),
             Spec::new("train-dp", 4).tp(2).reload(),
+        ],
+    },
+    Preset {
+        name: "relax-8",
+        summary: "Relax on 8: colocated with TP4 and engines of 4, and MoE with TP4 EP8",
+        source: "Relax's 8-NPU scripts: run_qwen35_9B_mtp_8xnpu_thd (train, rollout) and \
+                 run_qwen35-35B-pokemon-sft-mtp-8xnpu (moe)",
+        notes: "training and rollout share the ranks, and groups are destroyed and reloaded between \
+                them; moe is a job of its own (supervised fine-tuning)",
+        specs: &[
+            Spec::new("train", 8).tp(4).etp(1).reload(),
+            Spec::new("rollout", 8).tp(4).generation().reload(),
+            Spec::new("moe", 8)
+                .tp(4)
+                .etp(1)
+                .experts(8, QWEN35_35B_A3B_EXPERTS),
+        ],
+    },
+    Preset {
+        name: "relax-32",
+        summary: "Relax on 2 x 16: MoE with TP8 PP2 EP16, engines of 8",
+        source: "Relax's script run-qwen35-35B-A3B-16xnpu-colocate (2 nodes of 16)",
+        notes: "training and rollout share the ranks, and groups are destroyed and reloaded between \
+                them",
+        specs: &[
+            Spec::new("train", 32)
+                .tp(8)
+                .pp(2)
+                .etp(1)
+                .experts(16, QWEN35_35B_A3B_EXPERTS)
+                .reload(),
+            Spec::new("rollout", 32).tp(8).generation().reload(),
         ],
     },
     Preset {
@@ -381,6 +416,11 @@ mod tests {
         );
         assert_eq!(phases("twinkle-8").len(), 4);
         assert!(phases("relax-4").iter().all(|phase| phase.reload));
+        let of_moe = phases("relax-8")
+            .pop()
+            .and_then(|phase| phase.experts_per_rank());
+        assert_eq!(of_moe, Some(32));
+        assert_eq!(experts("relax-32"), Some(16));
         for preset in Preset::all() {
             let digits = preset
                 .name

@@ -19,7 +19,8 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    fn note(&mut self, elements: u64, text: impl FnOnce() -> String) {
+    /// Adds wrong elements, and in words the first of them.
+    pub fn note(&mut self, elements: u64, text: impl FnOnce() -> String) {
         self.elements += elements;
         if elements > 0 && self.first.is_none() {
             self.first = Some(text());
@@ -82,6 +83,44 @@ pub fn rows_expected(
     rows
 }
 
+/// The counts that this rank must receive in a step, in the order in which its calls receive them.
+pub fn counts_expected(
+    layer: &Layer,
+    dispatcher: Dispatcher,
+    routing_of: &dyn Fn(usize) -> Routing,
+) -> Vec<i64> {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let members = || layer.members.iter().map(|member| routing_of(member.world));
+    match dispatcher {
+        Dispatcher::AllGather => members().map(|routing| number(routing.tokens())).collect(),
+        Dispatcher::AllToAll => members()
+            .flat_map(|routing| routing.counts(layer.shape.experts))
+            .map(|count| i64::try_from(count).unwrap_or(i64::MAX))
+            .collect(),
+        Dispatcher::Capacity(_) => Vec::new(),
+        Dispatcher::Deduplicated => {
+            let my = layer.my();
+            let mine = layer.experts_of(my.ep);
+            let rows = |ep: usize, etp: usize| {
+                let routing = routing_of(layer.members[layer.member(ep, etp)].world);
+                let tokens = 0..routing.tokens();
+                number(
+                    tokens
+                        .filter(|token| units(&routing, *token, &mine) > 0)
+                        .count(),
+                )
+            };
+            let sources = 0..layer.shape.ranks;
+            let mut counts: Vec<i64> = sources.clone().map(|ep| rows(ep, my.etp)).collect();
+            counts.extend((0..layer.etp_size()).map(|etp| {
+                let of_sources = sources.clone().map(|ep| rows(ep, etp));
+                of_sources.sum::<i64>()
+            }));
+            counts
+        }
+    }
+}
+
 /// The weights of a token for some experts, in units.
 fn units(routing: &Routing, token: usize, experts: &Range<usize>) -> u32 {
     let chosen = routing
@@ -97,13 +136,13 @@ fn units(routing: &Routing, token: usize, experts: &Range<usize>) -> u32 {
 /// Holds received rows against the recount.
 #[must_use]
 pub fn received(layer: &Layer, expected: &[Expected], tokens: &[f32], probs: &[f32]) -> Wrong {
-    let hidden = layer.hidden;
+    let (hidden, me) = (layer.hidden, layer.my().world);
     let mut wrong = Wrong::default();
     let rows = tokens.len() / hidden;
     if rows != expected.len() || probs.len() != expected.len() {
         let (want, weights) = (expected.len(), probs.len());
         wrong.note(1, || {
-            format!("{rows} rows and {weights} weights came, the routing says {want}")
+            format!("rank {me} received {rows} rows and {weights} weights, the routing says {want}")
         });
         return wrong;
     }
@@ -119,7 +158,7 @@ pub fn received(layer: &Layer, expected: &[Expected], tokens: &[f32], probs: &[f
             .count();
         wrong.note(bad as u64, || {
             format!(
-                "row {row} is not token {token} of rank {source}: {}",
+                "row {row} on rank {me} is not token {token} of rank {source}: {}",
                 spelt(got)
             )
         });
@@ -127,7 +166,7 @@ pub fn received(layer: &Layer, expected: &[Expected], tokens: &[f32], probs: &[f
         let weight = *units as f32 / f32::from(WEIGHT_UNITS);
         wrong.note(u64::from(weight.to_bits() != probs[row].to_bits()), || {
             let got = probs[row];
-            format!("the weight of token {token} of rank {source} is {got}, it was {weight}")
+            format!("the weight of token {token} of rank {source} is {got} on rank {me}, it was {weight}")
         });
     }
     wrong

@@ -1,8 +1,8 @@
 //! One rank's way through the cells of `moe`: all ranks take the same steps at the same time.
 //!
 //! MOE-1: every step begins behind a barrier of all ranks.
-//! MOE-2: the first step of a cell and the last one of each round are checked in full; checking is
-//! outside of what is timed.
+//! MOE-2: the first step of a cell and the last one of each round are checked in full, and all steps where the first is wrong
+//! on any rank; checking is outside of what is timed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use muster_comm::types::{Rank, ReduceOp};
 use muster_comm::world::World;
 
 use super::check::{self, Wrong};
-use super::dispatch::{Phase, Watch};
+use super::dispatch::{Phase, Recount, Watch};
 use super::layer::Layer;
 use super::measured::{Measured, Step};
 use super::routing::Routing;
@@ -130,20 +130,24 @@ impl<'a> Moe<'a> {
             }
             Err(error) => return Err(error),
         };
+        let is_wrong = cold.wrong.elements > 0;
         note(cold.wrong, &mut measured);
         measured.cold = cold.step;
         measured.rows = cold.rows;
         // All of it, copies to devices too: it decides how long the cell takes.
-        let mut slowest = [measured.cold.time_ns(|_: Phase| true)];
+        let time_ns = measured.cold.time_ns(|_: Phase| true);
+        let mut slowest = [time_ns, u64::from(is_wrong)];
         self.control
             .all_reduce_in_place(&mut slowest, ReduceOp::Max)?;
+        let is_wrong = slowest[1] > 0;
         let steps = self.plan.steps(slowest[0]);
         for step in 0..self.plan.warm_ups(slowest[0]) {
-            self.step(cell, &routings, u64::from(step), false)?;
+            let warm = self.step(cell, &routings, u64::from(step), is_wrong)?;
+            note(warm.wrong, &mut measured);
         }
         for step in 0..steps {
-            let is_last = step + 1 == steps;
-            let timed = self.step(cell, &routings, u64::from(step), is_last)?;
+            let is_checked = is_wrong || step + 1 == steps;
+            let timed = self.step(cell, &routings, u64::from(step), is_checked)?;
             note(timed.wrong, &mut measured);
             measured.steps.push(timed.step);
         }
@@ -165,19 +169,32 @@ impl<'a> Moe<'a> {
     ) -> Result<Taken, CommError> {
         let step = step % routings.len() as u64;
         let routing = &routings[usize::try_from(step).unwrap_or(0)];
+        let routing_of = |rank: usize| self.routing(cell, step, rank);
+        let counts = || check::counts_expected(&self.layer, cell.dispatcher, &routing_of);
+        let mut recount = Recount::new(&counts, is_checked);
         let mut watch = Watch::default();
         self.control.barrier()?;
         let begun = Clock::nanos();
         let (layer, dispatcher, payload) = (&self.layer, cell.dispatcher, cell.payload);
-        let outcome =
-            dispatcher.step(layer, payload, routing, cell.tokens, &mut watch, is_checked)?;
+        let outcome = dispatcher.step(
+            layer,
+            payload,
+            routing,
+            cell.tokens,
+            &mut watch,
+            &mut recount,
+        )?;
         let spans = watch.take();
-        let mut wrong = Wrong::default();
+        let mut wrong = recount.wrong();
         if is_checked {
-            let routing_of = |rank: usize| self.routing(cell, step, rank);
             let expected = check::rows_expected(layer, dispatcher, cell.tokens, &routing_of);
             let received = outcome.received.unwrap_or_default();
-            wrong = check::received(layer, &expected, &received.tokens, &received.probs);
+            wrong.add(check::received(
+                layer,
+                &expected,
+                &received.tokens,
+                &received.probs,
+            ));
             let combined = &outcome.combined;
             wrong.add(check::combined(
                 layer,

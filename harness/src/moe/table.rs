@@ -318,8 +318,13 @@ pub fn closing(report: &MoeReport) -> String {
     if let Some(record) = wrong {
         let text = record.wrong_text.as_deref().unwrap_or("");
         return format!(
-            "{BAD}wrong data{BAD:#}{on}: {} elements, first: {}\n",
+            "{BAD}wrong data{BAD:#}{on}: {} {}, first: {}\n",
             record.wrong,
+            if record.wrong == 1 {
+                "element"
+            } else {
+                "elements"
+            },
             escaped(text)
         );
     }

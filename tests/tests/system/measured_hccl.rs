@@ -272,3 +272,18 @@ fn a_device_that_hangs_in_a_dispatch_is_named() {
         "{text}"
     );
 }
+
+#[test]
+fn a_device_that_answers_zeros_is_wrong_data_with_every_dispatcher() {
+    let toolkit = Toolkit::install();
+    let small = [&SMALL[..], &["--ep", "2", "--backend", "hccl"]].concat();
+    let fault = ("MUSTER_EMU_FAULT", "zero:rank=1,comm=*");
+    for dispatcher in ["all-to-all", "all-gather", "deduplicated", "capacity:2"] {
+        let words = [&small[..], &["--dispatcher", dispatcher]].concat();
+        let report = toolkit.run(&words, &[fault]).expect_code(40).json();
+        let wrong = &report["records"][0];
+        assert!(wrong["wrong"].as_u64() > Some(0), "{dispatcher}: {wrong}");
+        let text = wrong["wrong_text"].as_str().unwrap_or_default();
+        assert!(text.contains("rank"), "{dispatcher}: {text}");
+    }
+}

@@ -5,7 +5,7 @@ use muster_comm::error::CommError;
 use muster_comm::types::ReduceOp;
 
 use super::rows::{Rows, scaled};
-use super::{Outcome, Phase, Received, Watch};
+use super::{Outcome, Phase, Received, Recount, Watch};
 use crate::moe::data::Number;
 use crate::moe::routing::{Routing, WEIGHT_UNITS};
 
@@ -14,7 +14,7 @@ pub(super) fn step<T: Number>(
     rows: Rows<'_>,
     routing: &Routing,
     watch: &mut Watch,
-    keep: bool,
+    recount: &mut Recount<'_>,
 ) -> Result<Outcome, CommError> {
     let (layer, hidden) = (rows.layer, rows.layer.hidden);
     let (experts, group) = (layer.shape.experts, &layer.etp_ep);
@@ -22,6 +22,8 @@ pub(super) fn step<T: Number>(
     let mine = [i64::try_from(routing.tokens()).unwrap_or(i64::MAX)];
     let mut all = vec![0_i64; group.size()];
     group.all_gather(Phase::Counts, watch, &mine, &mut all)?;
+    let whose = |place: usize| layer.members[place].world;
+    recount.mend(0, &mut all, (layer.me, &mine), &whose);
     let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
     let counts: Vec<usize> = all.iter().map(count).collect();
     let all: usize = counts.iter().sum();
@@ -55,7 +57,9 @@ pub(super) fn step<T: Number>(
     pool.give(map);
     pool.give(weights);
     let weights = of_rows;
-    let received = keep.then(|| Received::new(&tokens, weights.clone()));
+    let received = recount
+        .is_checked()
+        .then(|| Received::new(&tokens, weights.clone()));
     let made: Vec<f32> = watch.run(Phase::Experts, || {
         let mut wide: Vec<f32> = pool.empty(tokens.len());
         wide.extend(tokens.iter().map(|element| element.to_f32()));

@@ -4,7 +4,7 @@
 use muster_comm::error::CommError;
 
 use super::rows::{Rows, Splits};
-use super::{Outcome, Phase, Received, Watch};
+use super::{Outcome, Phase, Received, Recount, Watch};
 use crate::moe::data::Number;
 use crate::moe::layer::Layer;
 use crate::moe::routing::{Routing, WEIGHT_UNITS};
@@ -14,11 +14,11 @@ pub(super) fn step<T: Number>(
     rows: Rows<'_>,
     routing: &Routing,
     watch: &mut Watch,
-    keep: bool,
+    recount: &mut Recount<'_>,
 ) -> Result<Outcome, CommError> {
     let layer = rows.layer;
     let input = rows.input::<T>(routing);
-    let splits = exchange_counts(layer, routing, watch)?;
+    let splits = exchange_counts(layer, routing, watch, recount)?;
     let permuted = watch.run(Phase::Permute, || Ok(permute(&input, routing, layer)))?;
     let (copies, probs, places) = permuted;
     layer.pool.give(input);
@@ -27,7 +27,9 @@ pub(super) fn step<T: Number>(
     let weights = rows.send_beside(&probs, 1, &splits, watch)?;
     let arrived = weights.len();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
-    let received = keep.then(|| Received::new(&tokens, weights.clone()));
+    let received = recount
+        .is_checked()
+        .then(|| Received::new(&tokens, weights.clone()));
     let combined = rows.answer((tokens, &weights), &splits, (&places, routing), watch)?;
     Ok(Outcome {
         combined,
@@ -43,6 +45,7 @@ fn exchange_counts(
     layer: &Layer,
     routing: &Routing,
     watch: &mut Watch,
+    recount: &mut Recount<'_>,
 ) -> Result<Splits, CommError> {
     let experts = layer.shape.experts;
     let mine: Vec<i64> = routing
@@ -54,7 +57,8 @@ fn exchange_counts(
     layer
         .etp_ep
         .all_gather(Phase::Counts, watch, &mine, &mut all)?;
-    // What was received may be wrong; a call with counts that do not fit is refused by name.
+    let whose = |place: usize| layer.members[place / experts].world;
+    recount.mend(0, &mut all, (layer.me * experts, &mine), &whose);
     let count = |number: &i64| usize::try_from(*number).unwrap_or(0);
     let rows = |member: usize, ep: usize| -> usize {
         let counts = &all[member * experts..(member + 1) * experts];

@@ -4,7 +4,7 @@
 use muster_comm::error::CommError;
 
 use super::rows::{PADDING, Rows, Splits};
-use super::{Outcome, Phase, Received, Watch, kept_places};
+use super::{Outcome, Phase, Received, Recount, Watch, kept_places};
 use crate::moe::data::Number;
 use crate::moe::routing::{Routing, WEIGHT_UNITS};
 
@@ -14,7 +14,7 @@ pub(super) fn step<T: Number>(
     capacity: usize,
     routing: &Routing,
     watch: &mut Watch,
-    keep: bool,
+    recount: &Recount<'_>,
 ) -> Result<Outcome, CommError> {
     let (layer, hidden) = (rows.layer, rows.layer.hidden);
     let shape = layer.shape;
@@ -49,7 +49,7 @@ pub(super) fn step<T: Number>(
     let is_real = |weight: &&f32| **weight > 0.0;
     let rows_received = weights.iter().filter(is_real).count();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
-    let received = keep.then(|| {
+    let received = recount.is_checked().then(|| {
         let real = |row: &usize| weights[*row] > 0.0;
         let numbers: Vec<usize> = (0..weights.len()).filter(real).collect();
         let of = |row: &usize| tokens[row * hidden..(row + 1) * hidden].iter().copied();

@@ -4,7 +4,7 @@
 use muster_comm::error::CommError;
 
 use super::rows::{Rows, Splits};
-use super::{Outcome, Phase, Received, Watch};
+use super::{Outcome, Phase, Received, Recount, Watch};
 use crate::moe::data::Number;
 use crate::moe::layer::Layer;
 use crate::moe::routing::{MASKED, Routing, WEIGHT_UNITS};
@@ -26,7 +26,7 @@ pub(super) fn step<T: Number>(
     rows: Rows<'_>,
     routing: &Routing,
     watch: &mut Watch,
-    keep: bool,
+    recount: &mut Recount<'_>,
 ) -> Result<Outcome, CommError> {
     let (layer, hidden, top_k) = (rows.layer, rows.layer.hidden, routing.top_k());
     let input = rows.input::<T>(routing);
@@ -38,7 +38,7 @@ pub(super) fn step<T: Number>(
         }
         Ok((outbound, copies))
     })?;
-    let splits = exchange_counts(layer, &outbound.send, watch)?;
+    let splits = exchange_counts(layer, &outbound.send, watch, recount)?;
     layer.pool.give(input);
     let tokens = rows.send(&copies, &splits, watch)?;
     layer.pool.give(copies);
@@ -56,7 +56,9 @@ pub(super) fn step<T: Number>(
     })?;
     let arrived = weights.len();
     let (tokens, weights) = rows.gather(tokens, weights, &splits, watch)?;
-    let received = keep.then(|| Received::new(&tokens, weights.clone()));
+    let received = recount
+        .is_checked()
+        .then(|| Received::new(&tokens, weights.clone()));
     let combined = rows.answer(
         (tokens, &weights),
         &splits,
@@ -103,7 +105,13 @@ fn pack(layer: &Layer, routing: &Routing) -> Outbound {
     outbound
 }
 
-fn exchange_counts(layer: &Layer, send: &[usize], watch: &mut Watch) -> Result<Splits, CommError> {
+/// All members tell each other how many rows each of them gets, and those of an expert how many came.
+fn exchange_counts(
+    layer: &Layer,
+    send: &[usize],
+    watch: &mut Watch,
+    recount: &mut Recount<'_>,
+) -> Result<Splits, CommError> {
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
     let mine: Vec<i64> = send
         .iter()
@@ -113,6 +121,11 @@ fn exchange_counts(layer: &Layer, send: &[usize], watch: &mut Watch) -> Result<S
     layer
         .ep
         .all_to_all(Phase::Counts, watch, &mine, &mut theirs)?;
+    let my = layer.my();
+    let of = |ep: usize, etp: usize| layer.members[layer.member(ep, etp)].world;
+    recount.mend(0, &mut theirs, (my.ep, &mine[my.ep..=my.ep]), &|ep| {
+        of(ep, my.etp)
+    });
     let recv: Vec<usize> = theirs.into_iter().map(count).collect();
     let arrived = recv.iter().sum();
     let parts = match &layer.etp {
@@ -121,6 +134,8 @@ fn exchange_counts(layer: &Layer, send: &[usize], watch: &mut Watch) -> Result<S
             let mut parts = vec![0_i64; etp.size()];
             let mine = [i64::try_from(arrived).unwrap_or(i64::MAX)];
             etp.all_gather(Phase::Counts, watch, &mine, &mut parts)?;
+            let whose = |part: usize| of(my.ep, part);
+            recount.mend(send.len(), &mut parts, (my.etp, &mine), &whose);
             parts.into_iter().map(count).collect()
         }
     };

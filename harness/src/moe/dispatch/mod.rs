@@ -6,11 +6,13 @@
 //!
 //! DISPATCH-1: split sizes follow from the routing, by counts that the ranks exchange.
 //! DISPATCH-2: between the two readings of the clock of a phase there is only what the phase is.
+//! DISPATCH-3: counts that came wrong are put right, so that the calls that follow fit on all ranks and the step can be checked.
 
 mod all_gather;
 mod all_to_all;
 mod capacity;
 mod deduplicated;
+mod recount;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
 use serde::{Deserialize, Serialize};
 
+pub use self::recount::Recount;
 use self::rows::Rows;
 use super::data::Number;
 use super::layer::{Layer, Payload};
@@ -111,8 +114,8 @@ impl Dispatcher {
     }
 
     /// One step: dispatch, identity experts, combine. All members of the layer call it, each with
-    /// its own routing; `tokens` is the mean number of tokens of a source. `keep` says whether what
-    /// was received is kept for checking.
+    /// its own routing; `tokens` is the mean number of tokens of a source. What was received is kept
+    /// if `recount` is of a checked step.
     ///
     /// # Errors
     /// The first error of a call.
@@ -123,12 +126,12 @@ impl Dispatcher {
         routing: &Routing,
         tokens: usize,
         watch: &mut Watch,
-        keep: bool,
+        recount: &mut Recount<'_>,
     ) -> Result<Outcome, CommError> {
         match payload {
-            Payload::F32 => self.typed::<f32>(layer, payload, routing, tokens, watch, keep),
+            Payload::F32 => self.typed::<f32>(layer, payload, routing, tokens, watch, recount),
             Payload::Bf16 | Payload::Fp8 => {
-                self.typed::<bf16>(layer, payload, routing, tokens, watch, keep)
+                self.typed::<bf16>(layer, payload, routing, tokens, watch, recount)
             }
         }
     }
@@ -140,16 +143,16 @@ impl Dispatcher {
         routing: &Routing,
         tokens: usize,
         watch: &mut Watch,
-        keep: bool,
+        recount: &mut Recount<'_>,
     ) -> Result<Outcome, CommError> {
         let rows = Rows { layer, payload };
         match self {
-            Self::AllGather => all_gather::step::<T>(rows, routing, watch, keep),
-            Self::AllToAll => all_to_all::step::<T>(rows, routing, watch, keep),
-            Self::Deduplicated => deduplicated::step::<T>(rows, routing, watch, keep),
+            Self::AllGather => all_gather::step::<T>(rows, routing, watch, recount),
+            Self::AllToAll => all_to_all::step::<T>(rows, routing, watch, recount),
+            Self::Deduplicated => deduplicated::step::<T>(rows, routing, watch, recount),
             Self::Capacity(_) => {
                 let capacity = self.capacity(layer.shape, tokens).unwrap_or(0);
-                capacity::step::<T>(rows, capacity, routing, watch, keep)
+                capacity::step::<T>(rows, capacity, routing, watch, recount)
             }
         }
     }

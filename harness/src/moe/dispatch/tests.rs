@@ -37,10 +37,18 @@ fn step(world: &World, setup: &Setup) -> Result<(check::Wrong, (usize, usize)), 
     let routing = routing_of(world.rank().index());
     let (dispatcher, payload, tokens) = (setup.dispatcher, setup.payload, setup.tokens);
     let mut watch = Watch::default();
-    let outcome = dispatcher.step(&layer, payload, &routing, tokens, &mut watch, true)?;
+    let counts = || check::counts_expected(&layer, dispatcher, &routing_of);
+    let mut recount = Recount::new(&counts, true);
+    let outcome = dispatcher.step(&layer, payload, &routing, tokens, &mut watch, &mut recount)?;
     let received = outcome.received.unwrap_or_default();
     let expected = check::rows_expected(&layer, dispatcher, tokens, &routing_of);
-    let mut wrong = check::received(&layer, &expected, &received.tokens, &received.probs);
+    let mut wrong = recount.wrong();
+    wrong.add(check::received(
+        &layer,
+        &expected,
+        &received.tokens,
+        &received.probs,
+    ));
     let combined = &outcome.combined;
     wrong.add(check::combined(
         &layer, dispatcher, payload, tokens, &routing, combined,
@@ -141,7 +149,10 @@ fn a_row_that_is_not_what_the_routing_says_is_named() {
         let routing_of = |source: usize| router.route(source, 2, 8);
         let routing = routing_of(world.rank().index());
         let (how, payload) = (Dispatcher::AllToAll, Payload::Bf16);
-        let mut outcome = how.step(&layer, payload, &routing, 8, &mut Watch::default(), true)?;
+        let counts = || check::counts_expected(&layer, how, &routing_of);
+        let mut recount = Recount::new(&counts, true);
+        let mut watch = Watch::default();
+        let mut outcome = how.step(&layer, payload, &routing, 8, &mut watch, &mut recount)?;
         let mut got = outcome.received.take().unwrap_or_default();
         let expected = check::rows_expected(&layer, how, 8, &routing_of);
         let mut texts = Vec::new();
