@@ -97,7 +97,7 @@ fn table(name: &str, rows: &[&Compared], ends: (f64, f64)) -> Markup {
                         th scope="col" { "interval, " (percent(ends.0)) " to " (percent(ends.1)) }
                         th.n scope="col" { "p" } th.n scope="col" { "rounds" }
                     }
-                    th scope="col" { "in words" }
+                    @if has_words { th scope="col" { "in words" } }
                 } }
                 tbody {
                     @for row in rows {
