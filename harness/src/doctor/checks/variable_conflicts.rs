@@ -7,10 +7,12 @@ const EXEC_TIMEOUT: u64 = 1836;
 const EVENT_TIMEOUT: u64 = 1868;
 /// torch_npu warns below this many seconds.
 const CONNECT_TIMEOUT_LOW: u64 = 300;
+/// Most ranks of an expert group for which vllm-ascend takes its fused dispatch.
+const FUSED_MC2_RANKS_MAX: u64 = 64;
 
 pub(super) fn judge(system: &System) -> Finding {
     let problems: Vec<Problem> = [
-        intra, timeouts, connect, ports, interface, tables, old_names, blocking, aiv,
+        intra, timeouts, connect, ports, interface, tables, old_names, blocking, aiv, fused,
     ]
     .iter()
     .filter_map(|rule| rule(system))
@@ -192,6 +194,20 @@ fn aiv(system: &System) -> Option<Problem> {
             format!("in the mode AIV HCCL_EXEC_TIMEOUT is at most 1091 s, not {exec} s"),
             format!("HCCL_EXEC_TIMEOUT={exec}, HCCL_OP_EXPANSION_MODE={mode}"),
             "export HCCL_EXEC_TIMEOUT=1091",
+        )
+    })
+}
+
+fn fused(system: &System) -> Option<Problem> {
+    let switch = system.text("VLLM_ASCEND_ENABLE_FUSED_MC2")?;
+    let ranks: u64 = system.text("WORLD_SIZE")?.parse().ok()?;
+    (switch != "0" && ranks > FUSED_MC2_RANKS_MAX).then(|| {
+        Problem::warn(
+            format!(
+                "vllm-ascend takes its fused dispatch up to EP={FUSED_MC2_RANKS_MAX}, and an expert group of all {ranks} ranks is larger"
+            ),
+            format!("VLLM_ASCEND_ENABLE_FUSED_MC2={switch}, WORLD_SIZE={ranks}"),
+            "see which expert groups the job has: muster groups --matrix vllm0.18:tp4dp32, with its own sizes",
         )
     })
 }

@@ -80,6 +80,16 @@ pub(super) const VARIABLES: &[Broken] = &[
         },
     ),
     broken(
+        "variable-conflicts",
+        Warn,
+        &["fused dispatch up to EP=64", "all 128 ranks"],
+        "muster groups",
+        |host| {
+            host.set("VLLM_ASCEND_ENABLE_FUSED_MC2", "1")
+                .set("WORLD_SIZE", "128");
+        },
+    ),
+    broken(
         "muster-variables",
         Warn,
         &["MUSTER_TRANSPROT", "MUSTER_TRANSPORT"],
