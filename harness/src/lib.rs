@@ -17,6 +17,7 @@ pub mod drill;
 pub mod exit;
 pub mod explanation;
 pub mod fail;
+pub mod live;
 pub mod moe;
 pub mod out;
 pub mod progress;

@@ -135,7 +135,8 @@ fn shown(text: &str, width: Option<usize>) -> Cow<'_, str> {
 }
 
 /// A line over several of a terminal, broken between words.
-fn broken(line: &str, columns: usize) -> String {
+#[must_use]
+pub fn broken(line: &str, columns: usize) -> String {
     let mut text = String::new();
     wrap(&mut text, line, columns, [0, INDENT], visible);
     text

@@ -14,6 +14,7 @@
 
 mod history;
 mod line;
+mod live;
 mod map;
 mod memory;
 mod publish;
@@ -27,6 +28,7 @@ use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+pub use self::live::{LiveBoards, Seen};
 use self::map::{
     BULLETIN_WORDS, COMPLETED, FREE, HEADER, Head, IDLE, IN_FLIGHT, IS_ASYNC, KEPT, LINE_WORDS,
     LINES, MAGIC, OUTCOME_BITS, QUEUED_MS_BITS, SITE_WORDS, SITES, TOOK_BOUNDS_MS, WORDS,

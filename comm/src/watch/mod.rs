@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use self::autodump::Keeper;
 pub use self::autodump::keep;
 use self::board::Board;
-pub use self::board::{BoardError, of_process};
+pub use self::board::{BoardError, LiveBoards, Seen, of_process};
 pub use self::callsite_history::{CallSites, Slip, Step};
 pub(crate) use self::callsite_history::{CallsiteHistory, Mark};
 use self::cpu_time::CpuTime;

@@ -25,6 +25,7 @@ pub mod rules;
 pub mod run;
 pub mod saving;
 pub mod tap;
+pub mod top;
 pub mod tune;
 pub mod validate;
 mod values;
@@ -66,6 +67,8 @@ pub enum Command {
     Dump(dump::DumpArgs),
     /// Print the verdict from dumps of many ranks
     Explain(dump::ExplainArgs),
+    /// Show what running jobs do: ranks, calls, waits, bandwidth
+    Top(top::TopArgs),
     /// Print which ranks form which group
     Groups(Box<groups::GroupsArgs>),
     /// Show, prove and price the algorithms
@@ -116,6 +119,7 @@ impl Command {
             Self::Plan(args) => plan::run(args),
             Self::Emu(args) => emu::run(args),
             Self::Tap(args) => tap::run(args),
+            Self::Top(args) => top::run(args),
             Self::Completions(args) => completions::run(args, cli),
             Self::Rank(args) => rank::run(args),
             Self::Run(args) => run::run(args),

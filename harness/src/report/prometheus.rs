@@ -66,6 +66,14 @@ pub fn render(document: &dyn Document) -> Result<String, Failure> {
         },
     ];
     metrics.extend(document.metrics());
+    text(metrics)
+}
+
+/// These figures.
+///
+/// # Errors
+/// As [`render`].
+pub fn text(metrics: Vec<Metric>) -> Result<String, Failure> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Metrics(metrics)));
     let mut text = String::new();

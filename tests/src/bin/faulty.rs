@@ -34,6 +34,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             step(&everyone, CALLS)?;
         }
+        "slow" => loop {
+            if last {
+                Clock::pause(Duration::from_millis(15));
+            }
+            step(&everyone, 1)?;
+        },
         "never" => {
             if last {
                 Clock::pause(FOR_EVER);

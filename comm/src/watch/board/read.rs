@@ -58,8 +58,7 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
     let mut reports = Vec::new();
     let mut seen = BTreeSet::new();
     for file in boards(pid, File::options().read(true)).map_err(failed)? {
-        let copies = copy(&file).and_then(|first| Ok((first, copy(&file)?)));
-        let (first, second) = match copies {
+        let (first, second) = match copies(&file) {
             Ok(copies) => copies,
             // A board that is being made.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
@@ -76,6 +75,44 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
         return Err(BoardError::None { pid });
     }
     Ok(reports)
+}
+
+/// How much of a board is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    /// The groups with their calls under way, without call sites and the last calls: most of the bytes.
+    Groups,
+}
+
+/// What a board shows; `None` where it cannot be read.
+pub(super) fn report(file: &File, part: Part) -> Option<Report> {
+    let calls = match part {
+        Part::All => RECORDS,
+        Part::Groups => 0,
+    };
+    let copy = || copy(file, part).ok();
+    let (first, second) = (copy()?, copy()?);
+    let mut report = decode(&first, &second, &Lists::new(), calls);
+    if part == Part::Groups {
+        let calls = report
+            .groups
+            .iter_mut()
+            .filter_map(|group| group.call.as_mut());
+        calls.for_each(|call| call.site.clear());
+    }
+    Some(report)
+}
+
+fn copies(file: &File) -> io::Result<(Copied, Copied)> {
+    Ok((copy(file, Part::All)?, copy(file, Part::All)?))
+}
+
+/// A word of the header; `None` of a board that is being made.
+pub(super) fn word(file: &File, head: Head) -> Option<u64> {
+    let mut word = [0; 8];
+    let is_read = file.read_exact_at(&mut word, head as u64 * 8).is_ok();
+    is_read.then(|| u64::from_le_bytes(word))
 }
 
 /// What is written on the board of a rank that does not run itself, after `change` has seen what was
@@ -110,13 +147,8 @@ pub(in crate::watch) fn bulletin(
 /// The board of this rank of the process, to write to.
 fn writable(pid: u32, rank: u32) -> io::Result<File> {
     for file in boards(pid, File::options().read(true).write(true))? {
-        let word = |head: Head| {
-            let mut word = [0; 8];
-            let is_read = file.read_exact_at(&mut word, head as u64 * 8).is_ok();
-            is_read.then(|| u64::from_le_bytes(word))
-        };
         // A board that is being made has no words yet.
-        if word(Head::Magic) == Some(MAGIC) && word(Head::Rank) == Some(rank.into()) {
+        if word(&file, Head::Magic) == Some(MAGIC) && word(&file, Head::Rank) == Some(rank.into()) {
             return Ok(file);
         }
     }
@@ -159,9 +191,12 @@ fn own_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Copies a board.
-fn copy(file: &File) -> io::Result<Copied> {
+/// Copies a board. What is not read is zeros.
+fn copy(file: &File, part: Part) -> io::Result<Copied> {
     Copied::take(|from, words| {
+        if from == SITES && part == Part::Groups {
+            return Ok(());
+        }
         file.read_exact_at(bytemuck::cast_slice_mut(words), from as u64 * 8)?;
         words
             .iter_mut()

@@ -1,0 +1,1 @@
+//! Jobs made of boards.
