@@ -259,6 +259,7 @@ const HOUSES: &[House] = &[
                 "explanation",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
+            ("live", &["fail", "muster_comm", "out", "report"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
@@ -371,6 +372,7 @@ const HOUSES: &[House] = &[
                     "fail",
                     "hccl_sys",
                     "lib",
+                    "live",
                     "moe",
                     "muster_comm",
                     "muster_emu",

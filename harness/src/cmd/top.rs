@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use muster_comm::sync::{Clock, Deadline};
 use rustix::termios::isatty;
@@ -55,7 +56,7 @@ pub fn run(args: &TopArgs) -> Result<Exit, Failure> {
         job: args.job.clone(),
         every: args.every,
         prometheus: args.prometheus.clone(),
-        has_colours: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        has_colours: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
     })?;
     Ok(Exit::Ok)
 }

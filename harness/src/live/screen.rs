@@ -33,6 +33,7 @@ pub struct Wanted {
 }
 
 /// The state of the screen.
+#[derive(Default)]
 struct Screen {
     wanted: Wanted,
     live: Live,
@@ -55,14 +56,7 @@ pub fn run(wanted: Wanted) -> Result<(), Failure> {
     let broken = |error: std::io::Error| Failure::resource(format!("the terminal: {error}"));
     let mut screen = Screen {
         wanted,
-        live: Live::default(),
-        jobs: Jobs::default(),
-        raw: Vec::new(),
-        place: 0,
-        order: Order::default(),
-        skipped: 0,
-        is_frozen: false,
-        said: String::new(),
+        ..Screen::default()
     };
     let mut terminal = ratatui::try_init().map_err(broken)?;
     let outcome = screen.show(&mut terminal);
@@ -108,6 +102,10 @@ impl Screen {
     }
 
     /// What a key does; whether it ends the screen.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other key does nothing"
+    )]
     fn press(&mut self, key: KeyEvent) -> bool {
         let ranks = self
             .jobs
@@ -213,5 +211,79 @@ impl Screen {
             "q quit  s sort (by {})  {frozen}  d dump{jobs}  arrows scroll",
             self.order.word()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Job, RankRow};
+    use super::*;
+
+    fn screen() -> Screen {
+        let job = |number: u32, ranks: u32| Job {
+            job: format!("{number:016x}"),
+            world_size: ranks,
+            ranks: (0..ranks)
+                .map(|rank| RankRow {
+                    rank,
+                    ..RankRow::default()
+                })
+                .collect(),
+            ..Job::default()
+        };
+        Screen {
+            jobs: Jobs {
+                jobs: vec![job(1, 40), job(2, 2)],
+                ..Jobs::default()
+            },
+            ..Screen::default()
+        }
+    }
+
+    /// The lines of the screen.
+    fn shown(screen: &Screen) -> Vec<String> {
+        let area = Rect::new(0, 0, 80, 12);
+        let mut buffer = Buffer::empty(area);
+        screen.draw(area, &mut buffer);
+        let line = |row| {
+            (0..80)
+                .map(|column| buffer[(column, row)].symbol())
+                .collect()
+        };
+        (0..12).map(line).collect()
+    }
+
+    #[test]
+    fn keys_do_what_the_last_line_says() {
+        let mut screen = screen();
+        let mut press = |code| {
+            let ends = screen.press(KeyEvent::new(code, KeyModifiers::NONE));
+            (ends, shown(&screen))
+        };
+        let (ends, lines) = press(KeyCode::Down);
+        assert!(!ends && lines[2].starts_with("   1 "), "{lines:?}");
+        assert!(
+            lines[11]
+                .starts_with("q quit  s sort (by rank)  f freeze  d dump  n next job (1 of 2)")
+        );
+        let (_, lines) = press(KeyCode::End);
+        assert!(lines[2].starts_with("  39 "), "{lines:?}");
+        let (_, lines) = press(KeyCode::Char('s'));
+        assert!(lines[11].contains("by behind"), "{lines:?}");
+        let (_, lines) = press(KeyCode::Char('f'));
+        assert!(lines[11].contains("FROZEN"), "{lines:?}");
+        let (_, lines) = press(KeyCode::Tab);
+        assert!(lines[0].contains("job 0000000000000002"), "{lines:?}");
+        assert!(lines[2].starts_with("   0 "), "{lines:?}");
+        assert!(press(KeyCode::Char('q')).0);
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(screen.press(ctrl_c));
+    }
+
+    #[test]
+    fn without_a_job_the_screen_says_so() {
+        let screen = Screen::default();
+        assert!(shown(&screen)[0].starts_with("no job of this user"));
+        screen.draw(Rect::new(0, 0, 0, 0), &mut Buffer::empty(Rect::ZERO));
     }
 }

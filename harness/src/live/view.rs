@@ -215,88 +215,112 @@ fn sorted(job: &Job, order: Order) -> Vec<&RankRow> {
     rows
 }
 
-fn ranks(job: &Job, look: Look, width: u16, room: usize) -> Table<'static> {
-    let has_hosts = job.hosts.len() > 1;
+/// A column of the table of ranks.
+type Column = (
+    &'static str,
+    Constraint,
+    fn(&RankRow, Look) -> Cell<'static>,
+);
+
+/// The columns for this width.
+fn columns(job: &Job, width: u16) -> Vec<Column> {
+    use Constraint::{Fill, Length};
     let (is_wide, is_wider) = (width >= WIDE, width >= WIDER);
-    let name_max = job.ranks.iter().map(|rank| rank.group.len()).max();
-    let name_max = u16::try_from(name_max.unwrap_or(0)).unwrap_or(u16::MAX);
-    let mut head = vec!["rank"];
-    let mut widths = vec![Constraint::Length(5)];
-    if is_wide {
-        head.push("pid");
-        widths.push(Constraint::Length(7));
+    let names = job.ranks.iter().map(|rank| rank.group.len());
+    let name = u16::try_from(names.max().unwrap_or(0)).unwrap_or(u16::MAX);
+    let name = name.clamp(5, if is_wide { 24 } else { 10 });
+    let host = if is_wide { 16 } else { 8 };
+    let all: [(bool, Column); 11] = [
+        (
+            true,
+            ("rank", Length(5), |row, _| {
+                Cell::from(format!("{:>4}", row.rank))
+            }),
+        ),
+        (
+            is_wide,
+            ("pid", Length(7), |row, _| Cell::from(row.pid.to_string())),
+        ),
+        (
+            job.hosts.len() > 1,
+            ("host", Length(host), |row, _| {
+                Cell::from(escaped(&row.host))
+            }),
+        ),
+        (true, ("state", Length(7), state)),
+        (
+            true,
+            ("call", Fill(3), |row, _| Cell::from(escaped(&call(row)))),
+        ),
+        (
+            true,
+            ("group", Length(name), |row, _| {
+                Cell::from(escaped(&row.group))
+            }),
+        ),
+        (
+            true,
+            ("number", Length(8), |row, _| {
+                let number = if row.call.is_empty() { 0 } else { row.seq };
+                Cell::from(format!("{:>8}", none_if_zero(number)))
+            }),
+        ),
+        (
+            true,
+            ("behind", Length(6), |row, _| {
+                Cell::from(format!("{:>6}", none_if_zero(row.behind)))
+            }),
+        ),
+        (
+            true,
+            ("since", Length(6), |row, _| {
+                Cell::from(format!("{:>6}", row.since_ms.map_or_else(String::new, age)))
+            }),
+        ),
+        (
+            true,
+            ("waits for", Fill(1), |row, _| Cell::from(waits_for(row))),
+        ),
+        (
+            is_wider,
+            ("at", Fill(2), |row, _| Cell::from(escaped(&row.site))),
+        ),
+    ];
+    all.into_iter()
+        .filter(|(is_shown, _)| *is_shown)
+        .map(|(_, column)| column)
+        .collect()
+}
+
+fn state(row: &RankRow, look: Look) -> Cell<'static> {
+    let colour = match row.state {
+        State::Ended | State::Stopped => Color::Red,
+        State::Waiting => Color::Yellow,
+        State::InCall => Color::Green,
+        State::Outside => Color::Reset,
+    };
+    Cell::from(Span::styled(row.state.word(), look.style(colour)))
+}
+
+fn call(row: &RankRow) -> String {
+    let is_over = matches!(row.state, State::Outside | State::Ended);
+    if is_over && !row.call.is_empty() {
+        format!("after {}", row.call)
+    } else {
+        row.call.clone()
     }
-    if has_hosts {
-        head.push("host");
-        widths.push(Constraint::Length(if is_wide { 16 } else { 8 }));
-    }
-    head.extend([
-        "state",
-        "call",
-        "group",
-        "number",
-        "behind",
-        "since",
-        "waits for",
-    ]);
-    widths.extend([
-        Constraint::Length(7),
-        Constraint::Fill(3),
-        Constraint::Length(name_max.clamp(5, if is_wide { 24 } else { 10 })),
-        Constraint::Length(8),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Fill(1),
-    ]);
-    if is_wider {
-        head.push("at");
-        widths.push(Constraint::Fill(2));
-    }
+}
+
+fn ranks(job: &Job, look: Look, width: u16, room: usize) -> Table<'static> {
+    let columns = columns(job, width);
     let rows = sorted(job, look.order).into_iter().skip(look.skipped);
-    let rows = rows.take(room).map(|row| {
-        let mut cells = vec![Cell::from(format!("{:>4}", row.rank))];
-        if is_wide {
-            cells.push(Cell::from(row.pid.to_string()));
-        }
-        if has_hosts {
-            cells.push(Cell::from(escaped(&row.host)));
-        }
-        let colour = match row.state {
-            State::Ended | State::Stopped => Color::Red,
-            State::Waiting => Color::Yellow,
-            State::InCall => Color::Green,
-            State::Outside => Color::Reset,
-        };
-        let call = match (row.state, row.call.is_empty()) {
-            (_, true) => String::new(),
-            (State::Outside | State::Ended, false) => format!("after {}", row.call),
-            (State::Stopped | State::Waiting | State::InCall, false) => row.call.clone(),
-        };
-        let number = if row.call.is_empty() {
-            String::new()
-        } else {
-            row.seq.to_string()
-        };
-        let behind = if row.behind == 0 {
-            String::new()
-        } else {
-            row.behind.to_string()
-        };
-        cells.extend([
-            Cell::from(Span::styled(row.state.word(), look.style(colour))),
-            Cell::from(escaped(&call)),
-            Cell::from(escaped(&row.group)),
-            Cell::from(format!("{number:>8}")),
-            Cell::from(format!("{behind:>6}")),
-            Cell::from(format!("{:>6}", row.since_ms.map_or_else(String::new, age))),
-            Cell::from(waits_for(row)),
-        ]);
-        if is_wider {
-            cells.push(Cell::from(escaped(&row.site)));
-        }
-        Row::new(cells)
-    });
-    table(head, rows.collect(), widths, look)
+    let cells = |row: &RankRow| -> Vec<Cell<'static>> {
+        columns.iter().map(|(_, _, cell)| cell(row, look)).collect()
+    };
+    let rows = rows.take(room).map(|row| Row::new(cells(row))).collect();
+    let head = columns.iter().map(|(name, _, _)| *name).collect();
+    let widths = columns.iter().map(|(_, width, _)| *width).collect();
+    table(head, rows, widths, look)
 }
 
 fn table(
@@ -308,11 +332,13 @@ fn table(
     let right = [
         "number", "behind", "since", "ranks", "calls/s", "MB/s", "waiting", "oldest",
     ];
-    let cell = |(name, width): (&'static str, &Constraint)| match width {
-        Constraint::Length(width) if right.contains(&name) => {
-            Cell::from(format!("{name:>width$}", width = usize::from(*width)))
+    let cell = |(name, width): (&'static str, &Constraint)| {
+        if let Constraint::Length(width) = width
+            && right.contains(&name)
+        {
+            return Cell::from(format!("{name:>width$}", width = usize::from(*width)));
         }
-        _ => Cell::from(name),
+        Cell::from(name)
     };
     let header = head.into_iter().zip(&widths).map(cell);
     let header = Row::new(header.collect::<Vec<_>>()).style(look.strong());
@@ -438,7 +464,7 @@ fn groups(job: &Job, look: Look, width: u16, most: usize) -> Table<'static> {
                 "{:>8}",
                 rate(group.bytes_per_s.map(|bytes| bytes / 1e6))
             )),
-            Cell::from(format!("{:>7}", none_if_zero(group.waiting))),
+            Cell::from(format!("{:>7}", none_if_zero(u64::from(group.waiting)))),
             Cell::from(format!("{oldest:>6}")),
             Cell::from(laggards),
         ])
@@ -451,7 +477,7 @@ fn groups(job: &Job, look: Look, width: u16, most: usize) -> Table<'static> {
     )
 }
 
-fn none_if_zero(number: u32) -> String {
+fn none_if_zero(number: u64) -> String {
     match number {
         0 => String::new(),
         number => number.to_string(),

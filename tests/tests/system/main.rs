@@ -18,6 +18,7 @@ mod spread;
 mod standing;
 mod tap;
 mod toolkit;
+mod top;
 mod tuned;
 mod usage;
 mod validate;
