@@ -223,8 +223,12 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
         ranks: recorded,
         verdict: None,
     });
-    let verdict = dump::explain_all(&dumps);
-    let ranks = dumps.into_iter().flat_map(|dump| dump.ranks).collect();
+    let mut verdict = dump::explain_all(&dumps);
+    let ranks: Vec<Report> = dumps.into_iter().flat_map(|dump| dump.ranks).collect();
+    if let Some(verdict) = &mut verdict {
+        let sizes = recorder::sizes_in_words(&ranks, verdict);
+        verdict.evidence.extend(sizes);
+    }
     let explanation = Explanation::new(verdict, ranks);
     let written = args.saving.write(&explanation);
     out::result(&if args.form.is_json() {

@@ -128,6 +128,46 @@ fn a_program_that_is_well_hears_nothing_however_it_gets_at_hccl() {
     }
 }
 
+#[test]
+fn a_profiler_and_an_allocator_that_are_loaded_before_the_tap_keep_their_calls() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let profiler = client.folder.path().join("profiler.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/profiler.c");
+    let include = format!("-I{}/include", client.toolkit.home());
+    let mut command = Command::new("cc");
+    command
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            &include,
+        ])
+        .arg(source)
+        .arg("-o")
+        .arg(&profiler);
+    let output = command.output().expect("the system has a C compiler");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let preload = [("LD_PRELOAD", profiler.to_str().expect("text"))];
+    let (code, said) = client.run(&program, "none", 0, &preload);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said.matches("the profiler saw").count(), 4, "{said}");
+    assert!(
+        !said.contains("VERDICT") && !said.contains(NOBODY),
+        "{said}"
+    );
+    let (code, said) = client.run(&program, "asleep", 2, &preload);
+    assert_eq!(code, 22, "{said}");
+    assert!(
+        verdict(&said).starts_with("VERDICT NOT_JOINED who=rank 2 "),
+        "{said}"
+    );
+}
+
 /// A vendor's library that does nothing, and a program that looks how it finds it.
 struct Finder {
     client: Client,

@@ -4,11 +4,12 @@
 //! Works of torch are asynchronous. So a rank has entered a call when the call was enqueued, and it waits in the first call of a
 //! group that has not completed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
+use crate::error::verdict::Verdict;
 use crate::types::{Collective, DType};
 use crate::watch::report::{
     CallCode, CallOutcome, CallRecord, GroupState, InFlight, REPORT_VERSION, Report, Wait,
@@ -157,6 +158,30 @@ pub fn complete(reports: &mut [Report]) {
     }
 }
 
+/// What the ranks handed to the call that a verdict is about, where that differs and nobody knows whether it may: the recorder does
+/// not name the collective.
+#[must_use]
+pub fn sizes_in_words(reports: &[Report], verdict: &Verdict) -> Option<String> {
+    let about = verdict.about.or_else(|| verdict.ends.first().copied())?;
+    let mut sizes: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for report in reports {
+        let call = report.under_way(about)?.call;
+        if call.collective().is_some() {
+            return None;
+        }
+        sizes.entry(call.details()).or_default().push(report.rank);
+    }
+    let told = sizes
+        .iter()
+        .map(|(size, ranks)| format!("ranks {ranks:?} handed over{size}"));
+    (sizes.len() > 1).then(|| {
+        format!(
+            "{}; the recorder does not name the collective, so this may be right or the cause",
+            told.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
 /// Whether a program or torch has given a group a name for people.
 fn is_description(text: &str) -> bool {
     !matches!(text, "" | "undefined")
@@ -255,10 +280,15 @@ fn code_of(profiled: &str, entry: &Value) -> CallCode {
     let dtype = first("input_dtypes")
         .and_then(Value::as_str)
         .and_then(dtype_of);
+    let dtype = dtype.map_or(0, |dtype| u64::from(dtype as u8) << 8);
     match collective {
         Some(collective) => CallCode {
-            word: u64::from(collective as u8)
-                | dtype.map_or(0, |dtype| u64::from(dtype as u8) << 8),
+            word: u64::from(collective as u8) | dtype,
+            count,
+        },
+        // torch_npu 2.14 leaves all names out.
+        None if name.is_empty() => CallCode {
+            word: 0xff | dtype,
             count,
         },
         None => CallCode {
@@ -444,5 +474,31 @@ mod tests {
         let (one, other) = (name("nccl:coalesced"), name("nccl:monitored"));
         assert_eq!(one.collective(), None);
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn sizes_that_differ_in_a_call_without_a_name_are_told_and_blame_nobody() {
+        let report = |rank, count| {
+            let mut entry = entry(1, "scheduled");
+            entry["profiling_name"] = json!("");
+            entry["input_sizes"] = json!([[count]]);
+            entry["input_dtypes"] = json!(["Float"]);
+            read(&dump(&[entry]), rank, 1_000).expect("a dump")
+        };
+        let told = |counts: [u64; 3]| {
+            let mut reports: Vec<Report> = (0..)
+                .zip(counts)
+                .map(|(rank, count)| report(rank, count))
+                .collect();
+            complete(&mut reports);
+            let verdict = explain(&reports).expect("all wait");
+            (verdict.class, sizes_in_words(&reports, &verdict))
+        };
+        assert_eq!(told([7, 7, 7]), (Class::Link, None));
+        let (class, words) = told([7, 7, 8]);
+        assert_eq!(class, Class::Link);
+        let words = words.expect("sizes differ");
+        let part = "ranks [0, 1] handed over f32[7], ranks [2] handed over f32[8]";
+        assert!(words.starts_with(part), "{words}");
     }
 }

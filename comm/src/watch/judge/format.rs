@@ -134,11 +134,16 @@ pub(in crate::watch) fn last_act(scene: &Scene, rank: u32) -> String {
     } else {
         format!(" on {}", call.group)
     };
+    // Recorders without stacks do not tell.
+    let at = if call.site.is_empty() {
+        String::new()
+    } else {
+        format!(" at {}", call.site)
+    };
     format!(
-        ", {verb} {} #{}{on} at {}{cancels}",
+        ", {verb} {} #{}{on}{at}{cancels}",
         call.call.name(),
-        call.seq,
-        call.site
+        call.seq
     )
 }
 
