@@ -111,6 +111,15 @@ static void many(uint32_t ranks, const char *folder) {
         OK(CALL(HcclCommDestroy)(works[at / COMMS_EACH].comms[at % COMMS_EACH]));
 }
 
+/* A process of the program that makes no calls, as workers are that load data. It ends half a second after its parent. */
+static pid_t start_worker(void) {
+    pid_t parent = getpid(), worker = fork();
+    if (worker != 0) return worker;
+    while (getppid() == parent) usleep(20000);
+    usleep(500000);
+    _exit(0);
+}
+
 static int rank(uint32_t ranks, const char *folder) {
     aclrtStream stream;
     void *from, *to;
@@ -129,8 +138,13 @@ static int rank(uint32_t ranks, const char *folder) {
         OK(aclrtSynchronizeStream(stream));
         usleep(30000);
     }
+    pid_t worker = 0;
+    if (strcmp(fault, "workers") == 0 || has("killed-beside-worker")) {
+        worker = start_worker();
+        OK(system("true"));
+    }
     if (has("asleep")) pause();
-    if (has("killed")) raise(SIGKILL);
+    if (has("killed") || has("killed-beside-worker")) raise(SIGKILL);
     if (has("exits")) exit(0);
     if (has("crashes")) raise(SIGSEGV);
     if (has("fails")) exit(3);
@@ -148,6 +162,10 @@ static int rank(uint32_t ranks, const char *folder) {
     OK(aclrtSynchronizeStream(stream));
     OK(CALL(HcclCommDestroy)(second));
     OK(CALL(HcclCommDestroy)(first));
+    if (worker != 0) {
+        kill(worker, SIGKILL);
+        waitpid(worker, NULL, 0);
+    }
     printf("rank %d well\n", me);
     return 0;
 }

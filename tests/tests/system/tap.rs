@@ -155,15 +155,36 @@ fn a_profiler_and_an_allocator_that_are_loaded_before_the_tap_keep_their_calls()
     let preload = [("LD_PRELOAD", profiler.to_str().expect("text"))];
     let (code, said) = client.run(&program, "none", 0, &preload);
     assert_eq!(code, 0, "{said}");
-    assert_eq!(said.matches("the profiler saw").count(), 4, "{said}");
+    assert_eq!(said.matches(" calls and events").count(), 4, "{said}");
     assert!(
         !said.contains("VERDICT") && !said.contains(NOBODY),
         "{said}"
     );
+    // An event on a stream that is being captured would end the capture.
+    let captures = [preload[0], ("PROFILER_CAPTURES", "1")];
+    let (code, said) = client.run(&program, "none", 0, &captures);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said.matches(" calls and no events").count(), 4, "{said}");
     let (code, said) = client.run(&program, "asleep", 2, &preload);
     assert_eq!(code, 22, "{said}");
     assert!(
         verdict(&said).starts_with("VERDICT NOT_JOINED who=rank 2 "),
+        "{said}"
+    );
+}
+
+#[test]
+fn processes_that_a_rank_starts_are_no_ranks_and_do_not_stand_for_it() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let (code, said) = client.run(&program, "workers", 0, &[]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said.matches(" well\n").count(), 4, "{said}");
+    assert!(!said.contains("VERDICT"), "{said}");
+    let (code, said) = client.run(&program, "killed-beside-worker", 1, &[]);
+    assert_eq!(code, 20, "{said}");
+    assert!(
+        verdict(&said).starts_with("VERDICT PEER_DEAD who=rank 1 "),
         "{said}"
     );
 }
