@@ -22,6 +22,7 @@ pub mod moe;
 pub mod out;
 pub mod progress;
 pub mod random;
+pub mod replay;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::call::{Call, judged};
+use super::record;
 use super::tamper::{Setting, Tamper};
 use super::worker::Worker;
 use crate::algo;
@@ -178,6 +179,7 @@ impl Communicator {
             self.check_op(call, request.op)?;
         }
         self.guarded(call, call.code(Some(request)), |host, wait_context| {
+            record::collective(&self.inner.place, wait_context.seq, request);
             match self.inner.tamper.get() {
                 Some(tamper) if tamper.hits(request) => {
                     tamper.run(host, wait_context, request)?;
@@ -239,6 +241,7 @@ impl Communicator {
             judged(&wait_context, failure)
         });
         call_start.end(host.seq(), result.is_ok());
+        inner.place.recorded();
         result.map_err(|(failure, verdict)| {
             let seq = if host.seq() > before { host.seq() } else { 0 };
             self.ended(call, failure, verdict, seq, call_start.deadline(), host)

@@ -25,6 +25,7 @@ mod communicator;
 mod gather;
 mod object;
 mod point_to_point;
+mod record;
 mod reduce;
 mod reduce_scatter;
 pub mod reference;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use super::{Call, Communicator};
+use super::{Call, Communicator, record};
 use crate::backend::host::Host;
 use crate::backend::links::{Message, first};
 use crate::backend::message::Direction;
@@ -198,6 +198,7 @@ impl Communicator {
         let begun = host.links().begun(&look, &message).transpose()?;
         let code = call.code(None);
         let finish = |host: &mut Host, wait_context: &WaitContext<'_>| {
+            record::messages(&inner.place, wait_context.seq, call, &[message]);
             host.links().finish(wait_context, begun?)
         };
         Some(self.carry_out(call, code, None, &mut host, finish))
@@ -214,6 +215,7 @@ impl Communicator {
         self.check_own(call, messages)?;
         let messages: Vec<Message> = messages.iter().map(|one| one.message).collect();
         self.guarded(call, call.code(None), |host, wait_context| {
+            record::messages(&self.inner.place, wait_context.seq, call, &messages);
             host.links().exchange(wait_context, &messages)
         })
     }

@@ -119,6 +119,9 @@ table! {
     DUMP_DIR: PathBuf = "MUSTER_DUMP_DIR", parse::absolute_path,
         default "none: no dumps are written", allowed "an absolute path",
         "Folder into which each rank writes its dump with a verdict and on SIGUSR1: two files a rank.";
+    RECORD_DIR: PathBuf = "MUSTER_RECORD_DIR", parse::absolute_path,
+        default "none: nothing is recorded", allowed "an absolute path",
+        "Folder into which each rank records its calls, for muster replay: one file a rank.";
     REGION_BYTES: u64 = "MUSTER_REGION_BYTES", parse::bytes,
         default "16 GiB of address space; memory is used as it is written", allowed "a whole number above 0, optionally with KiB, MiB or GiB",
         "Size of the shared memory region of each rank.";

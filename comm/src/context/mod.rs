@@ -224,6 +224,7 @@ impl Context {
 
     /// Says goodbye; see [`crate::world::World::leave`].
     pub(crate) fn leave(&self) {
+        self.watch.finish_recording();
         self.tell_unread();
         // Who shares memory meets all others in each call, and cannot leave them behind in one.
         if self.net.is_some()

@@ -21,6 +21,7 @@ pub(crate) mod peers;
 mod place;
 pub(crate) mod probe;
 pub mod process;
+pub mod record;
 pub mod report;
 mod runs;
 pub mod signal;
@@ -49,6 +50,7 @@ use self::cpu_time::CpuTime;
 pub(crate) use self::mismatch::fault_of;
 pub(crate) use self::place::{Announced, Awaiting, Place, Standing};
 use self::probe::System;
+use self::record::Recorder;
 use self::report::Report;
 pub use self::site::ProgramSite;
 pub(crate) use self::site::{Start, blamed, is_on_behalf, on_behalf};
@@ -92,6 +94,8 @@ pub(crate) struct Watch {
     prints: bool,
     /// Where dumps go, if anywhere.
     keeper: Option<Keeper>,
+    /// Where calls are recorded, if anywhere.
+    recorder: Option<Recorder>,
     /// The threads that have a number, by that from 1, as the system knows them.
     threads: Mutex<Vec<i32>>,
     /// What a thread said of itself when it was asked where it is.
@@ -133,7 +137,7 @@ impl Watch {
         world_size: usize,
         job: u64,
         mode: Mode,
-        dumps: Option<PathBuf>,
+        (dumps, recording): (Option<PathBuf>, Option<PathBuf>),
     ) -> Arc<Self> {
         let size = Rank::from_index(world_size).0;
         let board = match mode {
@@ -154,9 +158,19 @@ impl Watch {
                 None
             }
         });
+        let recorder = recording.and_then(|folder| {
+            let recorder = Recorder::new(&folder, rank, size, job);
+            let why = |error| {
+                let line = format!("no recording in {}: {error}", folder.display());
+                // Whoever closed stderr does not want to read this.
+                let _ = writeln!(std::io::stderr().lock(), "{line}");
+            };
+            recorder.map_err(why).ok()
+        });
         let watch = Arc::new(Self {
             board,
             keeper,
+            recorder,
             kept: Mutex::default(),
             threads: Mutex::default(),
             stack: Mutex::default(),
@@ -180,13 +194,24 @@ impl Watch {
 
     /// A place on the board for a communicator.
     pub(crate) fn place(self: &Arc<Self>, key: u64, name: &str, members: &[Rank]) -> Place {
+        if let Some(recorder) = &self.recorder {
+            recorder.group(key, name, members);
+        }
         let berth = self.board.as_ref().and_then(|board| {
             let members: Vec<u32> = members.iter().map(|rank| rank.0).collect();
             board.berth(key, name, &members, self.thread(board))
         });
         Place {
             watch: Arc::clone(self),
+            key,
             berth,
+        }
+    }
+
+    /// The rank leaves: nothing more is recorded.
+    pub(crate) fn finish_recording(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::board::{Berth, Entered, Opening, Title};
+use super::record::{Maker, Recorder};
 use super::report::{CallCode, InFlight};
 use super::site::{self, blamed};
 use super::{ROW_MAX, Watch};
@@ -14,6 +15,8 @@ use crate::sabotage::{self, Sabotage};
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) watch: Arc<Watch>,
+    /// The group.
+    pub(super) key: u64,
     pub(super) berth: Option<Berth>,
 }
 
@@ -33,6 +36,34 @@ pub(crate) struct Announced {
 pub(crate) struct Standing(Option<Entered>);
 
 impl Place {
+    /// Where its calls are recorded, if anywhere, and who makes the one that begins now.
+    #[inline]
+    pub(crate) fn recorder(&self, seq: u64) -> Option<(&Recorder, Maker)> {
+        let recorder = self.watch.recorder.as_ref()?;
+        let start = site::started();
+        let own = || {
+            self.watch
+                .board
+                .as_ref()
+                .map_or(1, |board| self.watch.thread(board))
+        };
+        let maker = Maker {
+            key: self.key,
+            seq,
+            thread: start.map_or_else(own, |start| start.thread),
+            is_async: start.is_some(),
+        };
+        Some((recorder, maker))
+    }
+
+    /// The call of this thread has ended.
+    #[inline]
+    pub(crate) fn recorded(&self) {
+        if self.watch.recorder.is_some() {
+            Recorder::ended();
+        }
+    }
+
     /// Announces a call, before it can wait.
     pub(crate) fn begin(&self, call: &Announced) -> Standing {
         let (Some(board), Some(berth)) = (&self.watch.board, self.berth) else {
@@ -176,6 +207,9 @@ impl Drop for Awaiting<'_> {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if let Some(recorder) = &self.watch.recorder {
+            recorder.destroyed(self.key);
+        }
         if let (Some(board), Some(berth)) = (&self.watch.board, self.berth) {
             self.watch.rows().remove(&board.key(berth));
             self.watch.cancels().remove(&board.key(berth));

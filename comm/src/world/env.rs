@@ -176,6 +176,7 @@ impl JoinOptions {
             transport,
             algo_table: Selection::of_environment(environment)?.table,
             dumps: environment.read(&config::DUMP_DIR)?,
+            recording: environment.read(&config::RECORD_DIR)?,
             call_sites: match environment.read(&config::CALL_SITES)? {
                 Some(CallSitesChoice::Off) => CallSites::Off,
                 Some(CallSitesChoice::Strict) => CallSites::Strict,

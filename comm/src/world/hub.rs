@@ -24,7 +24,7 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn new(world_size: usize, mode: Mode) -> Arc<Self> {
-        let watch = |rank| Watch::new(Rank::from_index(rank), world_size, 0, mode, None);
+        let watch = |rank| Watch::new(Rank::from_index(rank), world_size, 0, mode, (None, None));
         let mut arbiter = arbiter::arbiter();
         let card = Card {
             process: process::own(),

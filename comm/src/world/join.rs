@@ -114,7 +114,7 @@ fn watch(options: &JoinOptions, session: &Session, status: &Arc<Status>) -> Arc<
         session.roster().len(),
         job_number(options),
         options.mode(),
-        options.dumps.clone(),
+        (options.dumps.clone(), options.recording.clone()),
     );
     let (ears, known) = (Arc::clone(&watch), Arc::clone(status));
     session.set_watcher(Box::new(move |bytes| {

@@ -85,6 +85,8 @@ pub struct JoinOptions {
     pub checksum: bool,
     /// Folder for dumps, which are written with a verdict and on SIGUSR1; `None` for none.
     pub dumps: Option<PathBuf>,
+    /// Folder into which the calls of this rank are recorded; `None` for none.
+    pub recording: Option<PathBuf>,
     /// What is made of the places in the program that calls come from. The ranks should agree.
     pub call_sites: CallSites,
     /// Heap of this rank's shared region, in bytes. Address space; memory is used as written.
@@ -147,6 +149,7 @@ impl JoinOptions {
             algo_table: None,
             checksum: false,
             dumps: None,
+            recording: None,
             call_sites: CallSites::default(),
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,

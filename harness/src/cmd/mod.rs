@@ -20,6 +20,7 @@ pub mod moe;
 pub mod plan;
 pub mod rank;
 pub mod ranktable;
+pub mod replay;
 pub mod report;
 pub mod rules;
 pub mod run;
@@ -63,6 +64,8 @@ pub enum Command {
     Run(run::RunArgs),
     /// Inject faults into real ranks and check their verdicts
     Drill(drill::DrillArgs),
+    /// Make the calls of a recorded program again, and check their results
+    Replay(replay::ReplayArgs),
     /// Print what ranks are doing, even if they are stuck
     Dump(dump::DumpArgs),
     /// Print the verdict from dumps of many ranks
@@ -84,6 +87,9 @@ pub enum Command {
     /// One rank of a run; started by the launcher, not by people
     #[command(name = "__rank", hide = true)]
     Rank(rank::RankArgs),
+    /// One rank of `muster replay`
+    #[command(name = "__replay", hide = true)]
+    ReplayRank(replay::RankArgs),
     /// The process that becomes a rank of `muster run`
     #[command(name = "__exec", hide = true)]
     Exec(run::ExecArgs),
@@ -121,6 +127,8 @@ impl Command {
             Self::Tap(args) => tap::run(args),
             Self::Top(args) => top::run(args),
             Self::Completions(args) => completions::run(args, cli),
+            Self::Replay(args) => replay::run(args),
+            Self::ReplayRank(args) => replay::rank(args),
             Self::Rank(args) => rank::run(args),
             Self::Run(args) => run::run(args),
             Self::Exec(args) => run::exec(args),

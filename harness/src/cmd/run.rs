@@ -38,6 +38,9 @@ pub struct RunArgs {
     /// Folder into which each rank writes its last calls with a verdict and on SIGUSR1, for `muster explain`
     #[arg(long, value_name = "FOLDER")]
     dumps: Option<PathBuf>,
+    /// Folder into which each rank records its calls, for `muster replay`
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     rules: Rules,
     /// The program of every rank and its arguments
@@ -86,7 +89,10 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     if let Some(program) = args.command.first() {
         check_program(program)?;
     }
-    let dumps = args.dumps.as_deref().map(folder).transpose()?;
+    let dumps = args.dumps.as_deref().map(|path| folder("--dumps", path));
+    let dumps = dumps.transpose()?;
+    let recording = args.record.as_deref().map(|path| folder("--record", path));
+    let recording = recording.transpose()?;
     let rules = args.rules.file()?;
     program::run(&Program {
         rules: rules.as_deref(),
@@ -94,6 +100,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         grace: Duration::from_secs(args.grace.into()),
         json: args.form.is_json(),
         dumps: dumps.as_deref(),
+        recording: recording.as_deref(),
         command: &args.command,
     })
 }
@@ -131,10 +138,10 @@ pub(super) fn check_program(program: &OsStr) -> Result<(), Failure> {
 }
 
 /// Makes the folder; its absolute path, since ranks may change theirs.
-fn folder(path: &Path) -> Result<PathBuf, Failure> {
+fn folder(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(path)
         .and_then(|()| path.canonicalize())
-        .map_err(|error| Failure::usage(format!("--dumps {}: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("{option} {}: {error}", path.display())))
 }
 
 /// Becomes the program of a rank, tied to the launcher: the tie outlasts the change of program.

@@ -42,6 +42,8 @@ pub struct Program<'a> {
     pub json: bool,
     /// Folder for dumps, absolute.
     pub dumps: Option<&'a Path>,
+    /// Folder for recordings, absolute.
+    pub recording: Option<&'a Path>,
     /// Rules that select algorithms, where ranks are to go by others than those of the environment.
     pub rules: Option<&'a Path>,
     /// The program and its arguments.
@@ -108,6 +110,9 @@ fn environment(program: &Program<'_>) -> Result<Vec<(String, String)>, Failure> 
     ];
     if let Some(folder) = program.dumps {
         variables.push(("MUSTER_DUMP_DIR".to_owned(), folder.display().to_string()));
+    }
+    if let Some(folder) = program.recording {
+        variables.push(("MUSTER_RECORD_DIR".to_owned(), folder.display().to_string()));
     }
     if let Some(file) = program.rules {
         variables.push(("MUSTER_ALGO".to_owned(), format!("@{}", file.display())));

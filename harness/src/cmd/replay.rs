@@ -1,0 +1,225 @@
+//! `muster replay`: recorded calls, made again.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use muster_comm::world::World;
+use serde::Serialize;
+
+use crate::cmd::rules::Rules;
+use crate::cmd::saving::FormArgs;
+use crate::exit::Exit;
+use crate::fail::Failure;
+use crate::out;
+use crate::replay::{self, Outcome, Program, Replay};
+use crate::run::program;
+
+/// Whether ranks pause between their calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pauses {
+    /// As long as they did when they were recorded
+    Recorded,
+    /// Not at all
+    None,
+}
+
+/// Options of `muster replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Folder that `muster run --record` or MUSTER_RECORD_DIR filled
+    folder: PathBuf,
+    /// Pauses between calls
+    #[arg(long, value_enum, default_value = "recorded")]
+    pauses: Pauses,
+    /// Only read the recording and say what it holds
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    rules: Rules,
+}
+
+/// Options of a rank that makes its calls again.
+#[derive(Debug, Args)]
+pub struct RankArgs {
+    folder: PathBuf,
+    results: PathBuf,
+    #[arg(long)]
+    no_pauses: bool,
+}
+
+/// What was replayed.
+#[derive(Debug, Serialize)]
+struct Told {
+    schema_version: u32,
+    ranks: usize,
+    /// Calls of all ranks.
+    calls: usize,
+    /// Recorded calls that have no counterpart and are left out.
+    left_out: u64,
+    /// Calls that the recorders had no room for.
+    lost: u64,
+    /// Ranks whose file has no end.
+    cut: Vec<u32>,
+    /// What the ranks made; none of a dry run.
+    outcome: Option<Outcome>,
+}
+
+/// Reads a recording and makes its calls again.
+///
+/// # Errors
+/// A failure of class USAGE where the recording cannot be used; else as `muster run`.
+pub fn run(args: &ReplayArgs) -> Result<Exit, Failure> {
+    let program = replay::read(&args.folder).map_err(|problem| {
+        Failure::usage(problem.to_string())
+            .with_help("name a folder with the files rank-N.calls.jsonl of all ranks")
+    })?;
+    let mut told = Told::of(&program);
+    if args.dry_run {
+        told.print(args.form)?;
+        return Ok(Exit::Ok);
+    }
+    let results = tempfile::tempdir()
+        .map_err(|error| Failure::resource(format!("no folder for results: {error}")))?;
+    let exit = start(args, program.ranks.len(), results.path())?;
+    if exit != Exit::Ok {
+        return Ok(exit);
+    }
+    let mut all = Outcome::default();
+    for rank in 0..program.ranks.len() {
+        all.add(result_of(results.path(), rank)?);
+    }
+    let is_wrong = all.wrong > 0;
+    told.outcome = Some(all);
+    told.print(args.form)?;
+    Ok(if is_wrong { Exit::Data } else { Exit::Ok })
+}
+
+fn start(args: &ReplayArgs, ranks: usize, results: &Path) -> Result<Exit, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::resource(format!("this program is not found: {error}")))?;
+    let folder = args
+        .folder
+        .canonicalize()
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.folder.display())))?;
+    let mut command: Vec<OsString> = vec![own.into(), "__replay".into()];
+    command.extend([folder.into_os_string(), results.into()]);
+    if args.pauses == Pauses::None {
+        command.push("--no-pauses".into());
+    }
+    let rules = args.rules.file()?;
+    program::run(&program::Program {
+        rules: rules.as_deref(),
+        ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+        grace: Duration::from_secs(5),
+        json: false,
+        dumps: None,
+        recording: None,
+        command: &command,
+    })
+}
+
+fn file_of(results: &Path, rank: usize) -> PathBuf {
+    results.join(format!("rank-{rank}.json"))
+}
+
+fn result_of(results: &Path, rank: usize) -> Result<Outcome, Failure> {
+    let missing = |error: &dyn std::fmt::Display| {
+        Failure::internal(format!("the result of rank {rank}: {error}"))
+    };
+    let text = std::fs::read(file_of(results, rank)).map_err(|error| missing(&error))?;
+    serde_json::from_slice(&text).map_err(|error| missing(&error))
+}
+
+/// Makes the calls of this rank again.
+///
+/// # Errors
+/// As calls have them.
+pub fn rank(args: &RankArgs) -> Result<Exit, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::internal(error.to_string());
+    let program = replay::read(&args.folder).map_err(|error| failed(&error))?;
+    let world = World::from_env().map_err(|error| failed(&error))?;
+    let own = program.ranks.get(world.rank().index());
+    let own = own.ok_or_else(|| failed(&"a rank that was not recorded"))?;
+    let replay = Replay {
+        program: own,
+        pauses: !args.no_pauses,
+    };
+    let outcome = replay.run(&world).map_err(|error| failed(&error))?;
+    let text = serde_json::to_string(&outcome).map_err(|error| failed(&error))?;
+    std::fs::write(file_of(&args.results, world.rank().index()), text)
+        .map_err(|error| failed(&error))?;
+    world.leave();
+    Ok(Exit::Ok)
+}
+
+impl Told {
+    fn of(program: &Program) -> Self {
+        Self {
+            schema_version: 1,
+            ranks: program.ranks.len(),
+            calls: program.calls(),
+            left_out: program.left_out,
+            lost: program.lost,
+            cut: program.cut.clone(),
+            outcome: None,
+        }
+    }
+
+    fn print(&self, form: FormArgs) -> Result<(), Failure> {
+        let text = if form.is_json() {
+            serde_json::to_string_pretty(self)
+                .map_err(|error| Failure::internal(error.to_string()))?
+                + "\n"
+        } else {
+            self.text()
+        };
+        out::result(&text)
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![format!("{} calls of {} ranks", self.calls, self.ranks)];
+        if !self.cut.is_empty() {
+            let ranks = crate::report::cause::listed(&self.cut);
+            lines.push(format!(
+                "the recording of ranks {ranks} ends without a last line"
+            ));
+        }
+        if self.lost > 0 {
+            lines.push(format!(
+                "{} calls are missing: the recorders had no room for them",
+                self.lost
+            ));
+        }
+        if self.left_out > 0 {
+            lines.push(format!(
+                "{} calls are left out: not all of their ranks recorded them",
+                self.left_out
+            ));
+        }
+        if let Some(outcome) = &self.outcome {
+            let mut times: Vec<_> = outcome.times_ns.iter().collect();
+            times.sort_by_key(|(name, (_, ns))| (std::cmp::Reverse(*ns), (*name).clone()));
+            for (name, (calls, ns)) in times {
+                let mean = *ns as f64 / 1e3 / (*calls).max(1) as f64;
+                lines.push(format!(
+                    "{name:>20}  {calls:>8} calls  {mean:>10.1} us on average"
+                ));
+            }
+            lines.push(match &outcome.first_wrong {
+                Some(first) => format!(
+                    "wrong data: {} of {} checked calls, first: {first}",
+                    outcome.wrong, outcome.checked
+                ),
+                None => format!(
+                    "replayed: {} calls; the results of {} were checked, and all are right",
+                    outcome.calls, outcome.checked
+                ),
+            });
+        }
+        lines.join("\n") + "\n"
+    }
+}

@@ -1,0 +1,11 @@
+//! Recorded programs: read and checked (`read`), and made again by ranks (`rank`).
+
+mod program;
+mod rank;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use self::program::{Action, Counts, Group, Message, Problem, Program, RankProgram, Step};
+pub use self::rank::{Outcome, Replay};
+pub use self::read::read;

@@ -1,0 +1,461 @@
+//! One rank makes its recorded calls again, and checks what came.
+//!
+//! REPLAY-1: inputs are a function of the call, the rank and whether the number of the call is odd, so that every rank knows what all
+//! others contribute. Receive buffers are wiped before each call.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use half::{bf16, f16};
+use muster_comm::buffer::{Element, ReadView, WriteView};
+use muster_comm::collective::reference::{self, distinct_inputs, exact_inputs, first_difference};
+use muster_comm::collective::{Communicator, PointToPoint, ViewCall, ViewCounts};
+use muster_comm::error::CommError;
+use muster_comm::sync::Clock;
+use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp};
+use muster_comm::world::World;
+use serde::{Deserialize, Serialize};
+
+use super::program::{Action, Counts, Message, RankProgram, Step};
+
+/// Pauses below this are shorter than a sleep.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
+/// Elements of all members together of the largest call whose result is checked.
+const CHECKED_MAX: usize = 1 << 24;
+/// Bytes of inputs and results that are kept for calls that come again.
+const KEPT_MAX: usize = 256 << 20;
+/// What a receive buffer holds before the call.
+const WIPED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+/// What a rank made and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Calls that it made.
+    pub calls: u64,
+    /// Those whose results it checked.
+    pub checked: u64,
+    /// Those whose results are wrong.
+    pub wrong: u64,
+    /// The first of them, in words.
+    pub first_wrong: Option<String>,
+    /// Nanoseconds in calls, by collective: how many, and how long together.
+    pub times_ns: HashMap<String, (u64, u64)>,
+}
+
+impl Outcome {
+    /// Takes over what another thread or rank made.
+    pub fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+        for (name, (calls, ns)) in other.times_ns {
+            let sum = self.times_ns.entry(name).or_default();
+            *sum = (sum.0 + calls, sum.1 + ns);
+        }
+    }
+}
+
+/// A rank that makes its calls again.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    /// What it does.
+    pub program: &'a RankProgram,
+    /// Whether it pauses as it did.
+    pub pauses: bool,
+}
+
+impl Replay<'_> {
+    /// Makes all calls; every thread of the recording is a thread here.
+    ///
+    /// # Errors
+    /// The first error of a call.
+    pub fn run(&self, world: &World) -> Result<Outcome, CommError> {
+        let make = |group: &super::program::Group| {
+            let members: Vec<Rank> = group.members.iter().map(|rank| Rank(*rank)).collect();
+            world.group(&group.name, &members)
+        };
+        let groups = self.program.groups.iter().map(make);
+        let groups = groups.collect::<Result<Vec<Communicator>, CommError>>()?;
+        let outcomes = Mutex::new(Outcome::default());
+        let failed = Mutex::new(None);
+        thread::scope(|scope| {
+            for steps in &self.program.threads {
+                let (groups, outcomes, failed) = (&groups, &outcomes, &failed);
+                scope.spawn(move || {
+                    let mut lane = Lane::default();
+                    let made = steps.iter().try_for_each(|step| {
+                        if self.pauses {
+                            let pause = Duration::from_micros(step.pause_us);
+                            if pause >= PAUSE_MIN {
+                                Clock::pause(pause);
+                            }
+                        }
+                        lane.make(&groups[step.group], step)
+                    });
+                    let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.add(lane.outcome);
+                    if let Err(error) = made {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.get_or_insert(error);
+                    }
+                });
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(outcomes
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// What a call sends and must receive.
+#[derive(Debug)]
+struct Data {
+    send: Vec<u64>,
+    /// None where checking it would take too long.
+    expected: Option<Vec<u8>>,
+}
+
+/// A thread that makes calls.
+#[derive(Debug, Default)]
+struct Lane {
+    outcome: Outcome,
+    /// By group, call and whether its number is odd.
+    kept: HashMap<(usize, String, bool), Data>,
+    kept_bytes: usize,
+}
+
+impl Lane {
+    fn make(&mut self, comm: &Communicator, step: &Step) -> Result<(), CommError> {
+        self.outcome.calls += 1;
+        match &step.action {
+            Action::Messages(messages) => self.messages(comm, step, messages),
+            Action::Collective { .. } => self.collective(comm, step),
+        }
+    }
+
+    fn collective(&mut self, comm: &Communicator, step: &Step) -> Result<(), CommError> {
+        let Action::Collective {
+            collective,
+            dtype,
+            op,
+            root,
+            counts,
+        } = &step.action
+        else {
+            return Ok(());
+        };
+        let shape = Shape {
+            collective: *collective,
+            dtype: *dtype,
+            op: *op,
+            root: *root,
+            counts,
+            n: comm.size(),
+            me: comm.rank(),
+            odd: step.seq % 2 == 1,
+        };
+        let key = (step.group, format!("{:?}", step.action), shape.odd);
+        if !self.kept.contains_key(&key) {
+            let data = shape.data();
+            let bytes = 8 * data.send.len() + data.expected.as_ref().map_or(0, Vec::len);
+            if self.kept_bytes + bytes > KEPT_MAX {
+                self.kept.clear();
+                self.kept_bytes = 0;
+            }
+            self.kept_bytes += bytes;
+            self.kept.insert(key.clone(), data);
+        }
+        let data = &self.kept[&key];
+        let (sends, gets) = (shape.elements(true), shape.elements(false));
+        let mut recv = vec![WIPED; words(*dtype, gets)];
+        let has_one_buffer = collective.has_one_buffer();
+        if has_one_buffer && shape.me == *root {
+            recv.copy_from_slice(&data.send);
+        }
+        let splits = shape.splits();
+        let call = ViewCall {
+            collective: *collective,
+            dtype: *dtype,
+            op: *op,
+            root: *root,
+            counts: match counts {
+                Counts::Uniform(count) => ViewCounts::Uniform(*count),
+                Counts::Blocks(counts) => ViewCounts::Blocks(counts),
+                Counts::Splits(_) => ViewCounts::Splits {
+                    send: &splits.0,
+                    recv: &splits.1,
+                },
+            },
+            send: (sends > 0 && !has_one_buffer).then(|| read(*dtype, &data.send, sends)),
+            recv: (gets > 0).then(|| write(*dtype, &mut recv, gets)),
+        };
+        let begun = Clock::nanos();
+        comm.run_views(call)?;
+        self.outcome.took(collective.name(), begun);
+        let Some(expected) = &data.expected else {
+            return Ok(());
+        };
+        self.outcome.checked += 1;
+        let got = &bytemuck::cast_slice::<u64, u8>(&recv)[..gets * dtype.size()];
+        if let Some(difference) = first_difference(*dtype, expected, got) {
+            self.outcome.wrong(|| {
+                format!(
+                    "{collective} #{} of {}: {difference}",
+                    step.seq,
+                    comm.name()
+                )
+            });
+        }
+        Ok(())
+    }
+
+    fn messages(
+        &mut self,
+        comm: &Communicator,
+        step: &Step,
+        all: &[Message],
+    ) -> Result<(), CommError> {
+        let content = |message: &Message| {
+            let from = if message.sends {
+                comm.rank()
+            } else {
+                message.peer
+            };
+            distinct_inputs(
+                message.dtype,
+                Rank::from_index(from),
+                message.count,
+                message.number,
+            )
+        };
+        let room = |message: &Message| {
+            if message.sends {
+                aligned(&content(message))
+            } else {
+                vec![WIPED; words(message.dtype, message.count)]
+            }
+        };
+        let mut buffers: Vec<Vec<u64>> = all.iter().map(room).collect();
+        let posted = all.iter().zip(&mut buffers).map(|(message, buffer)| {
+            let (dtype, count, peer) = (message.dtype, message.count, message.peer);
+            if message.sends {
+                PointToPoint::send_view(read(dtype, buffer, count), peer)
+            } else {
+                PointToPoint::recv_view(write(dtype, buffer, count), peer)
+            }
+        });
+        let posted: Vec<PointToPoint<'_>> = posted.collect();
+        let begun = Clock::nanos();
+        comm.batch_send_recv(&posted)?;
+        drop(posted);
+        self.outcome.took(Collective::SendRecvBatch.name(), begun);
+        self.outcome.checked += 1;
+        for (message, buffer) in all
+            .iter()
+            .zip(&buffers)
+            .filter(|(message, _)| !message.sends)
+        {
+            let got =
+                &bytemuck::cast_slice::<u64, u8>(buffer)[..message.count * message.dtype.size()];
+            if let Some(difference) = first_difference(message.dtype, &content(message), got) {
+                let (peer, number) = (message.peer, message.number);
+                self.outcome.wrong(|| {
+                    format!(
+                        "message {number} of member {peer} on {} (call {}): {difference}",
+                        comm.name(),
+                        step.seq
+                    )
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outcome {
+    fn took(&mut self, name: &str, begun_ns: u64) {
+        let took = Clock::nanos().saturating_sub(begun_ns);
+        let sum = self.times_ns.entry(name.to_owned()).or_default();
+        *sum = (sum.0 + 1, sum.1 + took);
+    }
+
+    fn wrong(&mut self, text: impl FnOnce() -> String) {
+        self.wrong += 1;
+        self.first_wrong.get_or_insert_with(text);
+    }
+}
+
+/// A collective on one member.
+struct Shape<'a> {
+    collective: Collective,
+    dtype: DType,
+    op: ReduceOp,
+    root: usize,
+    counts: &'a Counts,
+    n: usize,
+    me: usize,
+    odd: bool,
+}
+
+impl Shape<'_> {
+    fn pattern(&self) -> Pattern {
+        self.collective.pattern().unwrap_or(Pattern::Barrier)
+    }
+
+    /// What this member sends to each other and receives from it, where lengths are splits.
+    fn splits(&self) -> (Vec<usize>, Vec<usize>) {
+        match self.counts {
+            Counts::Splits(matrix) => (
+                matrix[self.me].clone(),
+                matrix.iter().map(|row| row[self.me]).collect(),
+            ),
+            Counts::Uniform(_) | Counts::Blocks(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Elements of this member's send or receive buffer.
+    fn elements(&self, sends: bool) -> usize {
+        self.elements_of(self.me, sends)
+    }
+
+    fn elements_of(&self, member: usize, sends: bool) -> usize {
+        if let Counts::Splits(matrix) = self.counts {
+            return if sends {
+                matrix[member].iter().sum()
+            } else {
+                matrix.iter().map(|row| row[member]).sum()
+            };
+        }
+        let is_root = member == self.root;
+        let pattern = self.pattern();
+        // The one buffer counts as received, and the root has it too.
+        let extent = if self.collective.has_one_buffer() {
+            Extent::Vector
+        } else if sends {
+            pattern.send(is_root)
+        } else {
+            pattern.recv(is_root)
+        };
+        match (extent, self.counts) {
+            (Extent::Nothing, _) => 0,
+            (Extent::OwnBlock, Counts::Blocks(counts)) => counts[member],
+            (Extent::AllBlocks, Counts::Blocks(counts)) => counts.iter().sum(),
+            (Extent::AllBlocks, Counts::Uniform(count)) => count * self.n,
+            (Extent::Vector | Extent::OwnBlock, Counts::Uniform(count)) => *count,
+            (Extent::Vector, Counts::Blocks(_)) | (_, Counts::Splits(_)) => 0,
+        }
+    }
+
+    /// What a member sends.
+    fn input(&self, member: usize) -> Vec<u8> {
+        let (rank, count) = (Rank::from_index(member), self.elements_of(member, true));
+        let seed = u64::from(self.odd);
+        if self.collective.reduces() {
+            exact_inputs(self.dtype, self.op, rank, self.n, count, seed)
+        } else {
+            distinct_inputs(self.dtype, rank, count, seed)
+        }
+    }
+
+    fn data(&self) -> Data {
+        let sends = self.elements(true) > 0;
+        let send = if sends {
+            aligned(&self.input(self.me))
+        } else {
+            Vec::new()
+        };
+        let all: usize = (0..self.n)
+            .map(|member| self.elements_of(member, true))
+            .sum();
+        let expected = (all <= CHECKED_MAX).then(|| self.expected());
+        Data { send, expected }
+    }
+
+    /// What this member must receive.
+    fn expected(&self) -> Vec<u8> {
+        let (dtype, op, root) = (self.dtype, self.op, Rank::from_index(self.root));
+        let inputs: Vec<Vec<u8>> = (0..self.n).map(|member| self.input(member)).collect();
+        let list = || match self.counts {
+            Counts::Blocks(counts) => counts.clone(),
+            Counts::Uniform(_) | Counts::Splits(_) => Vec::new(),
+        };
+        let is_even = matches!(self.counts, Counts::Uniform(_));
+        let mut all = match (self.pattern(), self.counts) {
+            (Pattern::AllReduce, _) => reference::all_reduce(dtype, op, &inputs),
+            (Pattern::Reduce, _) => reference::reduce(dtype, op, root, &inputs),
+            (Pattern::Scan, _) => reference::scan(dtype, op, &inputs),
+            (Pattern::ExclusiveScan, _) => reference::exclusive_scan(dtype, op, &inputs),
+            (Pattern::ReduceScatter, _) if is_even => reference::reduce_scatter(dtype, op, &inputs),
+            (Pattern::ReduceScatter, _) => reference::reduce_scatter_v(dtype, op, &list(), &inputs),
+            (Pattern::AllGather, _) => reference::all_gather(&inputs),
+            (Pattern::Gather, _) => reference::gather(root, &inputs),
+            (Pattern::Broadcast, _) => reference::broadcast(root, &inputs),
+            (Pattern::Scatter, _) if is_even => reference::scatter(dtype, root, &inputs),
+            (Pattern::Scatter, _) => reference::scatter_v(dtype, root, &list(), &inputs),
+            (Pattern::AllToAll, Counts::Splits(matrix)) => {
+                reference::all_to_all_v(dtype, matrix, &inputs)
+            }
+            (Pattern::AllToAll, _) => reference::all_to_all(dtype, &inputs),
+            (Pattern::Barrier, _) => vec![Vec::new(); self.n],
+        };
+        all.swap_remove(self.me)
+    }
+}
+
+/// Words that hold so many elements.
+fn words(dtype: DType, count: usize) -> usize {
+    (count * dtype.size()).div_ceil(size_of::<u64>())
+}
+
+/// Bytes in memory that suits every element type.
+fn aligned(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![0; bytes.len().div_ceil(size_of::<u64>())];
+    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+fn read(dtype: DType, words: &[u64], count: usize) -> ReadView<'_> {
+    fn of<T: Element>(words: &[u64], count: usize) -> ReadView<'_> {
+        ReadView::new(&bytemuck::cast_slice::<u64, T>(words)[..count])
+    }
+    match dtype {
+        DType::Bf16 => of::<bf16>(words, count),
+        DType::F16 => of::<f16>(words, count),
+        DType::F32 => of::<f32>(words, count),
+        DType::F64 => of::<f64>(words, count),
+        DType::I8 => of::<i8>(words, count),
+        DType::I16 => of::<i16>(words, count),
+        DType::I32 => of::<i32>(words, count),
+        DType::I64 => of::<i64>(words, count),
+        DType::U8 => of::<u8>(words, count),
+        DType::U16 => of::<u16>(words, count),
+        DType::U32 => of::<u32>(words, count),
+        DType::U64 => of::<u64>(words, count),
+    }
+}
+
+fn write(dtype: DType, words: &mut [u64], count: usize) -> WriteView<'_> {
+    fn of<T: Element>(words: &mut [u64], count: usize) -> WriteView<'_> {
+        WriteView::new(&mut bytemuck::cast_slice_mut::<u64, T>(words)[..count])
+    }
+    match dtype {
+        DType::Bf16 => of::<bf16>(words, count),
+        DType::F16 => of::<f16>(words, count),
+        DType::F32 => of::<f32>(words, count),
+        DType::F64 => of::<f64>(words, count),
+        DType::I8 => of::<i8>(words, count),
+        DType::I16 => of::<i16>(words, count),
+        DType::I32 => of::<i32>(words, count),
+        DType::I64 => of::<i64>(words, count),
+        DType::U8 => of::<u8>(words, count),
+        DType::U16 => of::<u16>(words, count),
+        DType::U32 => of::<u32>(words, count),
+        DType::U64 => of::<u64>(words, count),
+    }
+}

@@ -1,0 +1,1 @@
+//! Recordings read and replayed.
