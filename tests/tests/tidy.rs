@@ -260,6 +260,7 @@ const HOUSES: &[House] = &[
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
             ("live", &["fail", "muster_comm", "out", "report"]),
+            ("replay", &["muster_comm"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
@@ -378,6 +379,7 @@ const HOUSES: &[House] = &[
                     "muster_emu",
                     "out",
                     "progress",
+                    "replay",
                     "report",
                     "results",
                     "run",

@@ -41,9 +41,10 @@ pub(super) fn messages(place: &Place, seq: u64, call: Call, messages: &[Message]
             count: message.count as u64,
         };
         // A message from whichever rank sends one first is a receive from that rank.
-        let collective = match call.collective {
-            Collective::RecvAny => Collective::Recv,
-            other => other,
+        let collective = if call.collective == Collective::RecvAny {
+            Collective::Recv
+        } else {
+            call.collective
         };
         recorder.made(Made {
             maker,

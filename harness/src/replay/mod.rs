@@ -1,5 +1,6 @@
-//! Recorded programs: read and checked (`read`), and made again by ranks (`rank`).
+//! Recorded programs: read and checked (`read`, `draft`, `program`), and made again by ranks (`rank`).
 
+mod draft;
 mod program;
 mod rank;
 mod read;

@@ -5,13 +5,12 @@
 //! PROGRAM-2: a collective that was not recorded of all members is left out on all of them, and a message without its other
 //! end too: a file was cut off, or had no room.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 use muster_comm::types::{Collective, DType, ReduceOp};
-use muster_comm::watch::record::{CallLine, Line, MessageLine};
 
+use super::draft::{Call, Draft, Lengths, Own, What};
 use super::read::Recorded;
 
 /// Why a recording cannot be used.
@@ -83,7 +82,12 @@ pub enum Action {
         counts: Counts,
     },
     /// Messages that are posted together.
-    Messages(Vec<Message>),
+    Messages {
+        /// What the program called: a send, a receive, or a batch.
+        call: Collective,
+        /// The messages.
+        messages: Vec<Message>,
+    },
 }
 
 /// A call of a rank.
@@ -168,7 +172,7 @@ impl Program {
             let key = draft.keys[call.group];
             let action = match &call.what {
                 What::Collective(_) => known.get(&(key, call.seq)).cloned(),
-                What::Messages(messages) => {
+                What::Messages(name, messages) => {
                     let me = draft.index(call.group, rank);
                     let number = |message: &Message| {
                         let (from, to) = ends(me, message);
@@ -179,7 +183,10 @@ impl Program {
                         (number < most).then_some(Message { number, ..*message })
                     };
                     let kept: Vec<Message> = messages.iter().filter_map(number).collect();
-                    (!kept.is_empty()).then_some(Action::Messages(kept))
+                    (!kept.is_empty()).then_some(Action::Messages {
+                        call: *name,
+                        messages: kept,
+                    })
                 }
             };
             let Some(action) = action else {
@@ -210,232 +217,15 @@ const fn ends(me: usize, message: &Message) -> (usize, usize) {
     }
 }
 
-/// The lines of one rank, checked by themselves.
-struct Draft {
-    groups: Vec<Group>,
-    keys: Vec<u64>,
-    calls: Vec<Call>,
-}
-
-/// A line of a call.
-struct Call {
-    line: usize,
-    group: usize,
-    seq: u64,
-    thread: u32,
-    is_async: bool,
-    pause_us: u64,
-    what: What,
-}
-
-enum What {
-    /// With what this rank alone knows of splits.
-    Collective(Own),
-    Messages(Vec<Message>),
-}
-
-/// A collective as one rank recorded it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Own {
-    collective: Collective,
-    dtype: Option<DType>,
-    op: Option<ReduceOp>,
-    root: Option<usize>,
-    lengths: Lengths,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Lengths {
-    Uniform(usize),
-    Blocks(Vec<usize>),
-    Splits { send: Vec<usize>, recv: Vec<usize> },
-}
-
-impl Draft {
-    fn of(file: &Recorded, world: usize) -> Result<Self, Problem> {
-        let rank = file.header.rank;
-        let mut draft = Self {
-            groups: Vec::new(),
-            keys: Vec::new(),
-            calls: Vec::new(),
-        };
-        for (number, line) in &file.lines {
-            let refuse = |what: String| Problem::at(&file.name, *number, what);
-            match line {
-                Line::Recording(_) | Line::End { .. } => {
-                    return Err(refuse("a second first line".to_owned()));
-                }
-                Line::Lost { .. } => {}
-                Line::Group {
-                    group,
-                    key,
-                    name,
-                    members,
-                } => {
-                    if *group != draft.groups.len() as u64 {
-                        let next = draft.groups.len();
-                        return Err(refuse(format!("group {group}; the next one is {next}")));
-                    }
-                    check_members(members, rank, world).map_err(refuse)?;
-                    let key = u64::from_str_radix(key, 16)
-                        .map_err(|_| refuse(format!("the key {key:?} is no hexadecimal number")))?;
-                    draft.keys.push(key);
-                    draft.groups.push(Group {
-                        name: name.clone(),
-                        members: members.clone(),
-                    });
-                }
-                Line::Destroyed { group } => {
-                    draft.group(*group).map_err(refuse)?;
-                }
-                Line::Call(call) => {
-                    let call = draft.call(*number, call).map_err(refuse)?;
-                    draft.calls.push(call);
-                }
-            }
-        }
-        Ok(draft)
-    }
-
-    fn group(&self, number: u64) -> Result<usize, String> {
-        let known = self.groups.len();
-        let group = usize::try_from(number).ok().filter(|group| *group < known);
-        group.ok_or_else(|| format!("group {number}; known are {known} groups, from 0"))
-    }
-
-    /// The index of a world rank in a group.
-    fn index(&self, group: usize, rank: usize) -> usize {
-        let members = self.groups[group].members.iter();
-        let place = members
-            .enumerate()
-            .find(|(_, member)| **member as usize == rank);
-        place.map_or(0, |(place, _)| place)
-    }
-
-    fn call(&self, line: usize, call: &CallLine) -> Result<Call, String> {
-        let group = self.group(call.group)?;
-        let members = self.groups[group].members.len();
-        let collective: Collective = named(&call.call)?;
-        let what = if collective.is_of_messages() {
-            let messages = call.messages.iter().map(|one| message(one, members));
-            What::Messages(messages.collect::<Result<_, _>>()?)
-        } else {
-            What::Collective(own(call, collective, members)?)
-        };
-        Ok(Call {
-            line,
-            group,
-            seq: call.seq,
-            thread: call.thread,
-            is_async: call.is_async,
-            pause_us: call.pause_us,
-            what,
-        })
-    }
-}
-
-fn check_members(members: &[u32], rank: u32, world: usize) -> Result<(), String> {
-    let known: BTreeSet<u32> = members.iter().copied().collect();
-    if known.len() < members.len() {
-        return Err(format!("a rank is twice among the members {members:?}"));
-    }
-    if let Some(other) = members.iter().find(|member| **member as usize >= world) {
-        return Err(format!(
-            "member {other}; the world has ranks 0 to {}",
-            world - 1
-        ));
-    }
-    if !known.contains(&rank) {
-        return Err(format!("rank {rank} is not among the members {members:?}"));
-    }
-    Ok(())
-}
-
-fn named<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
-    name.parse().map_err(|error: T::Err| error.to_string())
-}
-
-/// Most elements of a buffer, so that no sum of them overflows and memory bounds the rest.
-const ELEMENTS_MAX: u64 = 1 << 40;
-
-fn length(count: u64) -> Result<usize, String> {
-    let count = Some(count).filter(|count| *count <= ELEMENTS_MAX);
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    count.ok_or_else(|| format!("more than {ELEMENTS_MAX} elements"))
-}
-
-fn lengths(counts: &[u64], members: usize, what: &str) -> Result<Vec<usize>, String> {
-    if counts.len() != members {
-        let got = counts.len();
-        return Err(format!(
-            "{got} lengths in {what:?}, the group has {members} members"
-        ));
-    }
-    counts.iter().map(|count| length(*count)).collect()
-}
-
-fn message(line: &MessageLine, members: usize) -> Result<Message, String> {
-    let peer = usize::try_from(line.peer)
-        .ok()
-        .filter(|peer| *peer < members);
-    Ok(Message {
-        sends: line.sends,
-        peer: peer.ok_or_else(|| format!("peer {}; the group has {members} members", line.peer))?,
-        dtype: named(&line.dtype)?,
-        count: length(line.count)?,
-        number: 0,
-    })
-}
-
-fn own(call: &CallLine, collective: Collective, members: usize) -> Result<Own, String> {
-    use muster_comm::types::Counting;
-    let root = match call.root {
-        Some(root) => {
-            let index = usize::try_from(root).ok().filter(|root| *root < members);
-            Some(index.ok_or_else(|| format!("root {root}; the group has {members} members"))?)
-        }
-        None if collective.is_rooted() => return Err(format!("{collective} without a root")),
-        None => None,
-    };
-    let op: Option<ReduceOp> = call.op.as_deref().map(named).transpose()?;
-    if collective.reduces() && op.is_none() {
-        return Err(format!("{collective} without a reduction"));
-    }
-    let dtype: Option<DType> = call.dtype.as_deref().map(named).transpose()?;
-    if dtype.is_none() && !collective.is_empty() {
-        return Err(format!("{collective} without an element type"));
-    }
-    let lengths = match collective.counting() {
-        Counting::Splits => Lengths::Splits {
-            send: lengths(&call.send, members, "send")?,
-            recv: lengths(&call.recv, members, "recv")?,
-        },
-        Counting::Blocks => Lengths::Blocks(lengths(&call.counts, members, "counts")?),
-        Counting::Uniform | Counting::Buffers => {
-            let count = call
-                .count
-                .ok_or_else(|| format!("{collective} without a count"))?;
-            Lengths::Uniform(length(count)?)
-        }
-        Counting::Messages | Counting::Objects => {
-            return Err(format!("{collective} is not recorded by itself"));
-        }
-    };
-    Ok(Own {
-        collective,
-        dtype,
-        op,
-        root,
-        lengths,
-    })
-}
+/// A collective as one rank recorded it: the rank, and the call.
+type Side<'a> = (usize, &'a Call, &'a Own);
 
 /// The collectives that were recorded of all members, by key of the group and number.
 type Collectives = BTreeMap<(u64, u64), Action>;
 
 fn collectives(files: &[Recorded], ranks: &[Draft]) -> Result<Collectives, Problem> {
     // Who recorded each: rank and call, in the order of the group's members.
-    let mut all: BTreeMap<(u64, u64), Vec<(usize, &Call, &Own)>> = BTreeMap::new();
+    let mut all: BTreeMap<(u64, u64), Vec<Side<'_>>> = BTreeMap::new();
     let mut members: BTreeMap<u64, (usize, &Group)> = BTreeMap::new();
     for (rank, draft) in ranks.iter().enumerate() {
         for (key, group) in draft.keys.iter().zip(&draft.groups) {
@@ -477,11 +267,7 @@ fn collectives(files: &[Recorded], ranks: &[Draft]) -> Result<Collectives, Probl
 }
 
 /// What all members recorded of one collective.
-fn agreed(
-    files: &[Recorded],
-    group: &Group,
-    calls: &[(usize, &Call, &Own)],
-) -> Result<Action, Problem> {
+fn agreed(files: &[Recorded], group: &Group, calls: &[Side<'_>]) -> Result<Action, Problem> {
     let (first_rank, first_call, first) = calls[0];
     let differs = |rank: usize, call: &Call, what: String| {
         let other = &files[first_rank].name;
@@ -546,7 +332,7 @@ fn messages(files: &[Recorded], ranks: &[Draft]) -> Result<Pairs, Problem> {
     let mut received = sent.clone();
     for (rank, draft) in ranks.iter().enumerate() {
         for call in &draft.calls {
-            let What::Messages(messages) = &call.what else {
+            let What::Messages(_, messages) = &call.what else {
                 continue;
             };
             let me = draft.index(call.group, rank);

@@ -134,7 +134,7 @@ impl Lane {
     fn make(&mut self, comm: &Communicator, step: &Step) -> Result<(), CommError> {
         self.outcome.calls += 1;
         match &step.action {
-            Action::Messages(messages) => self.messages(comm, step, messages),
+            Action::Messages { call, messages } => self.messages(comm, step, *call, messages),
             Action::Collective { .. } => self.collective(comm, step),
         }
     }
@@ -160,17 +160,7 @@ impl Lane {
             me: comm.rank(),
             odd: step.seq % 2 == 1,
         };
-        let key = (step.group, format!("{:?}", step.action), shape.odd);
-        if !self.kept.contains_key(&key) {
-            let data = shape.data();
-            let bytes = 8 * data.send.len() + data.expected.as_ref().map_or(0, Vec::len);
-            if self.kept_bytes + bytes > KEPT_MAX {
-                self.kept.clear();
-                self.kept_bytes = 0;
-            }
-            self.kept_bytes += bytes;
-            self.kept.insert(key.clone(), data);
-        }
+        let key = self.keep(step, &shape);
         let data = &self.kept[&key];
         let (sends, gets) = (shape.elements(true), shape.elements(false));
         let mut recv = vec![WIPED; words(*dtype, gets)];
@@ -215,10 +205,27 @@ impl Lane {
         Ok(())
     }
 
+    /// Makes what a call sends and must receive, unless it was made before; the key of it.
+    fn keep(&mut self, step: &Step, shape: &Shape<'_>) -> (usize, String, bool) {
+        let key = (step.group, format!("{:?}", step.action), shape.odd);
+        if !self.kept.contains_key(&key) {
+            let data = shape.data();
+            let bytes = 8 * data.send.len() + data.expected.as_ref().map_or(0, Vec::len);
+            if self.kept_bytes + bytes > KEPT_MAX {
+                self.kept.clear();
+                self.kept_bytes = 0;
+            }
+            self.kept_bytes += bytes;
+            self.kept.insert(key.clone(), data);
+        }
+        key
+    }
+
     fn messages(
         &mut self,
         comm: &Communicator,
         step: &Step,
+        call: Collective,
         all: &[Message],
     ) -> Result<(), CommError> {
         let content = |message: &Message| {
@@ -242,19 +249,24 @@ impl Lane {
             }
         };
         let mut buffers: Vec<Vec<u64>> = all.iter().map(room).collect();
-        let posted = all.iter().zip(&mut buffers).map(|(message, buffer)| {
-            let (dtype, count, peer) = (message.dtype, message.count, message.peer);
-            if message.sends {
-                PointToPoint::send_view(read(dtype, buffer, count), peer)
-            } else {
-                PointToPoint::recv_view(write(dtype, buffer, count), peer)
-            }
-        });
-        let posted: Vec<PointToPoint<'_>> = posted.collect();
         let begun = Clock::nanos();
-        comm.batch_send_recv(&posted)?;
-        drop(posted);
-        self.outcome.took(Collective::SendRecvBatch.name(), begun);
+        match (call, all, buffers.as_mut_slice()) {
+            (Collective::Send, [message], [buffer]) => send(comm, message, buffer)?,
+            (Collective::Recv, [message], [buffer]) => recv(comm, message, buffer)?,
+            _ => {
+                let posted = all.iter().zip(&mut buffers).map(|(message, buffer)| {
+                    let (dtype, count, peer) = (message.dtype, message.count, message.peer);
+                    if message.sends {
+                        PointToPoint::send_view(read(dtype, buffer, count), peer)
+                    } else {
+                        PointToPoint::recv_view(write(dtype, buffer, count), peer)
+                    }
+                });
+                let posted: Vec<PointToPoint<'_>> = posted.collect();
+                comm.batch_send_recv(&posted)?;
+            }
+        }
+        self.outcome.took(call.name(), begun);
         self.outcome.checked += 1;
         for (message, buffer) in all
             .iter()
@@ -420,42 +432,66 @@ fn aligned(bytes: &[u8]) -> Vec<u64> {
     words
 }
 
+/// Does something with the Rust type of an element type.
+macro_rules! typed {
+    ($dtype:expr, $do:ident ( $($with:expr),* )) => {
+        match $dtype {
+            DType::Bf16 => $do::<bf16>($($with),*),
+            DType::F16 => $do::<f16>($($with),*),
+            DType::F32 => $do::<f32>($($with),*),
+            DType::F64 => $do::<f64>($($with),*),
+            DType::I8 => $do::<i8>($($with),*),
+            DType::I16 => $do::<i16>($($with),*),
+            DType::I32 => $do::<i32>($($with),*),
+            DType::I64 => $do::<i64>($($with),*),
+            DType::U8 => $do::<u8>($($with),*),
+            DType::U16 => $do::<u16>($($with),*),
+            DType::U32 => $do::<u32>($($with),*),
+            DType::U64 => $do::<u64>($($with),*),
+        }
+    };
+}
+
+fn elements<T: Element>(words: &[u64], count: usize) -> &[T] {
+    &bytemuck::cast_slice(words)[..count]
+}
+
+fn elements_mut<T: Element>(words: &mut [u64], count: usize) -> &mut [T] {
+    &mut bytemuck::cast_slice_mut(words)[..count]
+}
+
 fn read(dtype: DType, words: &[u64], count: usize) -> ReadView<'_> {
     fn of<T: Element>(words: &[u64], count: usize) -> ReadView<'_> {
-        ReadView::new(&bytemuck::cast_slice::<u64, T>(words)[..count])
+        ReadView::new(elements::<T>(words, count))
     }
-    match dtype {
-        DType::Bf16 => of::<bf16>(words, count),
-        DType::F16 => of::<f16>(words, count),
-        DType::F32 => of::<f32>(words, count),
-        DType::F64 => of::<f64>(words, count),
-        DType::I8 => of::<i8>(words, count),
-        DType::I16 => of::<i16>(words, count),
-        DType::I32 => of::<i32>(words, count),
-        DType::I64 => of::<i64>(words, count),
-        DType::U8 => of::<u8>(words, count),
-        DType::U16 => of::<u16>(words, count),
-        DType::U32 => of::<u32>(words, count),
-        DType::U64 => of::<u64>(words, count),
-    }
+    typed!(dtype, of(words, count))
 }
 
 fn write(dtype: DType, words: &mut [u64], count: usize) -> WriteView<'_> {
     fn of<T: Element>(words: &mut [u64], count: usize) -> WriteView<'_> {
-        WriteView::new(&mut bytemuck::cast_slice_mut::<u64, T>(words)[..count])
+        WriteView::new(elements_mut::<T>(words, count))
     }
-    match dtype {
-        DType::Bf16 => of::<bf16>(words, count),
-        DType::F16 => of::<f16>(words, count),
-        DType::F32 => of::<f32>(words, count),
-        DType::F64 => of::<f64>(words, count),
-        DType::I8 => of::<i8>(words, count),
-        DType::I16 => of::<i16>(words, count),
-        DType::I32 => of::<i32>(words, count),
-        DType::I64 => of::<i64>(words, count),
-        DType::U8 => of::<u8>(words, count),
-        DType::U16 => of::<u16>(words, count),
-        DType::U32 => of::<u32>(words, count),
-        DType::U64 => of::<u64>(words, count),
+    typed!(dtype, of(words, count))
+}
+
+fn send(comm: &Communicator, message: &Message, words: &[u64]) -> Result<(), CommError> {
+    fn of<T: Element>(
+        comm: &Communicator,
+        message: &Message,
+        words: &[u64],
+    ) -> Result<(), CommError> {
+        comm.send(elements::<T>(words, message.count), message.peer)
     }
+    typed!(message.dtype, of(comm, message, words))
+}
+
+fn recv(comm: &Communicator, message: &Message, words: &mut [u64]) -> Result<(), CommError> {
+    fn of<T: Element>(
+        comm: &Communicator,
+        message: &Message,
+        words: &mut [u64],
+    ) -> Result<(), CommError> {
+        comm.recv(elements_mut::<T>(words, message.count), message.peer)
+    }
+    typed!(message.dtype, of(comm, message, words))
 }

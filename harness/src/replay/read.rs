@@ -98,17 +98,7 @@ pub(super) fn parse(name: String, rank: u32, bytes: &[u8]) -> Result<Recorded, P
         }
         None => return Err(Problem::at(&name, 1, "no whole line")),
     };
-    if header.version != FORMAT_VERSION {
-        let what = format!(
-            "version {}; this program reads version {FORMAT_VERSION}",
-            header.version
-        );
-        return Err(Problem::at(&name, 1, what));
-    }
-    if header.rank != rank {
-        let what = format!("a recording of rank {}", header.rank);
-        return Err(Problem::at(&name, 1, what));
-    }
+    check_header(&name, &header, rank)?;
     let lines: Vec<(usize, Line)> = all.collect();
     let count = |wanted: fn(&Line) -> u64| lines.iter().map(|(_, line)| wanted(line)).sum::<u64>();
     let calls = count(|line| u64::from(matches!(line, Line::Call(_))));
@@ -146,4 +136,19 @@ pub(super) fn parse(name: String, rank: u32, bytes: &[u8]) -> Result<Recorded, P
         is_cut: end.is_none(),
         lost,
     })
+}
+
+fn check_header(name: &str, header: &Header, rank: u32) -> Result<(), Problem> {
+    if header.version != FORMAT_VERSION {
+        let what = format!(
+            "version {}; this program reads version {FORMAT_VERSION}",
+            header.version
+        );
+        return Err(Problem::at(name, 1, what));
+    }
+    if header.rank != rank {
+        let what = format!("a recording of rank {}", header.rank);
+        return Err(Problem::at(name, 1, what));
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ mod joined;
 mod measured_hccl;
 mod moe;
 mod recount;
+mod replay;
 mod reports;
 mod spread;
 mod standing;
