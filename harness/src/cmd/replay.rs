@@ -13,6 +13,7 @@ use crate::cmd::saving::FormArgs;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
+use crate::replay::price::{self, Price, WhatIf};
 use crate::replay::{self, Outcome, Program, Replay};
 use crate::run::program;
 
@@ -33,6 +34,10 @@ pub struct ReplayArgs {
     /// Pauses between calls
     #[arg(long, value_enum, default_value = "recorded")]
     pauses: Pauses,
+    /// Price the collectives by the cost model instead of making them: algo=NAME, ranks-per-host=N, within-us=US, within-gbs=GB/S,
+    /// between-us=US, between-gbs=GB/S, parted by commas
+    #[arg(long, value_name = "ASSUMED", value_parser = WhatIf::parse, conflicts_with = "dry_run")]
+    what_if: Option<WhatIf>,
     /// Only read the recording and say what it holds
     #[arg(long)]
     dry_run: bool,
@@ -66,6 +71,9 @@ struct Told {
     cut: Vec<u32>,
     /// What the ranks made; none of a dry run.
     outcome: Option<Outcome>,
+    /// What the collectives would take by the cost model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<Price>,
 }
 
 /// Reads a recording and makes its calls again.
@@ -78,6 +86,12 @@ pub fn run(args: &ReplayArgs) -> Result<Exit, Failure> {
             .with_help("name a folder with the files rank-N.calls.jsonl of all ranks")
     })?;
     let mut told = Told::of(&program);
+    if let Some(what) = &args.what_if {
+        let price = price::price(&program, what);
+        told.price = Some(price.map_err(|error| Failure::usage(error.to_string()))?);
+        told.print(args.form)?;
+        return Ok(Exit::Ok);
+    }
     if args.dry_run {
         told.print(args.form)?;
         return Ok(Exit::Ok);
@@ -166,6 +180,7 @@ impl Told {
             lost: program.lost,
             cut: program.cut.clone(),
             outcome: None,
+            price: None,
         }
     }
 
@@ -220,6 +235,32 @@ impl Told {
                 ),
             });
         }
+        if let Some(price) = &self.price {
+            lines.extend(priced(price));
+        }
         lines.join("\n") + "\n"
     }
+}
+
+fn priced(price: &Price) -> Vec<String> {
+    let mut lines = vec!["predicted by the cost model, not measured:".to_owned()];
+    for row in &price.rows {
+        let algorithms: Vec<&str> = row.algorithms.keys().map(String::as_str).collect();
+        lines.push(format!(
+            "{:>20} x {:<5} {:>8} calls  {:>10.1} us on average  {:>10.3} ms in all  {}",
+            row.collective,
+            row.ranks,
+            row.calls,
+            row.predicted_s * 1e6 / row.calls.max(1) as f64,
+            row.predicted_s * 1e3,
+            algorithms.join(", ")
+        ));
+    }
+    lines.push(format!(
+        "rank {} has most: {:.3} ms predicted in collectives; the model does not know {} calls (messages, groups of one)",
+        price.busiest,
+        price.busiest_s * 1e3,
+        price.unknown
+    ));
+    lines
 }

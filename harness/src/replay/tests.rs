@@ -3,6 +3,7 @@
 use muster_comm::types::{Collective, DType, ReduceOp};
 use proptest::prelude::*;
 
+use super::price::{WhatIf, price};
 use super::program::{Action, Counts, Problem, Program};
 use super::read::parse;
 
@@ -185,6 +186,43 @@ fn calls_that_were_lost_are_left_out_on_all_ranks() {
     assert_eq!((program.calls(), program.left_out, program.lost), (2, 1, 1));
 }
 
+#[test]
+fn a_recording_has_a_price_by_what_is_assumed() {
+    let program = program(&whole()).expect("a program");
+    let of = |text: &str| {
+        let what = WhatIf::parse(text).expect("assumptions");
+        price(&program, &what).expect("a price")
+    };
+    let near = of("ranks-per-host=2");
+    let names: Vec<&str> = near
+        .rows
+        .iter()
+        .map(|row| row.collective.as_str())
+        .collect();
+    assert!(
+        names.contains(&"all_reduce") && names.contains(&"all_to_all_v"),
+        "{names:?}"
+    );
+    assert!(near.rows.iter().all(|row| row.calls == 1 && row.ranks == 2));
+    let far = of("ranks-per-host=1,between-us=500");
+    assert!(far.busiest_s >= near.busiest_s + 500e-6, "{near:?} {far:?}");
+    let ring = of("algo=ring,ranks-per-host=1");
+    let reduce = ring.rows.iter().find(|row| row.collective == "all_reduce");
+    let algorithms = reduce.map(|row| row.algorithms.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(algorithms, Some(vec!["ring".to_owned()]));
+    for wrong in [
+        "",
+        "algo",
+        "algo=none",
+        "between-us=0",
+        "between-gbs=x",
+        "ranks-per-host=0",
+        "hosts=2",
+    ] {
+        assert!(WhatIf::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
@@ -195,7 +233,6 @@ proptest! {
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..4),
     ) {
         let mut files = whole();
-        let was = files[rank].clone();
         for (place, byte, how) in places {
             let text = &mut files[rank];
             if text.is_empty() {
@@ -210,10 +247,14 @@ proptest! {
                 }
             }
         }
-        let is_changed = files[rank] != was;
+        // Without its last line, whole or not, a file is one that was cut off.
         let is_ended = files[rank].ends_with(b"\n");
         match program(&files) {
-            Ok(program) => prop_assert!(!is_changed || !program.cut.is_empty() || !is_ended, "{:?}", String::from_utf8_lossy(&files[rank])),
+            Ok(found) => {
+                let is_same = found == program(&whole()).expect("a program");
+                let text = String::from_utf8_lossy(&files[rank]);
+                prop_assert!(is_same || !found.cut.is_empty() || !is_ended, "{text}");
+            }
             Err(problem) => prop_assert!(problem.place.starts_with('r'), "{problem}"),
         }
     }
