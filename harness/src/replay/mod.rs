@@ -1,6 +1,7 @@
 //! Recorded programs: read and checked (`read`, `draft`, `program`), and made again by ranks (`rank`).
 
 mod draft;
+mod memory;
 pub mod price;
 mod program;
 mod rank;

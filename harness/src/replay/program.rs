@@ -4,6 +4,7 @@
 //! error names both lines.
 //! PROGRAM-2: a collective that was not recorded of all members is left out on all of them, and a message without its other
 //! end too: a file was cut off, or had no room.
+//! PROGRAM-3: the calls of a communicator keep their order on each rank, whichever threads make them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,6 +98,8 @@ pub struct Step {
     pub group: usize,
     /// The number of the call on it.
     pub seq: u64,
+    /// How many calls of this rank on it come before.
+    pub turn: u64,
     /// Microseconds since the thread's call before it had ended.
     pub pause_us: u64,
     /// What it is.
@@ -166,6 +169,7 @@ impl Program {
 
     fn add(&mut self, rank: usize, draft: &Draft, known: &Collectives, pairs: &Pairs) {
         let mut threads: BTreeMap<(u32, Option<u64>), Vec<Step>> = BTreeMap::new();
+        let mut turns = vec![0; draft.groups.len()];
         // A rank that sends to itself is both ends.
         let mut numbers: BTreeMap<(u64, usize, usize, bool), u64> = BTreeMap::new();
         for call in &draft.calls {
@@ -197,9 +201,11 @@ impl Program {
             threads.entry(lane).or_default().push(Step {
                 group: call.group,
                 seq: call.seq,
+                turn: turns[call.group],
                 pause_us: call.pause_us,
                 action,
             });
+            turns[call.group] += 1;
         }
         self.ranks.push(RankProgram {
             groups: draft.groups.clone(),

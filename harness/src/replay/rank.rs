@@ -4,12 +4,10 @@
 //! others contribute. Receive buffers are wiped before each call.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use half::{bf16, f16};
-use muster_comm::buffer::{Element, ReadView, WriteView};
 use muster_comm::collective::reference::{self, distinct_inputs, exact_inputs, first_difference};
 use muster_comm::collective::{Communicator, PointToPoint, ViewCall, ViewCounts};
 use muster_comm::error::CommError;
@@ -18,6 +16,7 @@ use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp};
 use muster_comm::world::World;
 use serde::{Deserialize, Serialize};
 
+use super::memory::{aligned, read, recv, send, words, write};
 use super::program::{Action, Counts, Message, RankProgram, Step};
 
 /// Pauses below this are shorter than a sleep.
@@ -75,10 +74,11 @@ impl Replay<'_> {
     pub fn run(&self, world: &World) -> Result<Outcome, CommError> {
         let make = |group: &super::program::Group| {
             let members: Vec<Rank> = group.members.iter().map(|rank| Rank(*rank)).collect();
-            world.group(&group.name, &members)
+            let comm = world.group(&group.name, &members)?;
+            Ok(Ordered::of(comm))
         };
         let groups = self.program.groups.iter().map(make);
-        let groups = groups.collect::<Result<Vec<Communicator>, CommError>>()?;
+        let groups = groups.collect::<Result<Vec<Ordered>, CommError>>()?;
         let outcomes = Mutex::new(Outcome::default());
         let failed = Mutex::new(None);
         thread::scope(|scope| {
@@ -93,8 +93,17 @@ impl Replay<'_> {
                                 Clock::pause(pause);
                             }
                         }
-                        lane.make(&groups[step.group], step)
+                        let group = &groups[step.group];
+                        if !group.await_turn(step.turn) {
+                            return Ok(());
+                        }
+                        let made = lane.make(&group.comm, step);
+                        group.next();
+                        made
                     });
+                    if made.is_err() {
+                        groups.iter().for_each(Ordered::give_up);
+                    }
                     let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                     all.add(lane.outcome);
                     if let Err(error) = made {
@@ -110,6 +119,46 @@ impl Replay<'_> {
                 .into_inner()
                 .unwrap_or_else(PoisonError::into_inner)),
         }
+    }
+}
+
+/// A communicator whose calls are made in their order.
+struct Ordered {
+    comm: Communicator,
+    /// The call whose turn it is; none once a call has failed.
+    turn: Mutex<Option<u64>>,
+    changed: Condvar,
+}
+
+impl Ordered {
+    fn of(comm: Communicator) -> Self {
+        Self {
+            comm,
+            turn: Mutex::new(Some(0)),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until a call has its turn; false where it will not come, since another call has failed.
+    fn await_turn(&self, turn: u64) -> bool {
+        let now = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = |now: &mut Option<u64>| now.is_some_and(|now| now < turn);
+        let now = self.changed.wait_while(now, is_early);
+        now.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn next(&self) {
+        self.set(|turn| turn.map(|turn| turn + 1));
+    }
+
+    fn give_up(&self) {
+        self.set(|_| None);
+    }
+
+    fn set(&self, change: impl Fn(Option<u64>) -> Option<u64>) {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        *turn = change(*turn);
+        self.changed.notify_all();
     }
 }
 
@@ -418,80 +467,4 @@ impl Shape<'_> {
         };
         all.swap_remove(self.me)
     }
-}
-
-/// Words that hold so many elements.
-fn words(dtype: DType, count: usize) -> usize {
-    (count * dtype.size()).div_ceil(size_of::<u64>())
-}
-
-/// Bytes in memory that suits every element type.
-fn aligned(bytes: &[u8]) -> Vec<u64> {
-    let mut words = vec![0; bytes.len().div_ceil(size_of::<u64>())];
-    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
-    words
-}
-
-/// Does something with the Rust type of an element type.
-macro_rules! typed {
-    ($dtype:expr, $do:ident ( $($with:expr),* )) => {
-        match $dtype {
-            DType::Bf16 => $do::<bf16>($($with),*),
-            DType::F16 => $do::<f16>($($with),*),
-            DType::F32 => $do::<f32>($($with),*),
-            DType::F64 => $do::<f64>($($with),*),
-            DType::I8 => $do::<i8>($($with),*),
-            DType::I16 => $do::<i16>($($with),*),
-            DType::I32 => $do::<i32>($($with),*),
-            DType::I64 => $do::<i64>($($with),*),
-            DType::U8 => $do::<u8>($($with),*),
-            DType::U16 => $do::<u16>($($with),*),
-            DType::U32 => $do::<u32>($($with),*),
-            DType::U64 => $do::<u64>($($with),*),
-        }
-    };
-}
-
-fn elements<T: Element>(words: &[u64], count: usize) -> &[T] {
-    &bytemuck::cast_slice(words)[..count]
-}
-
-fn elements_mut<T: Element>(words: &mut [u64], count: usize) -> &mut [T] {
-    &mut bytemuck::cast_slice_mut(words)[..count]
-}
-
-fn read(dtype: DType, words: &[u64], count: usize) -> ReadView<'_> {
-    fn of<T: Element>(words: &[u64], count: usize) -> ReadView<'_> {
-        ReadView::new(elements::<T>(words, count))
-    }
-    typed!(dtype, of(words, count))
-}
-
-fn write(dtype: DType, words: &mut [u64], count: usize) -> WriteView<'_> {
-    fn of<T: Element>(words: &mut [u64], count: usize) -> WriteView<'_> {
-        WriteView::new(elements_mut::<T>(words, count))
-    }
-    typed!(dtype, of(words, count))
-}
-
-fn send(comm: &Communicator, message: &Message, words: &[u64]) -> Result<(), CommError> {
-    fn of<T: Element>(
-        comm: &Communicator,
-        message: &Message,
-        words: &[u64],
-    ) -> Result<(), CommError> {
-        comm.send(elements::<T>(words, message.count), message.peer)
-    }
-    typed!(message.dtype, of(comm, message, words))
-}
-
-fn recv(comm: &Communicator, message: &Message, words: &mut [u64]) -> Result<(), CommError> {
-    fn of<T: Element>(
-        comm: &Communicator,
-        message: &Message,
-        words: &mut [u64],
-    ) -> Result<(), CommError> {
-        comm.recv(elements_mut::<T>(words, message.count), message.peer)
-    }
-    typed!(message.dtype, of(comm, message, words))
 }
