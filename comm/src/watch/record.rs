@@ -72,10 +72,19 @@ enum Event {
     End,
 }
 
+/// An event that waits to be written.
+#[derive(Debug)]
+struct Queued {
+    event: Event,
+    bytes: u64,
+    /// Calls before it that found no room.
+    lost: u64,
+}
+
 /// Where the calls of a rank go.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    events: Sender<(Event, u64)>,
+    events: Sender<Queued>,
     shared: std::sync::Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -143,8 +152,14 @@ impl Recorder {
             // Few, and all later calls need them.
             shared.queued.fetch_add(bytes, Ordering::Relaxed);
         }
-        // The writer ends only after this.
-        let _ = self.events.send((event, bytes));
+        let queued = Queued {
+            event,
+            bytes,
+            // Relaxed: what is lost before this event is told before it.
+            lost: shared.lost.swap(0, Ordering::Relaxed),
+        };
+        // A writer that has ended wants nothing any more.
+        let _ = self.events.send(queued);
     }
 
     pub(super) fn group(&self, key: u64, name: &str, members: &[Rank]) {
@@ -182,7 +197,7 @@ impl Recorder {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(writer) = writer {
-            let _ = self.events.send((Event::End, 0));
+            self.send(Event::End, 0);
             // A writer that panicked has left a file that is cut off.
             let _ = writer.join();
         }
@@ -221,20 +236,23 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, events: &Receiver<(Event, u64)>) {
+    fn run(mut self, events: &Receiver<Queued>) {
         // Without the right to it, the usual priority serves too.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         // A full disk ends the recording, and the job goes on.
         let _ = self.write(events);
     }
 
-    fn write(&mut self, events: &Receiver<(Event, u64)>) -> io::Result<()> {
+    fn write(&mut self, events: &Receiver<Queued>) -> io::Result<()> {
         loop {
             let event = match events.recv_timeout(FLUSH_EVERY) {
-                Ok((event, bytes)) => {
+                Ok(queued) => {
                     // Relaxed: as in `send`.
-                    self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
-                    event
+                    self.shared
+                        .queued
+                        .fetch_sub(queued.bytes, Ordering::Relaxed);
+                    self.tell_lost(queued.lost)?;
+                    queued.event
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.file.flush()?;
@@ -242,7 +260,6 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Disconnected) => Event::End,
             };
-            self.tell_lost()?;
             match event {
                 Event::Group { key, name, members } => {
                     let group = self.groups.len() as u64;
@@ -279,9 +296,7 @@ impl Writer {
         }
     }
 
-    fn tell_lost(&mut self) -> io::Result<()> {
-        // Relaxed: a count for the reader of the file.
-        let calls = self.shared.lost.swap(0, Ordering::Relaxed);
+    fn tell_lost(&mut self, calls: u64) -> io::Result<()> {
         if calls > 0 {
             self.lost += calls;
             self.put(&Line::Lost { calls })?;
