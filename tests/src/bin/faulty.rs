@@ -59,6 +59,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             step(&everyone, u32::MAX)?;
         }
+        // No fault: calls that wait and calls that do not, by turns on one group.
+        "turns" => {
+            for length in 1..=CALLS as usize {
+                let work = everyone.all_reduce_async(vec![1_i32; length], ReduceOp::Sum);
+                work.wait()?;
+                everyone.all_reduce_in_place(&mut [1_i32; 99], ReduceOp::Sum)?;
+            }
+        }
         "destroyed" => destroyed(&world, &everyone, last)?,
         "inversion" => inversion(&world, last)?,
         "ring" => ring(&everyone)?,

@@ -81,13 +81,14 @@ fn what_was_recorded_is_made_again_call_by_call_and_right() {
         "-w",
         "0",
     ];
-    let programs: [(&str, u32, Vec<&str>); 3] = [
+    let programs: [(&str, u32, Vec<&str>); 4] = [
         (
             "verify",
             2,
             vec!["verify", "tp2", "--dtypes", "f32,i8", "--sizes", "5,1000"],
         ),
         ("moe", 4, moe.to_vec()),
+        ("turns", 2, vec!["run", "-n", "2", "--", FAULTY, "turns"]),
         ("run", 3, vec!["run", "-n", "3", "--", FAULTY, "asynclate"]),
     ];
     for (name, ranks, words) in programs {
