@@ -165,7 +165,7 @@ fn entry(call: &CallRecord, group: Option<usize>, ahead_ns: u64) -> Value {
 
 /// The last calls of ranks of one host as trace events, for Perfetto and `chrome://tracing`: a process is a rank, a slice a call.
 /// Times are microseconds of the host's monotonic clock. The end of a call is known to some milliseconds, so a slice ends at the latest
-/// where the next one of its thread begins.
+/// a nanosecond before the next one of its thread begins: readers round times down, and leave out slices that overlap.
 #[must_use]
 pub fn chrome(reports: &[Report]) -> Value {
     let mut events = Vec::new();
@@ -174,6 +174,7 @@ pub fn chrome(reports: &[Report]) -> Value {
         let named = |what: &str, tid: u32, name: String| json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}});
         let name = format!("rank {} (process {})", report.rank, report.pid);
         events.push(named("process_name", 0, name));
+        events.push(json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": report.rank}}));
         let mut tracks: BTreeMap<u32, Vec<&CallRecord>> = BTreeMap::new();
         for call in &report.calls {
             // Asynchronous calls overlap those of the thread that started them.
@@ -218,7 +219,7 @@ fn slice(report: &Report, call: &CallRecord, track: u32, next: u64) -> Value {
     };
     let end = end
         .unwrap_or(call.started_ns)
-        .clamp(call.started_ns, next.max(call.started_ns));
+        .clamp(call.started_ns, (next - 1).max(call.started_ns));
     json!({
         "ph": "X",
         "name": call.call.name(),
@@ -454,14 +455,14 @@ mod tests {
         assert_eq!(slices.len(), 2);
         assert_eq!(
             (&slices[0]["ts"], &slices[0]["dur"]),
-            (&json!(0.006), &json!(5.994))
+            (&json!(0.006), &json!(5.993))
         );
         assert_eq!(
             (&slices[1]["dur"], &slices[1]["args"]["state"]),
             (&json!(5e6), &json!("under way"))
         );
         let names = events.iter().filter(|event| event["ph"] == "M");
-        assert_eq!(names.count(), 2, "the process and its thread");
+        assert_eq!(names.count(), 3, "the process, its place among others, and its thread");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod pickle;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -79,6 +80,7 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
         })?;
         reports.extend(found);
     }
+    of_one_job(&reports)?;
     let value = match (args.format, reports.as_slice()) {
         (DumpFormat::Json, reports) => dump::document(reports, None),
         (DumpFormat::Chrome, reports) => dump::chrome(reports),
@@ -101,6 +103,24 @@ pub fn run(args: &DumpArgs) -> Result<Exit, Failure> {
     text.push('\n');
     out::result(&text)?;
     Ok(Exit::Ok)
+}
+
+/// A rank is one process: two that are the same rank are of two jobs, and their boards say nothing of each other.
+fn of_one_job(reports: &[Report]) -> Result<(), Failure> {
+    let mut of_rank: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for report in reports {
+        let pid = *of_rank
+            .entry((report.world_size, report.rank))
+            .or_insert(report.pid);
+        if pid != report.pid {
+            return Err(Failure::usage(format!(
+                "processes {pid} and {} are both rank {} of {}, so they are of two jobs",
+                report.pid, report.rank, report.world_size
+            ))
+            .with_help("name the processes of one job; the key d of `muster top` writes dumps of one job"));
+        }
+    }
+    Ok(())
 }
 
 fn refusal(path: &Path) -> impl Fn(String) -> Failure + '_ {
