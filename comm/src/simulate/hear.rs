@@ -115,7 +115,8 @@ impl Stage<'_> {
                 let bytes = wire::encode(&FromRank::Stack { functions });
                 self.tell_desk(rank, &ToCoordinator::Watch { bytes });
             }
-            Some(ToRank::Suspected) => {}
+            // Nobody looks at a simulated world.
+            Some(ToRank::Suspected | ToRank::Show { .. }) => {}
             Some(ToRank::Suspect { line }) => self.say(|| format!("rank {rank}: {line}")),
             Some(ToRank::Verdict(verdict)) => self.take(rank, *verdict),
             None => self.wrong = Some(format!("rank {rank} cannot read the arbiter")),

@@ -17,6 +17,7 @@ mod published;
 mod round;
 #[cfg(test)]
 mod tests;
+mod viewers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,7 @@ use self::pending::Held;
 use self::published::Told;
 pub(crate) use self::published::{covers, echo_ms, ends};
 use self::round::{Round, Silence};
+use self::viewers::Viewers;
 
 use super::judge::{EndCause, Member, Scene};
 use super::probe::{Probe as _, System};
@@ -110,6 +112,8 @@ pub struct Arbiter {
     tells_owner: bool,
     /// Verdicts that are about to be told.
     held: Vec<Held>,
+    /// Who looks at ranks of other hosts; `None` where all ranks are on one host, and under a simulator.
+    viewers: Option<Viewers>,
 }
 
 /// A new arbiter in a rank, for [`crate::rendezvous::CoordinatorOptions::arbiter`].
@@ -139,6 +143,7 @@ impl Referee for Arbiter {
             })
             .collect();
         self.processes = roster.iter().map(|card| card.process).collect();
+        self.viewers = self.inside.and_then(|_| Viewers::start(hosts(roster)?));
         self.cpu = vec![Default::default(); roster.len()];
     }
 
@@ -164,6 +169,12 @@ impl Referee for Arbiter {
                 Vec::new()
             }
             Some(FromRank::Stack { functions }) => self.told_where(rank.0, &functions),
+            Some(FromRank::Shown { round, job, report }) => {
+                if let Some(viewers) = self.viewers.as_ref().filter(|_| report.rank == rank.0) {
+                    viewers.take(round, job, *report);
+                }
+                Vec::new()
+            }
             None => Vec::new(),
         }
     }
@@ -214,12 +225,29 @@ impl Referee for Arbiter {
     fn tick(&mut self, now_ms: u64) -> Vec<Act> {
         self.notice(now_ms);
         self.unread_turns = self.unread_turns.saturating_sub(1);
-        self.go_on(now_ms)
+        let mut acts = self.go_on(now_ms);
+        if let Some(viewers) = &self.viewers {
+            let living = self.scene.members.iter();
+            acts.extend(viewers.tick(living.filter(|member| member.fate.is_none()).count()));
+        }
+        acts
     }
 
     fn is_busy(&self) -> bool {
         self.round.is_some() || self.due_ms.is_some() || !self.held.is_empty()
     }
+}
+
+/// The host of each rank, by name and by number, where the ranks are on several hosts.
+fn hosts(roster: &[Card]) -> Option<Vec<(String, u32)>> {
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut hosts = Vec::new();
+    for card in roster {
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        let number = *numbers.entry(&card.host_identity).or_insert(next);
+        hosts.push((card.host.clone(), number));
+    }
+    (numbers.len() > 1).then_some(hosts)
 }
 
 /// How crowded this host is; zero where that is not known.

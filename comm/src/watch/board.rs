@@ -152,6 +152,12 @@ impl Board {
         Ok(board)
     }
 
+    /// The job, the same for all ranks of a world.
+    pub(super) fn job(&self) -> u64 {
+        // Relaxed: written once, before anybody else had the board.
+        self.head(Head::Job).load(Ordering::Relaxed)
+    }
+
     fn head(&self, word: Head) -> &AtomicU64 {
         &self.memory[word as usize]
     }

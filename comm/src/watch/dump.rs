@@ -462,7 +462,11 @@ mod tests {
             (&json!(5e6), &json!("under way"))
         );
         let names = events.iter().filter(|event| event["ph"] == "M");
-        assert_eq!(names.count(), 3, "the process, its place among others, and its thread");
+        assert_eq!(
+            names.count(),
+            3,
+            "the process, its place among others, and its thread"
+        );
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod stack;
 mod stderr;
 mod suspect;
 pub mod tap;
+pub mod view;
 pub(crate) mod wire;
 
 use std::cell::Cell;
@@ -306,6 +307,11 @@ impl Watch {
                     .map(|(rank, process)| probe::look_at(&System, *rank, process));
                 let looks = looks.collect();
                 Some(wire::encode(&FromRank::Answer { ask, report, looks }))
+            }
+            ToRank::Show { round } => {
+                let report = Box::new(self.report_with_process()?);
+                let job = self.board.as_ref()?.job();
+                Some(wire::encode(&FromRank::Shown { round, job, report }))
             }
             ToRank::Stack { key } => {
                 let functions = self.stack_for(key);

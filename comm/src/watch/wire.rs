@@ -30,6 +30,12 @@ pub(crate) enum FromRank {
     },
     /// A verdict that ranks came to by themselves: while the arbiter stood still, or in bring-up.
     Judged(Box<Verdict>),
+    /// What a viewer wants to see: the job of the board, and what it shows.
+    Shown {
+        round: u64,
+        job: u64,
+        report: Box<Report>,
+    },
     /// What its board shows just before it says goodbye: nobody can ask it afterwards how far it came.
     Leaves(Box<Report>),
 }
@@ -71,6 +77,8 @@ pub(crate) enum ToRank {
         ask: u64,
         look: Vec<(u32, ProcessId)>,
     },
+    /// What does your board show? For a viewer: nothing is decided by it.
+    Show { round: u64 },
     /// Where is the thread that uses the group with this key?
     Stack { key: u64 },
     /// One line to print: who is waited for, before anything has failed.

@@ -117,7 +117,9 @@ fn of_one_job(reports: &[Report]) -> Result<(), Failure> {
                 "processes {pid} and {} are both rank {} of {}, so they are of two jobs",
                 report.pid, report.rank, report.world_size
             ))
-            .with_help("name the processes of one job; the key d of `muster top` writes dumps of one job"));
+            .with_help(
+                "name the processes of one job; the key d of `muster top` writes dumps of one job",
+            ));
         }
     }
     Ok(())

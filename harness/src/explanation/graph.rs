@@ -236,7 +236,7 @@ fn draw(nodes: &[Node], blamed: &[u32]) -> Markup {
                     path.head d="M0 0L10 5L0 10z" {}
                 }
             }
-            @for (from, to) in &arrows { path.arrow d=(arrow(places[*from], places[*to], width)) marker-end="url(#tip)" {} }
+            @for (from, to) in &arrows { path.arrow d=(arrow(places[*from], places[*to], &places, width)) marker-end="url(#tip)" {} }
             @for (node, place) in nodes.iter().zip(&places) {
                 @let is_blamed = node.ranks.iter().any(|rank| blamed.contains(rank));
                 g {
@@ -298,21 +298,31 @@ fn places(nodes: &[Node], rows: &[usize]) -> (Vec<Place>, f64, f64) {
     (places, width, y - GAP.1 + MARGIN / 2.0)
 }
 
-/// An arrow: up from the top of a box to the bottom of one above it, else around the right side.
-fn arrow(from: Place, to: Place, width: f64) -> String {
+/// An arrow: up from the top of a box to the bottom of one above it; around the left side where another box lies between; else
+/// around the right side.
+fn arrow(from: Place, to: Place, all: &[Place], width: f64) -> String {
     let middle = |place: Place| place.x + WIDTH / 2.0;
     let bottom = to.y + to.height;
-    if bottom < from.y {
-        let (x0, y0, x1) = (middle(from), from.y, middle(to));
-        let bend = (y0 - bottom) / 2.0;
-        return format!(
-            "M{x0:.1} {y0:.1}C{x0:.1} {:.1} {x1:.1} {:.1} {x1:.1} {bottom:.1}",
-            y0 - bend,
-            bottom + bend
-        );
+    let around = |x0: f64, x1: f64, side: f64| {
+        let (y0, y1) = (from.y + from.height / 2.0, to.y + to.height / 2.0);
+        format!("M{x0:.1} {y0:.1}C{side:.1} {y0:.1} {side:.1} {y1:.1} {x1:.1} {y1:.1}")
+    };
+    if bottom >= from.y {
+        return around(from.x + WIDTH, to.x + WIDTH, width - 4.0);
     }
-    let (x0, y0) = (from.x + WIDTH, from.y + from.height / 2.0);
-    let (x1, y1) = (to.x + WIDTH, to.y + to.height / 2.0);
-    let side = width - 4.0;
-    format!("M{x0:.1} {y0:.1}C{side:.1} {y0:.1} {side:.1} {y1:.1} {x1:.1} {y1:.1}")
+    let (left, right) = (from.x.min(to.x), from.x.max(to.x) + WIDTH);
+    let lies_between = |place: &Place| {
+        let is_in_reach = place.x < right && place.x + WIDTH > left;
+        is_in_reach && place.y > bottom && place.y + place.height < from.y
+    };
+    if all.iter().any(lies_between) {
+        return around(from.x, to.x, left - MARGIN + 4.0);
+    }
+    let (x0, y0, x1) = (middle(from), from.y, middle(to));
+    let bend = (y0 - bottom) / 2.0;
+    format!(
+        "M{x0:.1} {y0:.1}C{x0:.1} {:.1} {x1:.1} {:.1} {x1:.1} {bottom:.1}",
+        y0 - bend,
+        bottom + bend
+    )
 }

@@ -84,6 +84,10 @@ pub(super) struct Lateness {
 impl Lateness {
     /// Takes note of a look.
     pub(super) fn see(&mut self, raw: &Raw) {
+        if raw.round != 0 {
+            // Ranks of other hosts did not answer at one moment.
+            return;
+        }
         let at_ns = Clock::nanos();
         let living = raw.ranks.iter().filter(|seen| !seen.has_ended);
         let reports: Vec<&Report> = living.map(|seen| &seen.report).collect();

@@ -3,7 +3,8 @@
 //!
 //! LIVE-1: a table says what was seen and judges nothing. What boards mean is left to the judge, who is asked only where all ranks
 //! of the world were seen living and a wait has lasted.
-//! LIVE-2: who is behind was so at one moment: what the farthest member had entered was read before what the others had.
+//! LIVE-2: who is behind was so at one moment: what the farthest member had entered was read before what the others had. Of ranks on
+//! other hosts it is read one look earlier.
 //! LIVE-3: lateness is a remark, never a verdict.
 
 mod late;
@@ -154,8 +155,18 @@ pub struct GroupRow {
 pub struct Live {
     sources: Sources,
     lateness: Lateness,
-    /// By job and key of a group: how far it was, and when.
-    before: HashMap<(u64, u64), (u64, u64)>,
+    /// By job and key of a group: how far it was.
+    before: HashMap<(u64, u64), Before>,
+}
+
+/// How far a group was at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    seq: u64,
+    at_ns: u64,
+    /// [`Raw::round`].
+    round: u64,
+    calls_per_s: Option<f64>,
 }
 
 impl Live {
@@ -238,12 +249,23 @@ impl Live {
         }
         for (key, row) in &mut rows {
             row.laggards.sort_unstable();
-            let last = self.before.insert((raw.job, *key), (row.seq, now_ns));
-            let Some((seq, then_ns)) = last else { continue };
-            let seconds = now_ns.saturating_sub(then_ns) as f64 / 1e9;
-            if seconds > 0.0 {
-                let calls = row.seq.saturating_sub(seq) as f64 / seconds;
-                row.calls_per_s = Some(calls);
+            let at = (raw.job, *key);
+            row.calls_per_s = match self.before.get(&at) {
+                // The same look as the last time.
+                Some(before) if raw.round != 0 && before.round == raw.round => before.calls_per_s,
+                before => {
+                    let rate = before.and_then(|before| before.rate(row.seq, now_ns));
+                    let now = Before {
+                        seq: row.seq,
+                        at_ns: now_ns,
+                        round: raw.round,
+                        calls_per_s: rate,
+                    };
+                    self.before.insert(at, now);
+                    rate
+                }
+            };
+            if let Some(calls) = row.calls_per_s {
                 row.bytes_per_s = mean_bytes(&raw.ranks, *key, row.size).map(|bytes| bytes * calls);
             }
         }
@@ -259,7 +281,15 @@ impl Live {
     }
 }
 
-/// The names of network namespaces, in the order of their first ranks.
+impl Before {
+    /// Calls in a second since then.
+    fn rate(&self, seq: u64, now_ns: u64) -> Option<f64> {
+        let seconds = now_ns.saturating_sub(self.at_ns) as f64 / 1e9;
+        (seconds > 0.0).then(|| seq.saturating_sub(self.seq) as f64 / seconds)
+    }
+}
+
+/// The names of hosts or network namespaces, in the order of their first ranks.
 struct Hosts(Vec<(u64, String)>);
 
 impl Hosts {
@@ -267,22 +297,25 @@ impl Hosts {
         let own = rustix::system::uname();
         let own = own.nodename().to_string_lossy().into_owned();
         let here = Seen::network_of_caller();
-        let mut by_rank: Vec<(u32, u64)> = ranks
+        let mut by_rank: Vec<(u32, u64, &str)> = ranks
             .iter()
-            .map(|seen| (seen.report.rank, seen.network))
+            .map(|seen| (seen.report.rank, seen.network, seen.host.as_str()))
             .collect();
         by_rank.sort_unstable();
         let mut hosts: Vec<(u64, String)> = Vec::new();
-        for (_, network) in by_rank {
-            if hosts.iter().all(|(known, _)| *known != network) {
-                let is_here = network == here || network == 0;
-                let name = if is_here {
-                    own.clone()
-                } else {
-                    format!("net:{network}")
-                };
-                hosts.push((network, name));
+        for (_, network, told) in by_rank {
+            if hosts.iter().any(|(known, _)| *known == network) {
+                continue;
             }
+            let is_here = network == here || network == 0;
+            let name = match told {
+                "" if is_here => own.clone(),
+                "" => format!("net:{network}"),
+                // Containers and namespaces may have one name.
+                told if hosts.iter().any(|(_, name)| name == told) => format!("{told}/{network}"),
+                told => told.to_owned(),
+            };
+            hosts.push((network, name));
         }
         Self(hosts)
     }
@@ -351,7 +384,9 @@ fn rank_row(seen: &Seen, host: String, farthest: &BTreeMap<u64, u64>, now_ns: u6
         row.group.clone_from(&last.group);
         row.seq = last.seq;
         row.site.clone_from(&last.site);
-        let since = last.completed_ns.map(|ns| now_ns.saturating_sub(ns));
+        // Times of other hosts are of other clocks.
+        let completed_ns = last.completed_ns.filter(|_| seen.host.is_empty());
+        let since = completed_ns.map(|ns| now_ns.saturating_sub(ns));
         row.since_ms = since.map(|ns| ns / 1_000_000);
     }
     let is_stopped = report

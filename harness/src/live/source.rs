@@ -1,13 +1,16 @@
-//! Where boards come from: our own ranks, and processes under the tap.
+//! Where boards come from: our own ranks of this host, all ranks of jobs whose rendezvous is served here, and processes under the tap.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use muster_comm::error::verdict::Verdict;
 use muster_comm::sync::{Clock, Deadline};
 use muster_comm::watch::process::{Sight, number};
 use muster_comm::watch::tap::{BoardFile, Jobs as TapJobs, board_files};
+use muster_comm::watch::view::View;
 use muster_comm::watch::{LiveBoards, Seen, dump};
 use serde::Serialize;
 
@@ -15,6 +18,8 @@ use serde::Serialize;
 const JUDGED_AFTER_MS: u64 = 5_000;
 /// How often boards of the tap are looked for.
 const FIND_EVERY: Duration = Duration::from_secs(2);
+/// Pause between two looks at jobs of several hosts.
+const AFAR_EVERY: Duration = Duration::from_millis(600);
 
 /// Who writes the boards of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,6 +56,8 @@ pub struct Raw {
     pub verdict: Option<Verdict>,
     /// How long reading all boards took, in milliseconds.
     pub took_ms: u64,
+    /// Which look at the ranks it is, where the process that serves the rendezvous told of them; 0 where boards were read here.
+    pub round: u64,
 }
 
 impl Raw {
@@ -93,21 +100,33 @@ pub(super) fn judged(raw: &Raw) -> Option<Verdict> {
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     boards: LiveBoards,
+    afar: Afar,
     tapped: Tapped,
+}
+
+/// Which of two looks at ranks of other hosts is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// The one before the last: all that it shows was so before any rank was asked for the last one.
+    Before,
+    Last,
 }
 
 impl Sources {
     pub(super) fn look(&mut self) -> Vec<Raw> {
-        self.read(LiveBoards::look)
+        self.read(LiveBoards::look, Round::Last)
     }
 
     pub(super) fn glance(&mut self) -> Vec<Raw> {
-        self.read(LiveBoards::glance)
+        self.read(LiveBoards::glance, Round::Before)
     }
 
-    fn read(&mut self, read: impl Fn(&mut LiveBoards) -> Vec<Seen>) -> Vec<Raw> {
+    fn read(&mut self, read: impl Fn(&mut LiveBoards) -> Vec<Seen>, round: Round) -> Vec<Raw> {
         let begun_ns = Clock::nanos();
         let mut all = by_job(read(&mut self.boards));
+        let afar = self.afar.look(round);
+        all.retain(|raw| afar.iter().all(|other| other.job != raw.job));
+        all.extend(afar);
         all.extend(self.tapped.look());
         let took_ms = (Clock::nanos() - begun_ns) / 1_000_000;
         all.iter_mut().for_each(|raw| raw.took_ms = took_ms);
@@ -125,6 +144,70 @@ fn by_job(seen: Vec<Seen>) -> Vec<Raw> {
         raw.ranks.push(one);
     }
     jobs.into_values().collect()
+}
+
+/// Jobs of several hosts, as the processes of this host that serve their rendezvous show them. A thread asks those.
+#[derive(Debug, Default)]
+struct Afar {
+    views: Option<Arc<Mutex<Vec<View>>>>,
+    /// The last two looks at each job, the later one first.
+    of_job: BTreeMap<u64, [View; 2]>,
+}
+
+impl Afar {
+    fn look(&mut self, round: Round) -> Vec<Raw> {
+        let views = self.views.get_or_insert_with(watch_afar);
+        let last = views.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.of_job
+            .retain(|job, _| last.iter().any(|view| view.job == *job));
+        for view in last.into_iter().filter(|view| !view.ranks.is_empty()) {
+            let [known, before] = self.of_job.entry(view.job).or_default();
+            if known.round != view.round {
+                *before = std::mem::replace(known, view);
+            }
+        }
+        let all = self.of_job.values();
+        all.map(|[last, before]| raw(if round == Round::Last { last } else { before }, last.job))
+            .collect()
+    }
+}
+
+/// Asks now, and then again and again as long as somebody has what comes of it.
+fn watch_afar() -> Arc<Mutex<Vec<View>>> {
+    let views = Arc::new(Mutex::new(View::all()));
+    let shared = Arc::downgrade(&views);
+    let asks = move || {
+        loop {
+            Clock::pause(AFAR_EVERY);
+            let Some(views) = shared.upgrade() else {
+                return;
+            };
+            let found = View::all();
+            *views.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+    };
+    // Without a thread the first look stands.
+    let _ = thread::Builder::new()
+        .name("muster-afar".to_owned())
+        .spawn(asks);
+    views
+}
+
+fn raw(view: &View, job: u64) -> Raw {
+    let ranks = view.ranks.iter().map(|rank| Seen {
+        job,
+        host: rank.host.clone(),
+        network: u64::from(rank.host_number),
+        pid: rank.report.pid,
+        has_ended: false,
+        report: rank.report.clone(),
+    });
+    Raw {
+        job,
+        ranks: ranks.collect(),
+        round: view.round,
+        ..Raw::default()
+    }
 }
 
 /// Processes under the tap.
@@ -162,6 +245,7 @@ impl Tapped {
                 let pid = board.and_then(|board| number(&board.process()));
                 Seen {
                     job,
+                    host: String::new(),
                     network: 0,
                     pid: pid.unwrap_or(report.pid),
                     has_ended: board.is_none_or(|board| board.sight() == Sight::Ended),
@@ -174,6 +258,7 @@ impl Tapped {
                 ranks: ranks.collect(),
                 verdict,
                 took_ms: 0,
+                round: 0,
             });
         }
         all

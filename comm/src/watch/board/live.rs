@@ -22,6 +22,8 @@ const FIND_EVERY: Duration = Duration::from_secs(2);
 pub struct Seen {
     /// The job: the same for all ranks of one world, another one for each world.
     pub job: u64,
+    /// The name of its host where another process told of it; empty where its board was read here.
+    pub host: String,
     /// Where the rank is: ranks with different numbers are in different network namespaces, as in containers. 0 where the system
     /// does not tell.
     pub network: u64,
@@ -125,6 +127,7 @@ impl Open {
     fn look(&mut self, part: Part) -> Option<Seen> {
         let seen = |report: Report, has_ended| Seen {
             job: self.job,
+            host: String::new(),
             network: self.network,
             pid: self.pid,
             has_ended,

@@ -1,0 +1,96 @@
+//! What a viewer is told of a world whose ranks lie on several hosts, by the process that serves the rendezvous.
+//!
+//! A viewer connects to an abstract socket of that process on its host, reads one JSON document, and looks again by another
+//! connection. Both sides see by the kernel that the other one is a process of the same user, or of root.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+use super::report::Report;
+
+/// How the names of sockets begin.
+const PREFIX: &str = "muster-view-";
+/// How long a process may take to answer: ranks that do not answer cost it some time.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest document that is read.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// All ranks of a world, as they answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// Name and version of the document.
+    pub(super) schema: String,
+    /// The job, as the boards of its ranks have it.
+    pub job: u64,
+    /// Which look at the ranks this is: a number that grows.
+    pub round: u64,
+    /// The ranks that answered.
+    pub ranks: Vec<ViewedRank>,
+}
+
+/// A rank of a [`View`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewedRank {
+    /// The name of its host.
+    pub host: String,
+    /// Ranks of one host have the same number.
+    pub host_number: u32,
+    /// What its board shows, with its last calls.
+    pub report: Report,
+}
+
+impl View {
+    /// Name and version of the document.
+    pub(super) const SCHEMA: &str = "muster.view/1";
+
+    /// What the processes of this host that serve a rendezvous of several hosts show. Takes as long as the slowest one, which is given up
+    /// after three seconds.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let names = table.lines().filter_map(|line| {
+            let name = line.split_whitespace().next_back()?.strip_prefix('@')?;
+            name.starts_with(PREFIX).then_some(name)
+        });
+        let mut names: Vec<&str> = names.collect();
+        // A connection that waits to be accepted has the name too.
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .filter_map(|name| look(name).ok())
+            .collect()
+    }
+}
+
+fn look(name: &str) -> io::Result<View> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    if !is_allowed(&stream) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = Vec::new();
+    (&mut stream).take(BYTES_MAX).read_to_end(&mut text)?;
+    let view: View = serde_json::from_slice(&text)?;
+    if view.schema != View::SCHEMA {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(view)
+}
+
+/// The name of the socket of a process.
+pub(super) fn socket_name(pid: u32) -> String {
+    format!("{PREFIX}{pid}")
+}
+
+/// Whether the process at the other end is of this user, or of root.
+pub(super) fn is_allowed(stream: &UnixStream) -> bool {
+    socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid())
+}
