@@ -14,6 +14,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::report::Report;
+use crate::sync::Clock;
 
 /// How the names of sockets begin.
 const PREFIX: &str = "muster-view-";
@@ -85,9 +86,9 @@ fn look(name: &str) -> io::Result<View> {
     Ok(view)
 }
 
-/// The name of the socket of a process.
-pub(super) fn socket_name(pid: u32) -> String {
-    format!("{PREFIX}{pid}")
+/// A name for a socket: another one for each world, also where containers with processes of one number share a network.
+pub(super) fn socket_name() -> String {
+    format!("{PREFIX}{}-{:x}", std::process::id(), Clock::nanos())
 }
 
 /// Whether the process at the other end is of this user, or of root.

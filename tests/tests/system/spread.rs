@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use muster_tests::{Ended, Running, binary, find_program, skipped, start};
+use muster_tests::{Ended, Running, binary, find_program, skipped, start, until};
+use serde_json::{Value, json};
 
 /// Two hosts on one wire, each a network namespace; removed at the end.
 struct Hosts {
@@ -138,5 +139,62 @@ fn every_algorithm_is_right_between_hosts_over_one_and_over_several_connections(
             ended.expect_code(0);
         }
         assert_eq!(all[0].json()["passed"], true);
+    }
+}
+
+#[test]
+fn top_shows_the_ranks_of_all_hosts_where_the_rendezvous_is_served() {
+    let Some(hosts) = Hosts::make("top") else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let ip = find_program("ip").expect("the hosts were made with it");
+    let endpoint = format!("tcp://{}:29417", Hosts::ADDRESS);
+    let rank = |rank: usize| {
+        let (host, rank) = (&hosts.names[rank / 2], rank.to_string());
+        let variables = [
+            ("MUSTER_RANK", rank.as_str()),
+            ("MUSTER_WORLD_SIZE", "4"),
+            ("MUSTER_RENDEZVOUS", &endpoint),
+            ("MUSTER_JOB_ID", "top"),
+            ("MUSTER_DEADLINE_S", "60"),
+        ];
+        let words = ["netns", "exec", host, env!("CARGO_BIN_EXE_faulty"), "never"];
+        start(&ip, &words, &variables)
+    };
+    let ranks: Vec<Running> = (0..4).map(rank).collect();
+    let look = |host: &String| {
+        let pid = ranks[0].pid().to_string();
+        let program = binary().to_str().expect("text");
+        let top = [program, "top", &pid, "--format", "json", "--every", "700ms"];
+        let seen = start(&ip, &[&["netns", "exec", host], &top[..]].concat(), &[]).wait();
+        (seen.code == Some(0)).then(|| seen.json()["jobs"][0].clone())
+    };
+    let is_waiting = |job: &Value| job["groups"][0]["waiting"] == 3;
+    let mut seen = Value::Null;
+    until("three ranks that wait", || {
+        seen = look(&hosts.names[0]).unwrap_or_default();
+        is_waiting(&seen)
+    });
+    let names = seen["hosts"].as_array().expect("hosts");
+    assert_eq!(names.len(), 2, "{seen}");
+    let is_told = |name: &&Value| !name.as_str().unwrap_or_default().starts_with("net:");
+    assert_eq!(
+        names.iter().filter(is_told).count(),
+        2,
+        "told by the ranks: {seen}"
+    );
+    let row = |rank: usize| &seen["ranks"][rank];
+    assert_eq!((&row(0)["host"], &row(3)["host"]), (&names[0], &names[1]));
+    assert_eq!(row(2)["waits_for"], json!([3]), "{seen}");
+    assert_eq!(row(3)["state"], "outside", "{seen}");
+    // The other host has nobody who tells: boards are read there.
+    let other = look(&hosts.names[1]).expect("the boards of this machine");
+    let name = other["hosts"][0].as_str().unwrap_or_default();
+    assert!(name.starts_with("net:"), "{other}");
+    for rank in &ranks {
+        rank.signal(rustix::process::Signal::KILL);
+    }
+    for rank in ranks {
+        rank.wait();
     }
 }

@@ -62,8 +62,7 @@ struct State {
 impl Viewers {
     /// Lets viewers in. `None` where the system gives no socket or no thread: then there are none.
     pub(super) fn start(hosts: Vec<(String, u32)>) -> Option<Self> {
-        let name = socket_name(std::process::id());
-        let address = SocketAddr::from_abstract_name(name).ok()?;
+        let address = SocketAddr::from_abstract_name(socket_name()).ok()?;
         let shared = Arc::new(Shared {
             listener: UnixListener::bind_addr(&address).ok()?,
             state: Mutex::default(),
@@ -177,5 +176,70 @@ impl Shared {
             round: state.round,
             ranks: state.reports.values().map(rank).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: u64 = 0x7465_7374;
+
+    fn report(rank: u32) -> Report {
+        Report {
+            rank,
+            world_size: 2,
+            ..Report::default()
+        }
+    }
+
+    fn connect(viewers: &Viewers) -> UnixStream {
+        let address = viewers.shared.listener.local_addr().expect("a name");
+        UnixStream::connect_addr(&address).expect("the viewers' socket")
+    }
+
+    #[test]
+    fn ranks_are_asked_only_for_a_viewer_and_once_for_several() {
+        let hosts = vec![("a".to_owned(), 0), ("b".to_owned(), 1)];
+        let viewers = Viewers::start(hosts).expect("a socket");
+        assert_eq!(viewers.tick(2), None, "nobody looks");
+        // One that never reads, before the others.
+        let idle = connect(&viewers);
+        let looks: Vec<_> = (0..3).map(|_| thread::spawn(View::all)).collect();
+        let mut asked = 0;
+        let end = Deadline::after(Duration::from_secs(20));
+        while looks.iter().any(|look| !look.is_finished()) && !end.passed() {
+            if viewers.tick(2).is_some() {
+                asked += 1;
+                let round = viewers.shared.state().round;
+                viewers.take(round - 1, JOB, report(0));
+                viewers.take(round, JOB, report(1));
+                viewers.take(round, JOB, report(0));
+            }
+            Clock::pause(Duration::from_millis(1));
+        }
+        for look in looks {
+            let seen = look.join().expect("a look");
+            let view = seen.into_iter().find(|view| view.job == JOB).expect("it");
+            let ranks = view.ranks.iter().map(|one| (one.report.rank, &*one.host));
+            assert_eq!(ranks.collect::<Vec<_>>(), [(0, "a"), (1, "b")]);
+        }
+        assert!((1..4).contains(&asked), "asked {asked} times for four");
+        drop((idle, viewers));
+        let is_there = View::all().iter().any(|view| view.job == JOB);
+        assert!(!is_there, "the socket is gone");
+    }
+
+    #[test]
+    fn ranks_that_do_not_answer_are_missing_and_delay_nobody_for_long() {
+        let viewers = Viewers::start(vec![("a".to_owned(), 0)]).expect("a socket");
+        let look = thread::spawn(View::all);
+        while viewers.tick(2).is_none() {
+            Clock::pause(Duration::from_millis(1));
+        }
+        viewers.take(1, JOB + 1, report(0));
+        let seen = look.join().expect("a look");
+        let view = seen.iter().find(|view| view.job == JOB + 1).expect("it");
+        assert_eq!(view.ranks.len(), 1);
     }
 }
