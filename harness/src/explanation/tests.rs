@@ -142,6 +142,8 @@ fn a_circle_over_three_groups_is_drawn_as_one() {
     assert_eq!(graph::rows(3, &arrows), [0, 1, 2]);
     let (_, page) = explained(reports);
     assert_eq!(page.matches("marker-end").count(), 3);
+    // The one that skips a box goes around it.
+    assert_eq!(page.matches("C4.0 ").count(), 1, "{page}");
 }
 
 #[test]

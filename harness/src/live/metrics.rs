@@ -48,8 +48,8 @@ pub const FAMILIES: [(&str, &str); 11] = [
         "Part of a communicator's waiting that is for this rank, where it is late in call after call",
     ),
     (
-        "muster_comm_collectives_total",
-        "Collectives that the farthest member has entered",
+        "muster_comm_collective_number",
+        "The number of the last collective that the farthest member has entered",
     ),
     (
         "muster_comm_collectives_per_second",
@@ -74,7 +74,7 @@ type Labels = Vec<(&'static str, String)>;
 fn of_job(job: &Job, add: &mut impl FnMut(&str, Labels, f64)) {
     let of_job = || {
         vec![
-            ("job", job.job.clone()),
+            ("job_id", job.job.clone()),
             ("kind", job.kind.word().to_owned()),
         ]
     };
@@ -120,7 +120,7 @@ fn of_job(job: &Job, add: &mut impl FnMut(&str, Labels, f64)) {
                 add(name, of_group(), value);
             }
         };
-        put("muster_comm_collectives_total", Some(group.seq as f64));
+        put("muster_comm_collective_number", Some(group.seq as f64));
         put("muster_comm_collectives_per_second", group.calls_per_s);
         let gbs = group.bytes_per_s.map(|bytes| bytes / 1e9);
         put("muster_comm_algo_bandwidth_gbs", gbs);

@@ -197,7 +197,7 @@ fn every_family_of_figures_has_a_sample_and_a_name_in_the_documents() {
         assert!(samples.count() > 0, "{name} in {text}");
         assert!(page.contains(&format!("`{name}`")), "{name} in docs/top.md");
     }
-    let gbs = "muster_comm_algo_bandwidth_gbs{job=\"0000000000000001\",kind=\"muster\",comm_name=\"dp\",comm_id=\"0000000000000007\",nranks=\"4\"} 2.0";
+    let gbs = "muster_comm_algo_bandwidth_gbs{job_id=\"0000000000000001\",kind=\"muster\",comm_name=\"dp\",comm_id=\"0000000000000007\",nranks=\"4\"} 2.0";
     assert!(text.contains(gbs), "{text}");
 }
 
