@@ -257,7 +257,15 @@ const HOUSES: &[House] = &[
             ),
             (
                 "explanation",
-                &["exit", "fail", "lib", "muster_comm", "out", "report"],
+                &[
+                    "exit",
+                    "fail",
+                    "lib",
+                    "live",
+                    "muster_comm",
+                    "out",
+                    "report",
+                ],
             ),
             ("live", &["fail", "muster_comm", "out", "report"]),
             ("replay", &["muster_comm"]),

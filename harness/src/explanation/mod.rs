@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::TOOL;
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::live::{Late, late_in};
 use crate::out::escaped;
 use crate::report::cause::{Cause, listed};
 use crate::report::document::{
@@ -54,6 +55,8 @@ pub struct Explanation {
     verdict: Option<Verdict>,
     /// The ranks that were dumped.
     ranks: Vec<Report>,
+    /// Ranks that the others waited for in call after call: a remark.
+    late: Vec<Late>,
     #[serde(skip)]
     cause: Option<Cause>,
 }
@@ -99,6 +102,7 @@ impl Explanation {
             tool: TOOL.to_owned(),
             command: COMMAND,
             verdict,
+            late: late_in(&ranks),
             ranks,
             cause,
         }
@@ -215,6 +219,7 @@ impl Document for Explanation {
                 (fact("ranks that wait", &self.waiting().to_string(), &format!("of {}", counted(u64::from(self.world()), "rank", "ranks"))))
                 (fact("dumps", &counted(dumped, "rank", "ranks"), ""))
             }
+            (late(&self.late))
             (graph::section(&self.ranks, self.blamed()))
             (calls::section(&self.ranks))
             (stacks::section(&self.ranks, self.blamed()))
@@ -275,6 +280,23 @@ impl Document for Explanation {
             Some(verdict) => escaped(&verdict.line()),
             None => self.headline().sentence,
         };
-        text + "\n"
+        let late = self.late.iter().map(|late| escaped(&late.line()));
+        std::iter::once(text)
+            .chain(late)
+            .map(|line| line + "\n")
+            .collect()
+    }
+}
+
+/// The remark on ranks that were late before the dumps were taken.
+fn late(late: &[Late]) -> Markup {
+    html! {
+        @if !late.is_empty() {
+            section aria-labelledby="late" {
+                h2 #late { "Late in call after call" }
+                p.soft { "By the last calls in the dumps. A remark, not a verdict: a late rank may have more work, or less processor time." }
+                ul { @for one in late { li { (escaped(&one.line())) } } }
+            }
+        }
     }
 }

@@ -60,12 +60,14 @@ impl Late {
     }
 }
 
-/// What one look showed of a group in which somebody waits.
+/// Members of a group that wait in a call, for members that are late.
 #[derive(Clone, Debug, PartialEq)]
-struct Wait {
-    key: u64,
-    seq: u64,
-    late: Vec<u32>,
+pub(super) struct Wait {
+    pub(super) key: u64,
+    pub(super) seq: u64,
+    pub(super) late: Vec<u32>,
+    /// How much it counts: a look, or the time that the wait took.
+    pub(super) weight: f64,
 }
 
 /// One look at a job.
@@ -171,19 +173,24 @@ fn waits(reports: &[&Report], least_ms: u64) -> Vec<Wait> {
                 key,
                 seq,
                 late: late.collect(),
+                weight: 1.0,
             })
         })
         .collect()
 }
 
 fn of_group(looks: &VecDeque<Look>, key: u64, name: &str) -> Vec<Late> {
-    let waits = || {
-        let waits = looks.iter().flat_map(|look| &look.waits);
-        waits.filter(move |wait| wait.key == key)
-    };
-    let count = waits().count();
+    let waits = looks.iter().flat_map(|look| &look.waits);
+    let waits: Vec<&Wait> = waits.filter(|wait| wait.key == key).collect();
+    let waiting = waits.len() as f64 / looks.len().max(1) as f64;
+    named(&waits, waiting, key, name)
+}
+
+/// The ranks that all this waiting of a group, which is this part of its time, was for.
+pub(super) fn named(waits: &[&Wait], waiting: f64, key: u64, name: &str) -> Vec<Late> {
+    let waits = || waits.iter().copied();
+    let total: f64 = waits().map(|wait| wait.weight).sum();
     let calls: BTreeSet<u64> = waits().map(|wait| wait.seq).collect();
-    let waiting = count as f64 / looks.len().max(1) as f64;
     if calls.len() < CALLS_MIN || waiting < WAITING_MIN {
         return Vec::new();
     }
@@ -191,7 +198,8 @@ fn of_group(looks: &VecDeque<Look>, key: u64, name: &str) -> Vec<Late> {
     let of_rank = |rank: u32| {
         let of = || waits().filter(move |wait| wait.late.contains(&rank));
         let own: BTreeSet<u64> = of().map(|wait| wait.seq).collect();
-        let share = of().map(|wait| 1.0 / wait.late.len() as f64).sum::<f64>() / count as f64;
+        let parts = of().map(|wait| wait.weight / wait.late.len() as f64);
+        let share = parts.sum::<f64>() / total;
         let is_late = share >= SHARE_MIN && at_least(own.len(), calls.len()) <= CHANCE;
         is_late.then(|| Late {
             rank,

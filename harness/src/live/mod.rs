@@ -7,6 +7,7 @@
 //! other hosts it is read one look earlier.
 //! LIVE-3: lateness is a remark, never a verdict.
 
+mod dumped;
 mod late;
 pub mod metrics;
 pub mod screen;
@@ -24,6 +25,7 @@ use muster_comm::watch::Seen;
 use muster_comm::watch::report::{CallCode, CallOutcome, CallRecord, GroupState, InFlight, Report};
 use serde::Serialize;
 
+pub use self::dumped::late_in;
 pub use self::late::Late;
 use self::late::Lateness;
 pub use self::source::{Kind, Raw};
