@@ -3,13 +3,16 @@
 //! A viewer connects to an abstract socket of that process on its host, reads one JSON document, and looks again by another
 //! connection. Both sides see by the kernel that the other one is a process of the same user, or of root.
 
+#![expect(unsafe_code, reason = "the user at the other end of a socket")]
+
 use std::fs;
 use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::ptr;
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -93,5 +96,28 @@ pub(super) fn socket_name() -> String {
 
 /// Whether the process at the other end is of this user, or of root.
 pub(super) fn is_allowed(stream: &UnixStream) -> bool {
-    socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid())
+    peer(stream).is_some_and(|uid| uid == 0 || uid == geteuid().as_raw())
+}
+
+/// The user of the process at the other end. By hand: a process in a PID namespace that this one cannot see has the number 0, which rustix
+/// takes for one that cannot be.
+fn peer(stream: &UnixStream) -> Option<libc::uid_t> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: libc::gid_t::MAX,
+    };
+    let size = size_of::<libc::ucred>();
+    let mut length = libc::socklen_t::try_from(size).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, which has as many, and their number to `length`.
+    let answer = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            ptr::from_mut(&mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    (answer == 0 && length as usize == size).then_some(peer.uid)
 }
