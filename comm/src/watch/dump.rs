@@ -255,6 +255,12 @@ pub fn explain_all(dumps: &[Dump]) -> Option<Verdict> {
 /// a dump count as ranks that do not answer.
 #[must_use]
 pub fn explain(reports: &[Report]) -> Option<Verdict> {
+    explain_on(reports, |_| String::new())
+}
+
+/// The same of ranks whose hosts are known by name.
+#[must_use]
+pub fn explain_on(reports: &[Report], host: impl Fn(u32) -> String) -> Option<Verdict> {
     let world = reports.iter().map(|report| report.world_size).max()?;
     let mut scene = Scene {
         members: (0..world).map(|_| Member::default()).collect(),
@@ -266,6 +272,7 @@ pub fn explain(reports: &[Report]) -> Option<Verdict> {
     for report in reports {
         if let Some(member) = scene.members.get_mut(report.rank as usize) {
             member.pid = report.pid;
+            member.host = host(report.rank);
             // A process that does not run could not have answered either.
             let is_frozen = report
                 .process

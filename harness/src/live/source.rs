@@ -93,7 +93,11 @@ pub(super) fn judged(raw: &Raw) -> Option<Verdict> {
         return None;
     }
     let reports: Vec<_> = raw.ranks.iter().map(|seen| seen.report.clone()).collect();
-    dump::explain(&reports)
+    let host = |rank| {
+        let seen = raw.ranks.iter().find(|seen| seen.report.rank == rank);
+        seen.map_or_else(String::new, |seen| seen.host.clone())
+    };
+    dump::explain_on(&reports, host)
 }
 
 /// All of them.
