@@ -25,7 +25,7 @@
 
 pub mod codes;
 pub mod headers;
-mod loaded;
+pub mod loaded;
 pub mod search;
 pub mod symbols;
 pub mod types;

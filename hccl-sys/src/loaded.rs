@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// A loaded library.
-pub(crate) struct Handle {
+#[derive(Debug)]
+pub struct Handle {
     raw: *mut c_void,
 }
 
@@ -27,7 +28,10 @@ struct LinkMap {
 
 impl Handle {
     /// Loads a library and binds all its symbols. The error is what the loader says.
-    pub(crate) fn load(path: &Path) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// If the loader refuses it.
+    pub fn load(path: &Path) -> Result<Self, String> {
         // SAFETY: the constructors of the vendor's libraries may run at any time and in any
         // thread; that the file is the vendor's is what the user says by installing it or setting
         // a variable.
@@ -42,7 +46,8 @@ impl Handle {
     }
 
     /// The address of a symbol, as dlsym finds it: in this library or in those it depends on.
-    pub(crate) fn address(&self, name: &str) -> Option<*mut c_void> {
+    #[must_use]
+    pub fn address(&self, name: &str) -> Option<*mut c_void> {
         // SAFETY: the handle came from `into_raw` and is never closed; neither is this copy.
         let library = ManuallyDrop::new(unsafe { Library::from_raw(self.raw) });
         // SAFETY: the symbol is taken as a bare address; nothing is called or read through it.

@@ -17,6 +17,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/collective/tamper.rs",
     "comm/src/device/",
     "comm/src/kernel/",
+    "comm/src/launch/exchange/pmix.rs",
     "comm/src/transport/ring.rs",
     "comm/src/transport/shm/",
     "comm/src/transport/stream.rs",
@@ -77,7 +78,10 @@ const HOUSES: &[House] = &[
             ("rendezvous", &["host_load", "strangers", "sync", "types"]),
             ("config", &["hccl_sys", "kernel", "rendezvous", "types"]),
             ("sabotage", &["config"]),
-            ("launch", &["config", "rendezvous", "sync", "types"]),
+            (
+                "launch",
+                &["config", "hccl_sys", "rendezvous", "sync", "types"],
+            ),
             (
                 "watch",
                 &[

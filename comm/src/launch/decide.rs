@@ -8,6 +8,7 @@ use super::contract::Contract;
 use super::devices::VisibleDevices;
 use super::endpoint;
 use super::error::LaunchError;
+use super::exchange;
 use super::identity::{Detected, Identity, Source};
 use super::{node, process};
 use crate::config::{self, Environment};
@@ -200,6 +201,7 @@ fn identity(
         node_rank: shape.node_rank,
         nnodes: shape.nnodes,
         endpoint: None,
+        exchange: None,
         job_id: environment.read(&config::JOB_ID)?.or(job_id),
         attempt: environment.read(&config::ATTEMPT)?.or(attempt).unwrap_or(0),
         devices: None,
@@ -219,7 +221,12 @@ fn identity(
         found.attempt,
     )?;
     found.endpoint = endpoint;
-    notes.extend(remark.filter(|_| world_size > 1));
+    if let Some(remark) = remark.filter(|_| world_size > 1) {
+        match exchange::find(environment, chosen.contract, rank, world_size)? {
+            Ok(exchange) => found.exchange = Some(exchange),
+            Err(why) => notes.push(why.map_or(remark, str::to_owned)),
+        }
+    }
     found.devices = VisibleDevices::detect(environment, &mut notes);
     found.notes = notes;
     Ok(Detected::Identity(found))

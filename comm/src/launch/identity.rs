@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::contract::Contract;
 use super::devices::VisibleDevices;
+use super::exchange::Exchange;
 use crate::rendezvous::Endpoint;
 use crate::types::Rank;
 
@@ -42,6 +43,8 @@ pub struct Identity {
     pub nnodes: Option<u32>,
     /// Where the ranks may meet; `None` where neither launcher nor user gives a way to tell.
     pub endpoint: Option<EndpointHint>,
+    /// How rank 0 may tell the others where to meet, where `endpoint` is `None` and the launcher has means for that.
+    pub exchange: Option<Exchange>,
     /// A name that all ranks of this job share and no other running job has, where there is one.
     pub job_id: Option<String>,
     /// Which start of the job this is, from 0.

@@ -1,7 +1,7 @@
 //! Who am I? What the launcher that started this process says about rank and world.
 //!
 //! [`detect`] is pure: a snapshot of the environment in, an answer out. It must not know how ranks
-//! meet or what they do then. [`secret`] and [`rank_table`] are the parts that touch files.
+//! meet or what they do then. [`secret`], [`rank_table`] and [`Exchange`] are the parts that touch files and launchers.
 //!
 //! - `LAUNCH-1`: an identity is what one contract says in full; nothing is guessed from another.
 //! - `LAUNCH-2`: contracts that are set and contradict each other are refused, both shown, unless
@@ -15,6 +15,7 @@ mod decide;
 mod devices;
 mod endpoint;
 mod error;
+mod exchange;
 mod identity;
 mod node;
 pub mod notation;
@@ -29,6 +30,7 @@ pub use contract::Contract;
 pub use devices::VisibleDevices;
 pub use endpoint::{PORT_COUNT, PORT_FIRST, derive_port};
 pub use error::{LaunchError, Statement};
+pub use exchange::{Exchange, ExchangeError, own_address};
 pub use identity::{Detected, EndpointHint, Identity, PerNode, Source};
 pub use survey::{Field, Heard, survey};
 

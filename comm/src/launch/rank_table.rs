@@ -27,6 +27,7 @@ pub use write::{ServerSketch, Sketch, SketchError};
 
 use super::endpoint::{self, Place};
 use super::error::LaunchError;
+use super::exchange;
 use super::identity::Identity;
 use super::reader::host;
 use crate::config::Environment;
@@ -367,7 +368,9 @@ impl RankTable {
         let (hint, remark) =
             endpoint::choose(environment, place, on_one_host, job_id, identity.attempt)?;
         if hint.is_some() {
-            identity.notes.retain(|note| !endpoint::is_remark(note));
+            identity
+                .notes
+                .retain(|note| !endpoint::is_remark(note) && !exchange::is_remark(note));
         }
         identity.endpoint = hint;
         identity.notes.extend(remark);

@@ -1,7 +1,7 @@
 //! Where a coordinator is: a name or address, and a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,37 @@ impl FromStr for Endpoint {
             port,
         })
     }
+}
+
+/// The address of this host towards another one, by the routing table.
+pub(crate) fn route_to(target: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if target.is_ipv6() {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    };
+    // Connecting a datagram socket sends nothing; it only asks the routing table.
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Addresses that a routing trie, as `/proc/net/fib_trie` shows it, marks as local to its host; in order.
+#[must_use]
+pub fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
+    let mut found: Vec<Ipv4Addr> = Vec::new();
+    let mut last: Option<Ipv4Addr> = None;
+    for line in trie.lines() {
+        let line = line.trim();
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
+        } else if line == "/32 host LOCAL" {
+            found.extend(last.take());
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ pub use coordinator::{
     Absent, Coordinator, CoordinatorEvent, CoordinatorEvents, CoordinatorOptions, Refusal,
     Refusals, Stopped,
 };
-pub use endpoint::{Endpoint, EndpointError};
+pub(crate) use endpoint::route_to;
+pub use endpoint::{Endpoint, EndpointError, local_v4};
 pub use error::{RendezvousError, WorldClaim};
 pub use presence::{Absence, Presence};
 pub use secret::Secret;

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::error::verdict::Verdict;
+use crate::launch::ExchangeError;
 use crate::rendezvous::RendezvousError;
 use crate::sync::Clock;
 use crate::transport::tcp::TcpError;
@@ -21,6 +22,9 @@ pub enum BringUpError {
         /// When: where the coordinator said so, in milliseconds since 1970, the same for all ranks.
         at_unix_ms: u64,
     },
+    /// The launcher did not bring the place of meeting to this rank.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// No way to listen for links from other hosts.
     #[error("cannot listen for links: {0}")]
     Listen(#[from] TcpError),
@@ -50,7 +54,7 @@ impl BringUpError {
     pub fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Rendezvous { error, at_unix_ms } => Some(bring_up::verdict(error, *at_unix_ms)),
-            Self::Listen(_) | Self::Malformed { .. } => None,
+            Self::Exchange(_) | Self::Listen(_) | Self::Malformed { .. } => None,
         }
     }
 
@@ -69,6 +73,7 @@ impl BringUpError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Rendezvous { error, .. } => error.exit_code(),
+            Self::Exchange(error) => error.exit_code(),
             Self::Listen(_) => 60,
             Self::Malformed { .. } => 11,
         }
@@ -79,6 +84,7 @@ impl BringUpError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Rendezvous { error, .. } => error.help(),
+            Self::Exchange(error) => error.help(),
             Self::Listen(_) => "raise the limit on descriptors (ulimit -n), or free the port",
             Self::Malformed { .. } => "make sure that all ranks run the same build",
         }

@@ -1,6 +1,7 @@
 //! Joining the world that the environment describes: under any launcher, or in anybody's worker.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::World;
@@ -14,8 +15,12 @@ use crate::config::{
 };
 use crate::launch::rank_table::{self, RankTableError};
 use crate::launch::secret::{SecretError, job_secret};
-use crate::launch::{Contract, Detected, Identity, LaunchError, detect};
-use crate::rendezvous::{Coordinator, CoordinatorOptions, Endpoint, RendezvousError, resolve};
+use crate::launch::{
+    Contract, Detected, Exchange, ExchangeError, Identity, LaunchError, detect, own_address,
+};
+use crate::rendezvous::{
+    Absence, Coordinator, CoordinatorOptions, Endpoint, RendezvousError, resolve,
+};
 use crate::sync::Deadline;
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::{Rank, index};
@@ -24,6 +29,9 @@ use crate::watch::CallSites;
 /// How long a rank that serves the rendezvous tells ranks that come late why bring-up failed; ranks of a job are started
 /// within seconds of each other.
 const LATE_RANKS: Duration = Duration::from_secs(3);
+
+/// Where the ranks meet, once the launcher has said so. Some launchers do it once a process, and a program may join again.
+static AGREED: OnceLock<Endpoint> = OnceLock::new();
 
 /// Why the environment leads to no world.
 #[derive(Debug, thiserror::Error)]
@@ -128,8 +136,13 @@ impl JoinOptions {
         let mut identity = identity.clone();
         rank_table::complete(&mut identity, environment, deadline)?;
         let one_host = identity.is_on_one_host();
-        let hint = identity.endpoint.as_ref().ok_or(FromEnvError::NoEndpoint)?;
-        let endpoint = hint.endpoint.clone();
+        let endpoint = match (&identity.endpoint, &identity.exchange) {
+            (Some(hint), _) => hint.endpoint.clone(),
+            (None, Some(_)) => Endpoint::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
+            (None, None) => return Err(FromEnvError::NoEndpoint),
+        };
+        let exchange = identity.exchange.clone();
+        let exchange = exchange.filter(|_| identity.endpoint.is_none());
         if environment.read(&config::RENDEZVOUS)?.is_some() {
             check_reach(&endpoint, &identity)?;
         }
@@ -143,6 +156,7 @@ impl JoinOptions {
             ServedBy::Rank(Rank(0))
         };
         let options = Self {
+            exchange,
             job_id,
             attempt: identity.attempt,
             source: identity.source.to_string(),
@@ -199,19 +213,78 @@ impl JoinOptions {
         })
     }
 
-    /// Starts the rendezvous that these options lead to, where this rank is to serve it.
+    /// Starts the rendezvous that these options lead to, where this rank is to serve it; and tells the others where it is, where
+    /// they do not know.
     ///
     /// # Errors
-    /// [`RendezvousError`], such as a port that is taken.
-    pub fn serve(&self) -> Result<Option<Coordinator>, RendezvousError> {
+    /// [`BringUpError`], such as a port that is taken.
+    pub fn serve(&mut self) -> Result<Option<Coordinator>, BringUpError> {
         if self.served_by != ServedBy::Rank(Rank(0)) || self.rank != 0 {
             return Ok(None);
+        }
+        if let Some(exchange) = self.take_exchange() {
+            let coordinator = self.serve_at((own_address()?, 0).into())?;
+            let deadline = Deadline::after(self.bring_up);
+            self.endpoint = coordinator.address().into();
+            exchange.tell(&self.endpoint, deadline)?;
+            self.agree(deadline);
+            return Ok(Some(coordinator));
         }
         // Where nobody can find out where to connect nobody needs to be waited for.
         let addresses = resolve(&self.endpoint, Deadline::after(self.bring_up))?;
         let loopback = (IpAddr::V4(Ipv4Addr::LOCALHOST), self.endpoint.port()).into();
         let bind = addresses.first().copied().unwrap_or(loopback);
-        self.serve_at(bind).map(Some)
+        Ok(Some(self.serve_at(bind)?))
+    }
+
+    /// The same, once this rank has heard where the rendezvous is, where it does not know.
+    pub(super) fn find(mut self) -> Result<Self, BringUpError> {
+        let Some(exchange) = self.take_exchange() else {
+            return Ok(self);
+        };
+        let deadline = Deadline::after(self.bring_up);
+        let rank = Rank(u32::try_from(self.rank).unwrap_or(u32::MAX));
+        self.endpoint = match exchange.ask(rank, deadline) {
+            Err(ExchangeError::RankZero { waited_ms }) => {
+                return Err(self.without_rank_0(waited_ms));
+            }
+            answer => answer?,
+        };
+        self.agree(deadline);
+        Ok(self)
+    }
+
+    /// The way to find out where the ranks meet, if it is not known.
+    fn take_exchange(&mut self) -> Option<Exchange> {
+        let exchange = self.exchange.take()?;
+        match AGREED.get() {
+            Some(endpoint) => {
+                self.endpoint = endpoint.clone();
+                None
+            }
+            None => Some(exchange),
+        }
+    }
+
+    /// Remembers where the ranks meet, and leaves the rest of the time to what comes then.
+    fn agree(&mut self, deadline: Deadline) {
+        // Only the first is remembered: no second one is asked for.
+        let _ = AGREED.set(self.endpoint.clone());
+        self.bring_up = deadline.left();
+    }
+
+    /// The error of a rank that has heard nothing of rank 0.
+    fn without_rank_0(&self, waited_ms: u64) -> BringUpError {
+        let absence = Box::new(Absence {
+            world_size: u32::try_from(self.world_size).unwrap_or(0),
+            waited_ms,
+            missing: vec![Rank(0)],
+            missing_more: 0,
+            present: Vec::new(),
+            seen: Vec::new(),
+            late: None,
+        });
+        RendezvousError::Missing { absence }.into()
     }
 
     fn serve_at(&self, bind: SocketAddr) -> Result<Coordinator, RendezvousError> {
@@ -280,10 +353,8 @@ impl World {
     /// # Errors
     /// As [`World::join`], or where the rendezvous cannot be served.
     pub fn serve_and_join(options: JoinOptions) -> Result<Self, BringUpError> {
-        let coordinator = options
-            .serve()
-            .map_err(BringUpError::from)
-            .inspect_err(BringUpError::tell)?;
+        let mut options = options;
+        let coordinator = options.serve().inspect_err(BringUpError::tell)?;
         Self::join_served(options, coordinator)
     }
 
@@ -298,6 +369,7 @@ impl World {
         tell: impl FnOnce(SocketAddr),
     ) -> Result<Self, BringUpError> {
         options.served_by = ServedBy::Rank(Rank(0));
+        options.exchange = None;
         let coordinator = options
             .serve_at((bind, 0).into())
             .map_err(BringUpError::from)
@@ -369,14 +441,20 @@ mod tests {
     fn where_the_name_of_the_rendezvous_does_not_resolve_rank_0_says_so() {
         let secret = Secret::random().unwrap();
         let endpoint: Endpoint = "no-such-host.invalid:46004".parse().unwrap();
-        let options = JoinOptions {
+        let mut options = JoinOptions {
             served_by: ServedBy::Rank(Rank(0)),
             bring_up: Duration::from_millis(300),
             ..JoinOptions::new(endpoint, secret, 0, 2)
         };
         let error = options.serve().unwrap_err();
         assert!(
-            matches!(error, RendezvousError::NameUnresolved { .. }),
+            matches!(
+                error,
+                BringUpError::Rendezvous {
+                    error: RendezvousError::NameUnresolved { .. },
+                    ..
+                }
+            ),
             "{error}"
         );
     }

@@ -37,7 +37,8 @@ impl World {
     /// where the job itself is at fault; at the latest shortly after `options.bring_up`.
     pub fn join(options: JoinOptions) -> Result<Self, BringUpError> {
         let watched = options.watched;
-        Self::come_together(options).inspect_err(|error| {
+        let joined = options.find().and_then(Self::come_together);
+        joined.inspect_err(|error| {
             if watched {
                 error.tell();
             }

@@ -5,7 +5,7 @@
 //!   what all ranks said in a round.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,7 +20,7 @@ use super::island::{self, IslandKey};
 use super::options::{JoinOptions, PeerReads};
 use crate::config::TCP_STREAMS_MAX;
 use crate::context::{Island, Net};
-use crate::rendezvous::{Card, Endpoint, RendezvousError, Session};
+use crate::rendezvous::{Card, Endpoint, RendezvousError, Session, route_to};
 use crate::sync::{Clock, Deadline};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
@@ -408,24 +408,13 @@ impl BringUp<'_> {
 /// The address of this host towards the rendezvous: loopback where that is on loopback.
 fn local_address(endpoint: &Endpoint) -> IpAddr {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let route = |target: SocketAddr| {
-        let any: SocketAddr = if target.is_ipv6() {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        } else {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        };
-        // Connecting a datagram socket sends nothing; it only asks the routing table.
-        let socket = UdpSocket::bind(any).ok()?;
-        socket.connect(target).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
     let target = endpoint.literal().or_else(|| {
         (endpoint.host(), endpoint.port())
             .to_socket_addrs()
             .ok()?
             .next()
     });
-    target.and_then(route).unwrap_or(loopback)
+    target.and_then(route_to).unwrap_or(loopback)
 }
 
 fn island_of(

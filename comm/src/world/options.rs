@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{DEADLINE_DEFAULT, SharedMemory};
 use crate::algo::Table;
 use crate::kernel::Kernels;
+use crate::launch::Exchange;
 use crate::rendezvous::{Endpoint, Secret};
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::Rank;
@@ -57,6 +58,8 @@ pub enum PeerReads {
 pub struct JoinOptions {
     /// Where the rendezvous is.
     pub endpoint: Endpoint,
+    /// How rank 0 tells the others where it is, where nobody knows that in advance: `endpoint` then only takes its place.
+    pub exchange: Option<Exchange>,
     /// The job's secret.
     pub secret: Secret,
     /// Name of the job.
@@ -135,6 +138,7 @@ impl JoinOptions {
     pub fn new(endpoint: Endpoint, secret: Secret, rank: i64, world_size: i64) -> Self {
         Self {
             endpoint,
+            exchange: None,
             secret,
             job_id: String::new(),
             attempt: 0,

@@ -1,7 +1,9 @@
 //! Interfaces and addresses of a host, as `/sys/class/net` and `/proc/net` show them, and which of
 //! them HCCL would take.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
+
+use muster_comm::rendezvous::local_v4;
 
 use super::System;
 
@@ -86,23 +88,6 @@ pub(super) fn addresses(system: &System) -> Vec<(IpAddr, Option<String>)> {
         let interface = (*fields.get(5)?).to_owned();
         Some((IpAddr::V6(Ipv6Addr::from(bits)), Some(interface)))
     }));
-    found
-}
-
-/// Addresses that the routing trie marks as local to this host.
-fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
-    let mut found: Vec<Ipv4Addr> = Vec::new();
-    let mut last: Option<Ipv4Addr> = None;
-    for line in trie.lines() {
-        let line = line.trim();
-        if let Some(address) = line.strip_prefix("|-- ") {
-            last = address.parse().ok();
-        } else if line == "/32 host LOCAL" {
-            found.extend(last.take());
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
     found
 }
 

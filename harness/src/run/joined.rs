@@ -111,7 +111,7 @@ pub fn run(
     let Some((first, _)) = jobs.first() else {
         return Err(Failure::internal("no matrix to run"));
     };
-    let options = options(environment, identity, first)?;
+    let mut options = options(environment, identity, first)?;
     if identity.rank.0 != 0 {
         let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
         return follow(&world, jobs, started);
@@ -120,7 +120,7 @@ pub fn run(
     let interrupts = Arc::new(Interrupts::install()?);
     let coordinator = options
         .serve()
-        .map_err(|error| bring_up_failure(&BringUpError::from(error)))?
+        .map_err(|error| bring_up_failure(&error))?
         .ok_or_else(|| Failure::usage("these ranks report to another launcher of ours"))?;
     let ranks = Ranks::of_others(interrupts)?;
     pass_on(&coordinator, ranks.sender())?;
