@@ -95,6 +95,9 @@ fn describe_identity(identity: &Identity) -> String {
     if let Some(hint) = &identity.endpoint {
         writeln!(text, "endpoint tcp://{}", hint.endpoint).expect("a string");
     }
+    if let Some(exchange) = &identity.exchange {
+        writeln!(text, "exchange {exchange}").expect("a string");
+    }
     for contract in &identity.source.agreeing {
         writeln!(text, "agreeing {contract}").expect("a string");
     }

@@ -172,10 +172,22 @@ fn job_of_starter(reader: &Reader<'_>, starters: &[&str], claim: &Claim) -> Opti
     all_here.then(|| job_name(reader.contract, &id))
 }
 
-fn hydra(reader: Reader<'_>) -> Result<Claim, LaunchError> {
+fn hydra(mut reader: Reader<'_>) -> Result<Claim, LaunchError> {
     // Cray PALS sets the PMI names too, and reads them itself below.
     if reader.has("PALS_RANKID") && !reader.forced {
         return Ok(Claim::new(reader.contract));
+    }
+    // `mpiexec -pmi-port` tells rank and world size only to who asks there. Ranks that took that for no launcher would each
+    // make a world of its own. MVAPICH sets the port too, and names of its own.
+    let is_by_port = reader.has("PMI_ID") && reader.has("PMI_PORT");
+    if is_by_port && !reader.has("PMI_RANK") && !reader.has("MV2_COMM_WORLD_RANK") {
+        let mut claim = Claim::new(reader.contract);
+        claim.present = true;
+        reader.text("PMI_ID")?;
+        reader.text("PMI_PORT")?;
+        claim.missing = vec!["PMI_RANK", "PMI_SIZE"];
+        claim.why = "; muster does not speak PMI over a port: start the ranks without -pmi-port";
+        return claim.finish(&reader);
     }
     simple(reader, &HYDRA)
 }

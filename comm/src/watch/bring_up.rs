@@ -144,11 +144,18 @@ fn evidence(error: &RendezvousError, class: Class) -> &'static str {
     match class {
         Class::Resource if error.is_late() => "the coordinator counted who came",
         Class::RdvConflict => "what the ranks said of themselves, compared by the coordinator",
+        Class::RdvMissing if is_unheard(error) => "this rank waited for it and heard nothing",
         Class::RdvMissing => "the coordinator counted who came",
         Class::PeerDead => "the connection to it ended",
         Class::PeerFrozen => "its process was found in that state at every look of a second",
         _ => "this process met it itself",
     }
+}
+
+/// Whether the rank that serves the rendezvous is missing itself, so that nobody counted.
+fn is_unheard(error: &RendezvousError) -> bool {
+    matches!(error, RendezvousError::Missing { absence }
+        if absence.missing.iter().map(|rank| rank.0).eq([0]) && absence.missing_more == 0 && absence.present.is_empty())
 }
 
 fn others(error: &RendezvousError) -> String {

@@ -36,12 +36,11 @@ pub(super) fn exchange(
         let put = format!("put kvsname={name} key={KEY} value={value}");
         client.ask(&put, "put_result")?;
     }
-    client
-        .ask("barrier_in", "barrier_out")
-        .map_err(|error| match error {
-            ExchangeError::Silent { waited_ms, .. } => ExchangeError::Barrier { waited_ms },
-            other => other,
-        })?;
+    let barrier = client.ask("barrier_in", "barrier_out");
+    if let Err(ExchangeError::Silent { waited_ms, .. }) = barrier {
+        return Err(ExchangeError::Barrier { waited_ms });
+    }
+    barrier?;
     let got = match value {
         Some(value) => value.to_owned(),
         None => client
