@@ -105,6 +105,15 @@ impl Environment {
         }
     }
 
+    /// The same snapshot with one of our variables set to this, whatever it was before: an option of a command wins over it.
+    #[must_use]
+    pub fn with<T>(mut self, row: &Row<T>, value: impl Into<String>) -> Self {
+        let name = row.variable.name;
+        self.not_text.retain(|known| known != name);
+        self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
     /// The same snapshot under other parents, nearest first.
     #[must_use]
     pub fn with_ancestors(mut self, ancestors: Vec<Ancestor>) -> Self {

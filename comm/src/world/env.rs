@@ -57,7 +57,7 @@ pub enum FromEnvError {
     NoEndpoint,
     /// The ranks are on several hosts and are to meet at an address that each host has for itself.
     #[error(
-        "MUSTER_RENDEZVOUS is {endpoint}, which every host has for itself, and of {world_size} ranks only {here} are on this host"
+        "the ranks are to meet at {endpoint}, which every host has for itself, and of {world_size} ranks only {here} are on this host"
     )]
     Loopback {
         /// Where the ranks are to meet.

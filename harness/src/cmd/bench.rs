@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use muster_comm::config::Environment;
 use muster_comm::layout::{FrameworkLayout, Matrix};
 use muster_comm::types::{Collective, DType, ReduceOp};
 
@@ -20,7 +19,6 @@ use crate::fail::Failure;
 use crate::report::origin::Origin;
 use crate::run::Finished;
 use crate::run::job::Job;
-use crate::run::joined;
 use crate::run::work::{Measured, Work};
 
 mod choose;
@@ -198,8 +196,7 @@ fn after_long_help() -> String {
 /// # Errors
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
-    let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.common.launcher)?;
+    let (environment, identity) = args.common.joining.identity()?;
     let mut jobs = args.jobs(&environment, identity.as_ref())?;
     let deadline = args.common.settings(&environment, DEADLINE_DEFAULT)?.0;
     let ranks = jobs.iter().map(|(job, _)| job.matrix.world_size).max();

@@ -18,6 +18,9 @@ use crate::world::signals::Interrupts;
 /// Time between two looks at the process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// A variable of the environment, and its value.
+pub(super) type Variable = (&'static str, String);
+
 /// What a process left.
 pub(super) struct Ended {
     /// The code with which it ended; none where a signal ended it.
@@ -37,7 +40,7 @@ impl Ended {
     }
 }
 
-/// Runs a build of this program to its end, as a process of this `job` where that is not the launcher's, and hands on a request to stop. `line` sees
+/// Runs a build of this program to its end, with these variables beside those of this process, and hands on a request to stop. `line` sees
 /// each line that it prints, meanwhile.
 ///
 /// # Errors
@@ -45,7 +48,7 @@ impl Ended {
 pub(super) fn run(
     program: &Path,
     words: &[&str],
-    job: Option<&str>,
+    variables: &[Variable],
     interrupts: &Interrupts,
     mut line: impl FnMut(&[u8]),
 ) -> Result<Ended, Failure> {
@@ -58,7 +61,7 @@ pub(super) fn run(
         .args(["__exec", "--launcher", &own, "--"])
         .arg(program)
         .args(words)
-        .envs(job.map(|job| ("MUSTER_JOB_ID", job)))
+        .envs(variables.iter().cloned())
         // A terminal sends Ctrl-C to a whole group, and this process hands it on: once is enough.
         .process_group(0)
         .stdin(Stdio::null())

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::cmd::rules::unusable;
 use crate::cmd::saving::Form;
+use crate::cmd::values::Joining;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out::{self, STRONG, escaped};
@@ -67,9 +68,8 @@ pub struct EnvArgs {
     /// Text for people or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     format: Form,
-    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    launcher: Option<Contract>,
+    #[command(flatten)]
+    joining: Joining,
 }
 
 /// One number and where it came from.
@@ -119,9 +119,9 @@ struct Answer {
 /// A failure of class USAGE where variables are malformed or contradict each other; both sides are
 /// in its message. One of class RESOURCE where the result cannot be written.
 pub fn run(args: &EnvArgs) -> Result<Exit, Failure> {
-    let environment = Environment::capture();
+    let environment = args.joining.environment();
     let heard = survey(&environment);
-    let detected = detect(&environment, args.launcher).map_err(|error| {
+    let detected = detect(&environment, args.joining.launcher).map_err(|error| {
         let failure = Failure::usage(error.to_string());
         let spoke = heard.iter().map(said).collect::<Vec<_>>();
         failure.with_help(format!(
@@ -290,6 +290,10 @@ impl Answer {
             "endpoint",
             endpoint.map(|hint| (hint.endpoint.to_string(), hint.how.clone())),
         );
+        if let (None, Some(exchange)) = (endpoint, &identity.exchange) {
+            let how = "rank 0 tells the others where it serves the rendezvous".to_owned();
+            self.text_value("meet", Some((exchange.to_string(), how)));
+        }
         self.job(
             identity.job_id.as_deref(),
             identity.attempt,

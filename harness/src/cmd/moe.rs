@@ -24,7 +24,6 @@ use crate::moe::sweep::{STEPS_MAX, Source, Sweep};
 use crate::out;
 use crate::report::origin::Origin;
 use crate::run::job::{Job, MatrixSpec};
-use crate::run::joined;
 use crate::run::work::{Measured, Work};
 
 /// Time that each call is given where neither option nor environment says.
@@ -227,8 +226,7 @@ impl SweepArgs {
 /// # Errors
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
-    let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.common.launcher)?;
+    let (environment, identity) = args.common.joining.identity()?;
     let layout = args.layout(identity.as_ref())?;
     let (mut job, model) = args.job(&environment, &layout)?;
     let here = identity.is_none().then_some(job.matrix.world_size);

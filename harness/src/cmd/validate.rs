@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_comm::config::Environment;
 use muster_comm::launch::Identity;
+use muster_comm::rendezvous::Endpoint;
 use muster_comm::sync::Clock;
 
 use crate::bench::machine;
@@ -24,7 +25,7 @@ use crate::validation::{self, Outcome, Remark, Validation};
 use crate::world::ranks::own_program;
 use crate::world::signals::Interrupts;
 
-use super::child;
+use super::child::{self, Variable};
 use super::saving::{Form, Saving};
 use super::values::parse_time;
 use expected::{Expected, ExpectedArgs};
@@ -137,10 +138,12 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
     // What is wrong with the environment is for the stages to say.
     let identity = joined::identity(&Environment::capture(), None).unwrap_or_default();
     let interrupts = Interrupts::install()?;
+    let mut meeting = None;
     if let Some(identity) = &identity {
         args.refuse_repetition()?;
+        meeting = joined::meeting(identity)?;
         if identity.rank.0 != 0 {
-            return follow(args, &stages, identity, &interrupts);
+            return follow(args, &stages, identity, meeting.as_ref(), &interrupts);
         }
     }
     let started = Clock::now();
@@ -163,7 +166,7 @@ pub fn run(args: &ValidateArgs) -> Result<Exit, Failure> {
             name: stage.name,
             pass,
             words: args.words(stage, identity.as_ref()),
-            job: identity.as_ref().and_then(|one| job_of(stage.name, one)),
+            variables: variables(stage.name, identity.as_ref(), meeting.as_ref()),
             interrupts: &interrupts,
             saving: &args.saving,
         };
@@ -239,10 +242,17 @@ impl ValidateArgs {
     }
 }
 
-/// The job of a stage's processes, so that those of two stages never meet.
-fn job_of(stage: &str, identity: &Identity) -> Option<String> {
-    let job = identity.job_id.as_ref()?;
-    Some(format!("{job}-{stage}"))
+/// What a stage's processes find in the environment besides: a job of their own, so that those of two stages never meet, and the place
+/// where the launcher has let the ranks agree to meet.
+fn variables(
+    stage: &str,
+    identity: Option<&Identity>,
+    meeting: Option<&Endpoint>,
+) -> Vec<Variable> {
+    let job = identity.and_then(|one| one.job_id.as_ref());
+    let job = job.map(|job| ("MUSTER_JOB_ID", format!("{job}-{stage}")));
+    let meeting = meeting.map(|endpoint| ("MUSTER_RENDEZVOUS", format!("tcp://{endpoint}")));
+    job.into_iter().chain(meeting).collect()
 }
 
 /// The way of every rank of another launcher but the first one: it takes part in what all ranks measure, and the first rank of a host has
@@ -251,6 +261,7 @@ fn follow(
     args: &ValidateArgs,
     stages: &[Planned],
     identity: &Identity,
+    meeting: Option<&Endpoint>,
     interrupts: &Interrupts,
 ) -> Result<Exit, Failure> {
     let is_first_here = identity.local_rank == Some(0);
@@ -261,8 +272,8 @@ fn follow(
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.insert(0, stage.name);
         words.extend(["--format", "json"]);
-        let job = job_of(stage.name, identity);
-        let ended = child::run(&own_program(), &words, job.as_deref(), interrupts, |_| ())?;
+        let variables = variables(stage.name, Some(identity), meeting);
+        let ended = child::run(&own_program(), &words, &variables, interrupts, |_| ())?;
         if ended.was_stopped {
             return Ok(Exit::Interrupted);
         }

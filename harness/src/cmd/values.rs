@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
-use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, SEED};
+use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, RENDEZVOUS, SEED};
 use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::{FrameworkLayout, Matrix, Preset};
+use muster_comm::rendezvous::Endpoint;
 use muster_comm::types::DType;
 
 use super::rules::Rules;
@@ -16,6 +17,7 @@ use crate::backend::{Backend, Choice};
 use crate::fail::Failure;
 use crate::out;
 use crate::run::job::Transport;
+use crate::run::joined;
 use crate::world::limits::WORLD_SIZE_MAX;
 
 /// Most elements of one buffer that an option may ask for: 64 Mi elements of 8 bytes on each of 16
@@ -159,6 +161,44 @@ pub(super) fn parse_count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("a number of elements is 0 to {COUNT_MAX}"))
 }
 
+/// Options of all commands that find out which rank of another launcher this process is.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Joining {
+    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
+    #[arg(long, value_name = "NAME")]
+    pub(super) launcher: Option<Contract>,
+
+    /// Meet at this address of rank 0's host and a free port there; it wins over MUSTER_RENDEZVOUS
+    #[arg(long, value_name = "tcp://HOST:PORT")]
+    pub(super) rendezvous: Option<Endpoint>,
+}
+
+impl Joining {
+    /// The environment, as these options change it.
+    pub(super) fn environment(&self) -> Environment {
+        let captured = Environment::capture();
+        match &self.rendezvous {
+            Some(endpoint) => captured.with(&RENDEZVOUS, format!("tcp://{endpoint}")),
+            None => captured,
+        }
+    }
+
+    /// The environment, and who this process is, if a launcher started it as a rank.
+    ///
+    /// # Errors
+    /// As [`joined::identity`]; and of class USAGE where ranks of our own are told where to meet.
+    pub(super) fn identity(&self) -> Result<(Environment, Option<Identity>), Failure> {
+        let environment = self.environment();
+        let identity = joined::identity(&environment, self.launcher)?;
+        if identity.is_none() && self.rendezvous.is_some() {
+            return Err(Failure::usage(
+                "--rendezvous is where the ranks of another launcher meet, and none has started this process",
+            ));
+        }
+        Ok((environment, identity))
+    }
+}
+
 /// Options of all commands that start ranks, or join them, and report.
 #[derive(Debug, Args)]
 pub(super) struct Common {
@@ -166,9 +206,8 @@ pub(super) struct Common {
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     pub(super) transport: Transport,
 
-    /// Read rank and world size from this launcher's variables only: torchrun, openmpi, slurm, …
-    #[arg(long, value_name = "NAME")]
-    pub(super) launcher: Option<Contract>,
+    #[command(flatten)]
+    pub(super) joining: Joining,
 
     /// What moves the data
     #[arg(long, value_enum, default_value_t = Backend::Auto)]

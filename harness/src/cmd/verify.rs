@@ -22,7 +22,7 @@ use crate::report::origin::Origin;
 use crate::run::job::{Forced, Job, MatrixSpec, Sizes};
 use crate::run::session::{self, Next, Session};
 use crate::run::work::{Checks, Work};
-use crate::run::{self, Finished, joined};
+use crate::run::{self, Finished};
 use crate::verify::model::{MatrixSummary, Report};
 use crate::world::limits::WORLD_SIZE_MAX;
 
@@ -110,8 +110,7 @@ fn after_long_help() -> String {
 /// # Errors
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
-    let environment = Environment::capture();
-    let identity = joined::identity(&environment, args.common.launcher)?;
+    let (environment, identity) = args.common.joining.identity()?;
     let jobs = args.jobs(&environment)?;
     let choice = backend::choose(args.common.backend, &environment)?;
     let mut jobs = jobs;

@@ -4,16 +4,22 @@
 //! ranks report, and prints; the others print nothing unless they fail. At the end all return the
 //! same code, after the report is out: launchers end the whole job when one rank fails.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Sender, unbounded};
 use muster_comm::algo::Table;
 use muster_comm::config::Environment;
-use muster_comm::launch::{Contract, Detected, Identity, LaunchError, detect};
+use muster_comm::launch::{
+    Contract, Detected, ExchangeError, Identity, LaunchError, detect, own_address,
+};
 use muster_comm::layout::FrameworkLayout;
+use muster_comm::rendezvous::Endpoint;
 use muster_comm::sync::{Clock, Deadline};
-use muster_comm::world::{BringUpError, FromEnvError, JoinOptions, Transport as Links, World};
+use muster_comm::world::{
+    BRING_UP_DEFAULT, BringUpError, FromEnvError, JoinOptions, Transport as Links, World,
+};
 
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -87,6 +93,35 @@ pub fn options(
         Transport::Tcp => Links::Tcp,
     };
     Ok(options)
+}
+
+/// Where ranks agree to meet by the launcher's means, if they do not know it: for processes that each of them starts one after the
+/// other, which cannot ask the launcher each for itself.
+///
+/// # Errors
+/// A failure of the class that the launcher's answer is in.
+pub fn meeting(identity: &Identity) -> Result<Option<Endpoint>, Failure> {
+    let (None, Some(exchange)) = (&identity.endpoint, &identity.exchange) else {
+        return Ok(None);
+    };
+    let failure = |error: ExchangeError| Failure::of(error.exit_code(), &error, error.help());
+    let deadline = Deadline::after(BRING_UP_DEFAULT);
+    if identity.rank.0 != 0 {
+        return exchange
+            .ask(identity.rank, deadline)
+            .map(Some)
+            .map_err(failure);
+    }
+    let address = own_address().map_err(failure)?;
+    // A port that was free a moment ago; the processes will listen there in turn.
+    let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
+    let endpoint = free
+        .map(Endpoint::from)
+        .map_err(|error| Failure::resource(format!("cannot listen on {address}: {error}")))?;
+    exchange
+        .tell(&endpoint, deadline)
+        .map(|()| Some(endpoint))
+        .map_err(failure)
 }
 
 /// The failure that an error of bring-up is.

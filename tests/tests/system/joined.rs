@@ -1,6 +1,6 @@
 //! Under other launchers: the same command joins the ranks it finds, and rank 0 reports.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_comm::sync::Clock;
@@ -235,31 +235,43 @@ fn contracts_that_disagree_are_refused_and_both_are_shown() {
 
 /// Whose mpirun.
 #[derive(Clone, Copy, Debug)]
-enum Mpi {
+pub(crate) enum Mpi {
     Mpich,
     OpenMpi,
 }
 
-/// Starts ranks under a real mpirun, or says that there is none.
-fn mpirun(mpi: Mpi, world_size: &str, args: &[&str]) -> Option<Running> {
-    let (names, options): (&[&str], &[&str]) = match mpi {
-        Mpi::Mpich => (&["mpirun.mpich", "mpiexec.hydra"], &[]),
-        Mpi::OpenMpi => (&["mpirun.openmpi", "mpirun"], &["--oversubscribe"]),
+/// For Open MPI, which does not start as root by itself.
+pub(crate) const ALLOW_ROOT: [(&str, &str); 2] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+];
+
+/// The mpirun, or says that there is none.
+pub(crate) fn find_mpirun(mpi: Mpi) -> Option<PathBuf> {
+    let names = match mpi {
+        Mpi::Mpich => ["mpirun.mpich", "mpiexec.hydra"],
+        Mpi::OpenMpi => ["mpirun.openmpi", "mpirun"],
     };
     let found = names.iter().find_map(|name| find_program(name));
-    let Some(program) = found.filter(|program| is_of(mpi, program)) else {
+    let found = found.filter(|program| is_of(mpi, program));
+    if found.is_none() {
         skipped(&format!(
             "no mpirun of {mpi:?} is installed (apt-get install openmpi-bin mpich)"
         ));
-        return None;
+    }
+    found
+}
+
+/// Starts ranks under a real mpirun, or says that there is none.
+fn mpirun(mpi: Mpi, world_size: &str, args: &[&str]) -> Option<Running> {
+    let program = find_mpirun(mpi)?;
+    let options: &[&str] = match mpi {
+        Mpi::Mpich => &[],
+        Mpi::OpenMpi => &["--oversubscribe"],
     };
     let muster = binary().to_str().expect("a path in text");
     let words = [options, &["-n", world_size, muster], args].concat();
-    let allow_root = [
-        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ];
-    Some(start(&program, &words, &allow_root))
+    Some(start(&program, &words, &ALLOW_ROOT))
 }
 
 /// Whether a plain `mpirun` is the one that is meant.
@@ -267,7 +279,8 @@ fn is_of(mpi: Mpi, program: &Path) -> bool {
     let version = start(program, &["--version"], &[]).wait().stdout;
     match mpi {
         Mpi::Mpich => version.contains("HYDRA"),
-        Mpi::OpenMpi => version.contains("Open MPI"),
+        // Under a name of a distribution, as `mpirun.openmpi`, it calls itself by the name of its runtime.
+        Mpi::OpenMpi => version.contains("Open MPI") || version.contains("OpenRTE"),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Ranks on several hosts, as network namespaces play them: what shares no network name space shares no memory.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use muster_tests::{Ended, Running, binary, find_program, skipped, start, until};
 use serde_json::{Value, json};
+
+use crate::joined::{ALLOW_ROOT, Mpi, find_mpirun};
 
 /// Two hosts on one wire, each a network namespace; removed at the end.
 struct Hosts {
@@ -54,6 +57,45 @@ impl Hosts {
         });
         let ranks: Vec<Running> = ranks.collect();
         ranks.into_iter().map(Running::wait).collect()
+    }
+
+    /// Runs a program under an mpirun with two ranks on each host, which are not told where to meet; `None` where there is no
+    /// mpirun. A script takes the place of ssh: it starts what it is given on the host that it is given.
+    fn launch(&self, mpi: Mpi, words: &[&str]) -> Option<Ended> {
+        let mpirun = find_mpirun(mpi)?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let agent = folder.path().join("agent");
+        // All hosts have the same name and the same /tmp, in which daemons of Open MPI make the same folder.
+        let script = "#!/bin/sh\n\
+            while [ \"${1#-}\" != \"$1\" ]; do shift; done\n\
+            host=$1; shift; export TMPDIR=\"${0%/*}/$host\"; mkdir -p \"$TMPDIR\"\n\
+            exec ip netns exec \"$host\" sh -c \"$*\"\n";
+        std::fs::write(&agent, script).expect("a script");
+        let permissions = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&agent, permissions).expect("it can be run");
+        let agent = agent.to_str().expect("text");
+        let [a, b] = &self.names;
+        let (hosts, slots) = (format!("{a},{b}"), format!("{a}:2,{b}:2"));
+        let options: Vec<&str> = match mpi {
+            Mpi::Mpich => [
+                ["-iface", "eth0", "-localhost", a, "-launcher", "ssh"],
+                ["-launcher-exec", agent, "-hosts", &hosts, "-ppn", "2"],
+            ]
+            .concat(),
+            Mpi::OpenMpi => vec!["--mca", "plm_rsh_agent", agent, "--host", &slots],
+        };
+        let ip = find_program("ip").expect("the hosts were made with it");
+        let mpirun = mpirun.to_str().expect("text");
+        let words = [
+            &["netns", "exec", a, mpirun],
+            options.as_slice(),
+            &["-n", "4"],
+            words,
+        ]
+        .concat();
+        let own = folder.path().to_str().expect("text");
+        let variables = [ALLOW_ROOT.as_slice(), &[("TMPDIR", own)]].concat();
+        Some(start(&ip, &words, &variables).wait())
     }
 }
 
@@ -196,5 +238,76 @@ fn top_shows_the_ranks_of_all_hosts_where_the_rendezvous_is_served() {
     }
     for rank in ranks {
         rank.wait();
+    }
+}
+
+/// Ranks that an mpirun has started on two hosts find each other by its means, and say so.
+fn meet(mpi: Mpi, mark: &str, means: &str) {
+    let Some(hosts) = Hosts::make(mark) else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let muster = binary().to_str().expect("text");
+    let args = [
+        muster, "verify", "tp2ep2@4", "tp2dp2@4", "--dtypes", "f32", "--sizes", "0,33", "--format",
+        "json",
+    ];
+    let Some(ended) = hosts.launch(mpi, &args) else {
+        return;
+    };
+    ended.expect_code(0);
+    let report = ended.json();
+    assert_eq!(report["passed"], true);
+    assert_eq!(report["matrices"][0]["outcome"], "passed");
+    let ended = hosts.launch(mpi, &[muster, "env", "--explain"]);
+    let ended = ended.expect("it was there before");
+    ended.expect_code(0);
+    let line = format!("by {means} of the launcher");
+    assert_eq!(ended.stdout.matches(&line).count(), 4, "{}", ended.stdout);
+}
+
+#[test]
+fn ranks_of_open_mpi_on_two_hosts_meet_by_pmix() {
+    meet(Mpi::OpenMpi, "pmix", "PMIx");
+}
+
+#[test]
+fn ranks_of_mpich_on_two_hosts_meet_by_pmi() {
+    meet(Mpi::Mpich, "pmi", "PMI-1");
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named_where_the_launcher_tells_who_has_come() {
+    let Some(hosts) = Hosts::make("never") else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let muster = binary().to_str().expect("text");
+    for (mpi, missing) in [
+        (Mpi::OpenMpi, ["3", "rank 3 of 4 missing"]),
+        (Mpi::OpenMpi, ["0", "rank 0 of 4 missing"]),
+        (Mpi::Mpich, ["3", "not all ranks have come to it"]),
+    ] {
+        let script = format!(
+            "[ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = {} ] && exec sleep 8; exec \"$0\" \"$@\"",
+            missing[0]
+        );
+        let words = [
+            "sh",
+            "-c",
+            &script,
+            muster,
+            "verify",
+            "tp2ep2@4",
+            "--deadline",
+            "2s",
+        ];
+        let Some(ended) = hosts.launch(mpi, &words) else {
+            continue;
+        };
+        assert!(ended.code != Some(0), "{}", ended.stdout);
+        assert!(
+            ended.stderr.contains(missing[1]),
+            "{mpi:?}: {}",
+            ended.stderr
+        );
     }
 }

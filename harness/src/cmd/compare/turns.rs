@@ -54,7 +54,7 @@ fn once(
 ) -> Result<Box<dyn Document>, Failure> {
     let words = arguments.iter().map(String::as_str);
     let words: Vec<&str> = words.chain(["--format", "json", "--rounds", "1"]).collect();
-    let ended = child::run(program, &words, None, interrupts, |_| ())?;
+    let ended = child::run(program, &words, &[], interrupts, |_| ())?;
     if ended.was_stopped {
         return Err(Failure::new(
             Exit::Interrupted,

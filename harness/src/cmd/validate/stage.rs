@@ -3,7 +3,7 @@
 use muster_comm::sync::Clock;
 
 use super::expected::{Expected, conclude};
-use crate::cmd::child::{self, Ended};
+use crate::cmd::child::{self, Ended, Variable};
 use crate::cmd::saving::Saving;
 use crate::diagnosis::Diagnosis;
 use crate::doctor::Status;
@@ -24,8 +24,8 @@ pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     pub(super) pass: u32,
     pub(super) words: Vec<String>,
-    /// The job of its processes, where that is not the launcher's.
-    pub(super) job: Option<String>,
+    /// What its processes find in the environment besides.
+    pub(super) variables: Vec<Variable>,
     pub(super) interrupts: &'a Interrupts,
     pub(super) saving: &'a Saving,
 }
@@ -74,8 +74,7 @@ impl Run<'_> {
             }
         };
         let program = own_program();
-        let job = self.job.as_deref();
-        let mut ended = child::run(&program, &words, job, self.interrupts, so_far)?;
+        let mut ended = child::run(&program, &words, &self.variables, self.interrupts, so_far)?;
         if is_measured {
             ended.keep_last_line();
         }
