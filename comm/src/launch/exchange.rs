@@ -1,6 +1,7 @@
 //! Bringing the meeting place from rank 0 to the others by the launcher's own means, where it is not known otherwise.
 //!
-//! [`Exchange`] is what the environment shows of these means; [`Exchange::tell`] and [`Exchange::ask`] use them, once a process.
+//! [`Exchange`] is what the environment shows of these means; [`Exchange::tell`] and [`Exchange::ask`] use them, once a rank:
+//! PMI-1 then ends, and a PMIx server would give the old place to a second process that asks early.
 //! It must not know how ranks meet then.
 //!
 //! - `EXCHANGE-1`: nothing here waits longer than the deadline that it is given.

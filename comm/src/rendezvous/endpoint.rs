@@ -187,4 +187,11 @@ mod tests {
         let error = format!("{}:7", "x".repeat(300)).parse::<Endpoint>();
         assert!(error.is_err());
     }
+
+    #[test]
+    fn local_addresses_are_found_in_the_trie() {
+        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.0\n        /24 link UNICAST\n     \
+                    |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n";
+        assert_eq!(local_v4(trie), [Ipv4Addr::new(10, 0, 0, 5)]);
+    }
 }

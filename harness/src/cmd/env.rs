@@ -121,7 +121,7 @@ struct Answer {
 pub fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     let environment = args.joining.environment();
     let heard = survey(&environment);
-    let detected = detect(&environment, args.joining.launcher).map_err(|error| {
+    let mut detected = detect(&environment, args.joining.launcher).map_err(|error| {
         let failure = Failure::usage(error.to_string());
         let spoke = heard.iter().map(said).collect::<Vec<_>>();
         failure.with_help(format!(
@@ -129,6 +129,12 @@ pub fn run(args: &EnvArgs) -> Result<Exit, Failure> {
             spoke.join("\n  ")
         ))
     })?;
+    if args.joining.rendezvous.is_some()
+        && let Detected::Identity(identity) = &mut detected
+        && let Some(hint) = &mut identity.endpoint
+    {
+        "--rendezvous".clone_into(&mut hint.how);
+    }
     let answer = answer(detected, &environment, &heard)?;
     let text = match args.format {
         Form::Json => {
