@@ -237,7 +237,7 @@ fn top_shows_the_ranks_of_all_hosts_where_the_rendezvous_is_served() {
         rank.signal(rustix::process::Signal::KILL);
     }
     for rank in ranks {
-        rank.wait();
+        let _ended = rank.wait();
     }
 }
 
