@@ -27,6 +27,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod stats;
+pub mod topology;
 pub mod validation;
 pub mod verify;
 pub mod world;

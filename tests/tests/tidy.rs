@@ -272,7 +272,8 @@ const HOUSES: &[House] = &[
                 ],
             ),
             ("live", &["fail", "muster_comm", "out", "report"]),
-            ("replay", &["muster_comm"]),
+            ("topology", &["muster_comm"]),
+            ("replay", &["muster_comm", "topology"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
@@ -396,6 +397,7 @@ const HOUSES: &[House] = &[
                     "results",
                     "run",
                     "stats",
+                    "topology",
                     "validation",
                     "verify",
                     "world",

@@ -1,8 +1,8 @@
 //! What plans cost: counted exactly, and predicted in time by a simple model.
 //!
 //! [`Cost`] counts rounds, messages and elements. [`predict`] puts times to them: a message takes
-//! a latency and its bytes over a bandwidth (the alpha-beta model), with one pair of figures
-//! between ranks of a host and another between hosts; each rank sends one byte at a time and
+//! a latency and its bytes over a bandwidth (the alpha-beta model), with a pair of figures for each
+//! level of links: within a host, between hosts, and more; each rank sends one byte at a time and
 //! receives one byte at a time; a message passes when both ends are in its round. So ranks wait
 //! for each other exactly as PLAN-2 and PLAN-3 let them. Reading a peer's memory takes its bytes
 //! only: what a message waits for, the barrier between rounds has waited for already.
@@ -123,30 +123,45 @@ impl Tally {
     }
 }
 
-/// One level of links.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkCost {
+/// Links between ranks of one part of a machine: of a host, of a pod of hosts, of the whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// What the links are called.
+    pub name: String,
+    /// Ranks of the part, neighbours in rank order; none for all ranks there are.
+    pub ranks: Option<usize>,
     /// Time that a message takes however short it is, in seconds.
     pub latency_s: f64,
-    /// Bandwidth of one rank, each way, in bytes per second.
+    /// Bandwidth of one rank, each way, in bytes per second; infinite where nothing is known of it.
     pub bytes_per_s: f64,
+    /// Bandwidth between two ranks, in bytes per second, where a rank's links lead to different peers.
+    pub pair_bytes_per_s: f64,
 }
 
-impl LinkCost {
-    fn seconds(&self, bytes: f64) -> f64 {
-        self.latency_s + bytes / self.bytes_per_s
+impl Level {
+    /// Links whose whole bandwidth two ranks can use.
+    #[must_use]
+    pub fn new(name: &str, ranks: Option<usize>, latency_s: f64, bytes_per_s: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            ranks,
+            latency_s,
+            bytes_per_s,
+            pair_bytes_per_s: f64::INFINITY,
+        }
+    }
+
+    /// A message alone.
+    fn alone_seconds(&self, bytes: f64) -> f64 {
+        self.latency_s + bytes / self.bytes_per_s.min(self.pair_bytes_per_s)
     }
 }
 
-/// Hosts with equally many ranks each, in rank order.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Parts of a machine with equally many ranks each, in rank order, one in the other.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
-    /// Ranks of one host.
-    pub ranks_per_host: usize,
-    /// Between ranks of a host.
-    pub within: LinkCost,
-    /// Between hosts.
-    pub between: LinkCost,
+    /// The links, from within a host outwards. Two ranks use the first level that has both in one part.
+    pub levels: Vec<Level>,
     /// A barrier of a host's ranks, in seconds.
     pub barrier_s: f64,
     /// Copying or combining within a rank, in bytes per second.
@@ -158,15 +173,10 @@ impl Default for Topology {
     /// memory inside.
     fn default() -> Self {
         Self {
-            ranks_per_host: 8,
-            within: LinkCost {
-                latency_s: 1e-6,
-                bytes_per_s: 8e9,
-            },
-            between: LinkCost {
-                latency_s: 5e-6,
-                bytes_per_s: 25e9,
-            },
+            levels: vec![
+                Level::new("host", Some(8), 1e-6, 8e9),
+                Level::new("network", None, 5e-6, 25e9),
+            ],
             barrier_s: 2e-6,
             memory_bytes_per_s: 10e9,
         }
@@ -174,13 +184,21 @@ impl Default for Topology {
 }
 
 impl Topology {
-    fn link(&self, a: usize, b: usize) -> &LinkCost {
-        let per_host = self.ranks_per_host.max(1);
-        if a / per_host == b / per_host {
-            &self.within
-        } else {
-            &self.between
-        }
+    /// Ranks of one host.
+    #[must_use]
+    pub fn ranks_per_host(&self) -> usize {
+        let inner = self.levels.first().and_then(|level| level.ranks);
+        inner.unwrap_or(usize::MAX)
+    }
+
+    fn link(&self, a: usize, b: usize) -> &Level {
+        let has_both = |level: &&Level| level.ranks.is_none_or(|ranks| a / ranks == b / ranks);
+        let found = self
+            .levels
+            .iter()
+            .find(has_both)
+            .or_else(|| self.levels.last());
+        found.expect("a topology has a level")
     }
 }
 
@@ -190,7 +208,8 @@ pub struct Prediction {
     /// From the call to the last rank's return, in seconds.
     pub seconds: f64,
     /// Whether the plans of all ranks were looked at. Of large groups, the plans of a few ranks
-    /// are, as if their peers never kept them waiting.
+    /// are, as if their peers never kept them waiting. That is within 5 % where the number of ranks is a power
+    /// of two and hosts are full; elsewhere, and for scans, it is only a lower bound.
     pub all_ranks: bool,
 }
 
@@ -207,45 +226,102 @@ pub fn predict(
     element_bytes: usize,
     topology: &Topology,
 ) -> Result<Prediction, PlanError> {
-    let n = problem.n();
-    if n <= ALL_RANKS_MAX
-        && let Some(seconds) =
-            predict_plans(&algorithm.plans(problem, false)?, element_bytes, topology)
-    {
-        return Ok(Prediction {
-            seconds,
-            all_ranks: true,
-        });
-    }
-    let mut seconds = 0.0_f64;
-    let root = problem.root().unwrap_or(0);
-    for rank in [root, 0, 1, n / 2, n - 1] {
-        let plan = algorithm.plan(problem, rank, false)?;
-        seconds = seconds.max(alone(&plan, rank, element_bytes, topology));
-    }
-    Ok(Prediction {
-        seconds,
-        all_ranks: false,
-    })
+    Ok(Plans::of(algorithm, problem)?.predict(element_bytes as f64, topology))
 }
 
-/// How long the plans of all ranks take; none where they do not run to their end.
-#[must_use]
-pub fn predict_plans(plans: &[Plan], element_bytes: usize, topology: &Topology) -> Option<f64> {
-    let matching = Matching::of(plans).ok()?;
-    let mut times = Times {
-        plans,
-        element_bytes,
-        topology,
-        start: vec![0.0; plans.len()],
-        done: vec![0.0; plans.len()],
-    };
-    schedule::run(plans, &matching, &mut times).ok()?;
-    Some(times.start.into_iter().fold(0.0, f64::max))
+/// Plans that can be priced again and again, for elements of any size and for any topology.
+#[derive(Debug)]
+pub struct Plans {
+    /// The ranks that are looked at.
+    ranks: Vec<usize>,
+    plans: Vec<Plan>,
+    /// Which messages meet, where the plans of all ranks are there.
+    matching: Option<Matching>,
+}
+
+impl Plans {
+    /// The plans of all ranks or, of large groups, of a few.
+    ///
+    /// # Errors
+    /// [`PlanError`] where there are no plans.
+    pub fn of(algorithm: &Algorithm, problem: &Problem) -> Result<Self, PlanError> {
+        let n = problem.n();
+        if n <= ALL_RANKS_MAX {
+            let plans = algorithm.plans(problem, false)?;
+            if let Ok(matching) = Matching::of(&plans) {
+                return Ok(Self {
+                    ranks: (0..n).collect(),
+                    matching: Some(matching),
+                    plans,
+                });
+            }
+        }
+        Self::of_few(algorithm, problem)
+    }
+
+    /// The plans of the root, of the first ranks, of one in the middle and of the last.
+    fn of_few(algorithm: &Algorithm, problem: &Problem) -> Result<Self, PlanError> {
+        let n = problem.n();
+        let mut ranks = vec![problem.root().unwrap_or(0), 0, n / 2, n - 1];
+        ranks.sort_unstable();
+        ranks.dedup();
+        let plan = |rank: &usize| algorithm.plan(problem, *rank, false);
+        Ok(Self {
+            plans: ranks.iter().map(plan).collect::<Result<_, _>>()?,
+            ranks,
+            matching: None,
+        })
+    }
+
+    /// How long they take with elements of `element_bytes` bytes, which may be parts of a byte: blocks of
+    /// equal size are no longer counted in whole elements then.
+    #[must_use]
+    pub fn predict(&self, element_bytes: f64, topology: &Topology) -> Prediction {
+        let together = self.matching.as_ref().and_then(|matching| {
+            let mut times = Times::new(&self.plans, element_bytes, topology);
+            schedule::run(&self.plans, matching, &mut times).ok()?;
+            Some(times.start.into_iter().fold(0.0, f64::max))
+        });
+        let alone = |(plan, rank): (&Plan, &usize)| alone(plan, *rank, element_bytes, topology);
+        let each = || self.plans.iter().zip(&self.ranks).map(alone);
+        Prediction {
+            seconds: together.unwrap_or_else(|| each().fold(0.0, f64::max)),
+            all_ranks: together.is_some(),
+        }
+    }
+
+    /// What bounds the time: the term without which it would be shortest. Either the latency of all messages,
+    /// the bandwidth of one level, a rank's own memory, or the barriers.
+    #[must_use]
+    pub fn bound(&self, element_bytes: f64, topology: &Topology) -> String {
+        let without = |name: &str, change: &dyn Fn(&mut Topology)| {
+            let mut other = topology.clone();
+            change(&mut other);
+            (self.predict(element_bytes, &other).seconds, name.to_owned())
+        };
+        let mut terms = vec![
+            without("latency", &|other| {
+                other
+                    .levels
+                    .iter_mut()
+                    .for_each(|level| level.latency_s = 0.0);
+            }),
+            without("memory", &|other| other.memory_bytes_per_s = f64::INFINITY),
+            without("barrier", &|other| other.barrier_s = 0.0),
+        ];
+        for (place, level) in topology.levels.iter().enumerate() {
+            terms.push(without(&level.name, &|other| {
+                other.levels[place].bytes_per_s = f64::INFINITY;
+                other.levels[place].pair_bytes_per_s = f64::INFINITY;
+            }));
+        }
+        let least = terms.into_iter().min_by(|one, two| one.0.total_cmp(&two.0));
+        least.map_or_else(String::new, |(_, name)| name)
+    }
 }
 
 /// The time of one rank whose peers are always ready.
-fn alone(plan: &Plan, rank: usize, element_bytes: usize, topology: &Topology) -> f64 {
+fn alone(plan: &Plan, rank: usize, element_bytes: f64, topology: &Topology) -> f64 {
     let barrier = match plan.links {
         Links::Direct => topology.barrier_s,
         Links::Message => 0.0,
@@ -256,46 +332,79 @@ fn alone(plan: &Plan, rank: usize, element_bytes: usize, topology: &Topology) ->
         .sum()
 }
 
+/// One way of a rank's port: messages one after the other, but none faster than a pair of ranks is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    sum: f64,
+    slowest: f64,
+}
+
+impl Way {
+    fn add(&mut self, level: &Level, latency_s: f64, bytes: f64) {
+        self.sum += latency_s + bytes / level.bytes_per_s;
+        let pair = latency_s + bytes / level.pair_bytes_per_s;
+        self.slowest = self.slowest.max(pair);
+    }
+
+    fn seconds(self) -> f64 {
+        self.sum.max(self.slowest)
+    }
+}
+
 /// What a round takes on a rank that waits for nobody: its own memory, then its port, which sends
 /// and receives at the same time.
-fn round_seconds(round: &Round, rank: usize, element_bytes: usize, topology: &Topology) -> f64 {
-    let (mut memory, mut out, mut inward) = (0.0, 0.0, 0.0);
-    let bytes = |len: usize| (len * element_bytes) as f64;
+fn round_seconds(round: &Round, rank: usize, element_bytes: f64, topology: &Topology) -> f64 {
+    let (mut memory, mut out, mut inward) = (0.0, Way::default(), Way::default());
+    let bytes = |len: usize| len as f64 * element_bytes;
+    let message = |way: &mut Way, peer: usize, len: usize| {
+        let level = topology.link(rank, peer);
+        way.add(level, level.latency_s, bytes(len));
+    };
+    // What a read waits for, the barrier before it has waited for.
+    let read = |way: &mut Way, peer, len| way.add(topology.link(rank, peer), 0.0, bytes(len));
     for step in &round.steps {
         match step {
             Step::Copy { src, .. } | Step::Reduce { src, .. } => {
                 memory += bytes(src.len) / topology.memory_bytes_per_s;
             }
-            Step::Send { to, src } => out += topology.link(rank, *to).seconds(bytes(src.len)),
-            Step::Recv { from, dst } => {
-                inward += topology.link(rank, *from).seconds(bytes(dst.len));
-            }
+            Step::Send { to, src } => message(&mut out, *to, src.len),
+            Step::Recv { from, dst } => message(&mut inward, *from, dst.len),
             Step::RecvReduce { from, dst, .. } => {
-                inward += topology.link(rank, *from).seconds(bytes(dst.len));
+                message(&mut inward, *from, dst.len);
                 memory += bytes(dst.len) / topology.memory_bytes_per_s;
             }
-            Step::Pull { src, .. } => {
-                inward += bytes(src.span.len) / topology.link(rank, src.peer).bytes_per_s;
-            }
+            Step::Pull { src, .. } => read(&mut inward, src.peer, src.span.len),
             Step::PullReduce { srcs, dst } => {
                 for src in srcs.iter().filter(|src| src.peer != rank) {
-                    inward += bytes(dst.len) / topology.link(rank, src.peer).bytes_per_s;
+                    read(&mut inward, src.peer, dst.len);
                 }
                 memory += bytes(dst.len) / topology.memory_bytes_per_s;
             }
             Step::Expose { .. } => {}
         }
     }
-    memory + f64::max(out, inward)
+    memory + f64::max(out.seconds(), inward.seconds())
 }
 
 /// When each rank began its round, and when it will be done with it.
 struct Times<'a> {
     plans: &'a [Plan],
-    element_bytes: usize,
+    element_bytes: f64,
     topology: &'a Topology,
     start: Vec<f64>,
     done: Vec<f64>,
+}
+
+impl<'a> Times<'a> {
+    fn new(plans: &'a [Plan], element_bytes: f64, topology: &'a Topology) -> Self {
+        Self {
+            plans,
+            element_bytes,
+            topology,
+            start: vec![0.0; plans.len()],
+            done: vec![0.0; plans.len()],
+        }
+    }
 }
 
 impl Observer for Times<'_> {
@@ -310,8 +419,11 @@ impl Observer for Times<'_> {
 
     fn message(&mut self, send: At, recv: At) -> Result<(), Infallible> {
         let step = &self.plans[send.rank].rounds[send.round].steps[send.step];
-        let bytes = (step.message_len().unwrap_or(0) * self.element_bytes) as f64;
-        let seconds = self.topology.link(send.rank, recv.rank).seconds(bytes);
+        let bytes = step.message_len().unwrap_or(0) as f64 * self.element_bytes;
+        let seconds = self
+            .topology
+            .link(send.rank, recv.rank)
+            .alone_seconds(bytes);
         let passed = f64::max(self.start[send.rank], self.start[recv.rank]) + seconds;
         for rank in [send.rank, recv.rank] {
             self.done[rank] = self.done[rank].max(passed);
@@ -333,7 +445,7 @@ impl Observer for Times<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algo::find;
+    use crate::algo::{ALGORITHMS, find, sweep};
     use crate::types::Collective;
 
     fn cost(problem: &Problem, algorithm: &str) -> Cost {
@@ -343,14 +455,11 @@ mod tests {
 
     /// One host, messages of no latency, memory of no cost: only bytes count.
     fn bandwidth_only() -> Topology {
-        let link = LinkCost {
-            latency_s: 0.0,
-            bytes_per_s: 1.0,
-        };
         Topology {
-            ranks_per_host: 8,
-            within: link,
-            between: link,
+            levels: vec![
+                Level::new("host", Some(8), 0.0, 1.0),
+                Level::new("network", None, 0.0, 1.0),
+            ],
             barrier_s: 0.0,
             memory_bytes_per_s: f64::INFINITY,
         }
@@ -401,14 +510,77 @@ mod tests {
     #[test]
     fn a_slow_link_between_hosts_is_paid_by_those_who_use_it() {
         let mut topology = bandwidth_only();
-        topology.ranks_per_host = 4;
-        topology.between.latency_s = 1000.0;
+        topology.levels[0].ranks = Some(4);
+        topology.levels[1].latency_s = 1000.0;
         let problem = Problem::broadcast(8, 10, 0).expect("legal");
         let tree = find(Collective::Broadcast, "binomial_tree").expect("registered");
         let seconds = predict(tree, &problem, 1, &topology)
             .expect("it applies")
             .seconds;
         assert!((seconds - 1030.0).abs() < 1e-6, "{seconds}");
+    }
+
+    /// Three levels with figures of their own.
+    fn three_levels() -> Topology {
+        let mut topology = Topology::default();
+        let pod = Level {
+            pair_bytes_per_s: 9e9,
+            ..Level::new("pod", Some(32), 3e-6, 15e9)
+        };
+        topology.levels.insert(1, pod);
+        topology
+    }
+
+    #[test]
+    fn a_few_plans_tell_as_much_as_all_where_large_groups_are_regular() {
+        let topology = three_levels();
+        let chains = [Collective::Scan, Collective::ExclusiveScan];
+        for algorithm in ALGORITHMS.iter().filter(|one| one.links == Links::Message) {
+            for collective in algorithm.collectives {
+                if chains.contains(collective) {
+                    continue;
+                }
+                for (n, bytes) in [(16, 1.0), (64, 0.01), (64, 1e5), (128, 1e3), (256, 1.0)] {
+                    let problem = sweep::sized(*collective, n, n).expect("legal");
+                    let all = Plans::of(algorithm, &problem).expect("it applies");
+                    let few = Plans::of_few(algorithm, &problem).expect("it applies");
+                    let all = all.predict(bytes, &topology).seconds;
+                    let few = few.predict(bytes, &topology).seconds;
+                    let name = algorithm.name;
+                    let part = few / all;
+                    assert!(
+                        (0.95..1.000_001).contains(&part),
+                        "{collective} {name} {n}: {part}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pair_of_ranks_is_no_faster_than_the_link_between_them() {
+        let mut topology = bandwidth_only();
+        topology.levels[0].pair_bytes_per_s = 0.5;
+        let pairwise = find(Collective::AllToAll, "pairwise").expect("registered");
+        let problem = Problem::all_to_all(8, 10).expect("legal");
+        let seconds = predict(pairwise, &problem, 1, &topology)
+            .expect("it applies")
+            .seconds;
+        assert!((seconds - 7.0 * 20.0).abs() < 1e-6, "{seconds}");
+    }
+
+    #[test]
+    fn the_bound_is_the_term_that_costs_most() {
+        let plans = |bytes| {
+            let pairwise = find(Collective::AllToAll, "pairwise").expect("registered");
+            let problem = Problem::all_to_all(64, bytes).expect("legal");
+            Plans::of(pairwise, &problem).expect("it applies")
+        };
+        let mut topology = three_levels();
+        assert_eq!(plans(1).bound(1.0, &topology), "latency");
+        assert_eq!(plans(1 << 20).bound(1.0, &topology), "pod");
+        topology.levels[2].bytes_per_s = 1e9;
+        assert_eq!(plans(1 << 20).bound(1.0, &topology), "network");
     }
 
     #[test]

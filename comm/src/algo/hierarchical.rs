@@ -191,7 +191,8 @@ impl Hosts {
             let name = problem.host_of(rank);
             let host = names
                 .iter()
-                .position(|known| *known == name)
+                // Neighbours mostly share a host: the one that was named last.
+                .rposition(|known| *known == name)
                 .unwrap_or_else(|| {
                     names.push(name);
                     members.push(Vec::new());

@@ -34,8 +34,8 @@ pub struct ReplayArgs {
     /// Pauses between calls
     #[arg(long, value_enum, default_value = "recorded")]
     pauses: Pauses,
-    /// Price the collectives by the cost model instead of making them: algo=NAME, ranks-per-host=N, within-us=US, within-gbs=GB/S,
-    /// between-us=US, between-gbs=GB/S, parted by commas
+    /// Price the collectives by the cost model instead of making them: algo=NAME, topology=FILE|PRESET,
+    /// ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S, parted by commas; a topology stands first
     #[arg(long, value_name = "ASSUMED", value_parser = WhatIf::parse, conflicts_with = "dry_run")]
     what_if: Option<WhatIf>,
     /// Only read the recording and say what it holds
@@ -243,7 +243,11 @@ impl Told {
 }
 
 fn priced(price: &Price) -> Vec<String> {
-    let mut lines = vec!["predicted by the cost model, not measured:".to_owned()];
+    let mut lines = vec![format!(
+        "predicted by the cost model for {}, not measured:",
+        price.topology
+    )];
+    lines.extend(crate::topology::lower_bounds(&price.not_known));
     for row in &price.rows {
         let algorithms: Vec<&str> = row.algorithms.keys().map(String::as_str).collect();
         lines.push(format!(

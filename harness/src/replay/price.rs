@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_comm::algo::cost::LinkCost;
+use muster_comm::algo::cost::Level;
 use muster_comm::algo::{
     Algorithm, Links, Matrix, Problem as Planned, ProblemError, Topology, algorithms_for, predict,
 };
@@ -10,18 +10,18 @@ use muster_comm::types::Collective;
 use serde::Serialize;
 
 use super::program::{Action, Counts, Group, Program};
+use crate::topology::{Machine, Reach};
 
 /// What is assumed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WhatIf {
     /// The one algorithm that collectives take which have it; else the fastest by the model.
     algorithm: Option<String>,
-    topology: Topology,
+    machine: Machine,
 }
 
 /// The words of a what-if, for help and messages.
-pub const KEYS: &str =
-    "algo=NAME, ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S";
+pub const KEYS: &str = "algo=NAME, topology=FILE|PRESET, ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S";
 
 impl WhatIf {
     /// Reads `key=value` pairs that commas part.
@@ -39,9 +39,7 @@ impl WhatIf {
                     .filter(|number| number.is_finite() && *number > 0.0)
                     .ok_or_else(wrong)
             };
-            let topology = &mut what.topology;
-            let latency = |link: &mut LinkCost| positive().map(|us| link.latency_s = us * 1e-6);
-            let rate = |link: &mut LinkCost| positive().map(|gbs| link.bytes_per_s = gbs * 1e9);
+            let machine = &mut what.machine;
             match key {
                 "algo" => {
                     let is_known = Collective::ALL
@@ -57,12 +55,13 @@ impl WhatIf {
                 }
                 "ranks-per-host" => {
                     let ranks = value.parse().ok().filter(|ranks| *ranks > 0);
-                    topology.ranks_per_host = ranks.ok_or_else(wrong)?;
+                    machine.set_ranks_per_host(ranks.ok_or_else(wrong)?);
                 }
-                "within-us" => latency(&mut topology.within)?,
-                "within-gbs" => rate(&mut topology.within)?,
-                "between-us" => latency(&mut topology.between)?,
-                "between-gbs" => rate(&mut topology.between)?,
+                "topology" => *machine = Machine::named(value)?,
+                "within-us" => machine.set_latency(Reach::Within, positive()?),
+                "within-gbs" => machine.set_bandwidth(Reach::Within, positive()?),
+                "between-us" => machine.set_latency(Reach::Between, positive()?),
+                "between-gbs" => machine.set_bandwidth(Reach::Between, positive()?),
                 _ => return Err(wrong()),
             }
         }
@@ -96,6 +95,10 @@ pub struct Price {
     pub busiest: usize,
     /// Calls that the model does not know: messages, groups of one.
     pub unknown: u64,
+    /// The machine that was assumed.
+    pub topology: String,
+    /// Figures of it that nobody knows and that count nothing here: with any, times are lower bounds.
+    pub not_known: Vec<String>,
 }
 
 /// Prices the collectives of a program.
@@ -105,7 +108,11 @@ pub struct Price {
 pub fn price(program: &Program, what: &WhatIf) -> Result<Price, ProblemError> {
     let mut known: BTreeMap<String, Option<(&'static str, f64)>> = BTreeMap::new();
     let mut rows: BTreeMap<(String, usize), Row> = BTreeMap::new();
-    let mut price = Price::default();
+    let mut price = Price {
+        topology: what.machine.name.clone(),
+        not_known: what.machine.unknown.clone(),
+        ..Price::default()
+    };
     for (rank, own) in program.ranks.iter().enumerate() {
         let mut spent_s = 0.0;
         for step in own.threads.iter().flatten() {
@@ -114,7 +121,7 @@ pub fn price(program: &Program, what: &WhatIf) -> Result<Price, ProblemError> {
                 .members
                 .first()
                 .is_some_and(|first| *first as usize == rank);
-            let hosts = on_first_host(group, what.topology.ranks_per_host);
+            let hosts = on_first_host(group, what.machine.topology.ranks_per_host());
             let key = format!("{} {hosts} {:?}", group.members.len(), step.action);
             let found = match known.get(&key) {
                 Some(found) => *found,
@@ -165,6 +172,15 @@ fn on_first_host(group: &Group, ranks_per_host: usize) -> usize {
     here.count().max(1)
 }
 
+/// The links of a group of which `per_host` ranks are on each host: outer parts hold fewer of its ranks, too.
+fn gathered(topology: &mut Topology, per_host: usize) {
+    let whole = topology.ranks_per_host();
+    let of_group = |level: &mut Level| {
+        level.ranks = level.ranks.map(|ranks| ranks / whole * per_host);
+    };
+    topology.levels.iter_mut().for_each(of_group);
+}
+
 /// The algorithm and its time; none where the model knows neither.
 fn predicted(
     action: &Action,
@@ -190,10 +206,8 @@ fn predicted(
         Counts::Blocks(counts) => Planned::uneven(*collective, n, counts, *root)?,
         Counts::Splits(rows) => Planned::all_to_all_v(Matrix::full(n, rows.concat())?),
     };
-    let topology = Topology {
-        ranks_per_host: per_host,
-        ..what.topology
-    };
+    let mut topology = what.machine.topology.clone();
+    gathered(&mut topology, per_host);
     let fits = |algorithm: &&'static Algorithm| algorithm.links == Links::Message || n <= per_host;
     let all: Vec<_> = algorithms_for(*collective).filter(fits).collect();
     let wanted = all

@@ -4,15 +4,16 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use muster_comm::algo::cost::{LinkCost, Prediction};
+use muster_comm::algo::cost::{ALL_RANKS_MAX, Plans, Prediction};
 use muster_comm::algo::select::parse_bytes;
-use muster_comm::algo::{Algorithm, Cost, Links, Topology, algorithms_for, predict, sweep};
+use muster_comm::algo::{Algorithm, Cost, Links, algorithms_for, sweep};
 use muster_comm::types::Collective;
 use serde_json::json;
 
 use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
 use crate::cmd::saving::Form;
 use crate::fail::Failure;
+use crate::topology::{self, Machine, Reach};
 
 /// Most ranks of a prediction.
 const RANKS_MAX: u32 = 100_000;
@@ -37,87 +38,122 @@ pub(super) struct CostArgs {
         default_value = "1KiB,16KiB,256KiB,4MiB,64MiB,1GiB")]
     bytes: Vec<u64>,
 
-    /// Ranks of one host, which share memory
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
-    ranks_per_host: u32,
+    /// The machine: a file as docs/tuning.md describes, atlas-800t-a2 or atlas-a3-superpod [default: round figures]
+    #[arg(long, value_name = "FILE|PRESET", value_parser = Machine::named)]
+    topology: Option<Machine>,
 
-    /// Latency between ranks of a host, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 1.0, value_parser = parse_positive)]
-    within_us: f64,
+    /// Ranks of one host, which share memory [default: as the topology says, else 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_host: Option<u32>,
 
-    /// Bandwidth of a rank within its host, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = 8.0, value_parser = parse_positive)]
-    within_gbytes_per_s: f64,
+    /// Latency between ranks of a host, in microseconds [default: as the topology says, else 1]
+    #[arg(long, value_name = "US", value_parser = parse_positive)]
+    within_us: Option<f64>,
 
-    /// Latency between hosts, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 5.0, value_parser = parse_positive)]
-    between_us: f64,
+    /// Bandwidth of a rank within its host, in GB/s [default: as the topology says, else 8]
+    #[arg(long, value_name = "GB/S", value_parser = parse_positive)]
+    within_gbytes_per_s: Option<f64>,
 
-    /// Bandwidth of a rank between hosts, in GB/s
-    #[arg(long, value_name = "GB/S", default_value_t = 25.0, value_parser = parse_positive)]
-    between_gbytes_per_s: f64,
+    /// Latency between hosts, in microseconds [default: as the topology says, else 5]
+    #[arg(long, value_name = "US", value_parser = parse_positive)]
+    between_us: Option<f64>,
+
+    /// Bandwidth of a rank between hosts, in GB/s [default: as the topology says, else 25]
+    #[arg(long, value_name = "GB/S", value_parser = parse_positive)]
+    between_gbytes_per_s: Option<f64>,
 
     /// How to show the result
     #[arg(long, value_enum, default_value_t)]
     format: Form,
 }
 
+/// What holds for large groups.
+const FEW: &str =
+    "Plans of a few ranks were priced: lower bounds, unless ranks are a power of two.\n";
+
 /// One predicted time.
 struct Cell {
     bytes: u64,
     algorithm: &'static Algorithm,
     prediction: Prediction,
+    bound: String,
 }
 
 pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
-    let topology = args.topology();
+    let machine = args.machine();
     let n = args.n as usize;
     let algorithms: Vec<&'static Algorithm> = algorithms_for(args.collective)
-        .filter(|a| a.links == Links::Message || args.n <= args.ranks_per_host)
+        .filter(|a| a.links == Links::Message || n <= machine.topology.ranks_per_host())
         .collect();
+    let of_many = n > ALL_RANKS_MAX;
+    // Plans of large groups are made once, of one element a block, and priced at every size.
+    let planned = |algorithm: &&'static Algorithm, elements| {
+        let problem = machine.spread(sweep::sized(args.collective, n, elements).map_err(unfit)?);
+        Plans::of(algorithm, &problem).map_err(unfit)
+    };
+    let mut kept = Vec::new();
+    if of_many {
+        kept = (algorithms.iter().map(|one| planned(one, n))).collect::<Result<_, _>>()?;
+    }
     let mut cells = Vec::new();
     for bytes in &args.bytes {
         let elements = usize::try_from(*bytes).map_err(unfit)?;
-        let problem = sweep::sized(args.collective, n, elements).map_err(unfit)?;
-        for algorithm in &algorithms {
-            let prediction = predict(algorithm, &problem, 1, &topology).map_err(unfit)?;
+        for (place, algorithm) in algorithms.iter().enumerate() {
+            let own = if of_many {
+                None
+            } else {
+                Some(planned(algorithm, elements)?)
+            };
+            let element_bytes = if of_many {
+                *bytes as f64 / n as f64
+            } else {
+                1.0
+            };
+            let plans = own.as_ref().unwrap_or_else(|| &kept[place]);
             cells.push(Cell {
                 bytes: *bytes,
                 algorithm,
-                prediction,
+                prediction: plans.predict(element_bytes, &machine.topology),
+                bound: plans.bound(element_bytes, &machine.topology),
             });
         }
     }
     let text = match args.format {
-        Form::Table => tables(args, &algorithms, &cells)?,
-        Form::Json => json(args, &cells),
+        Form::Table => tables(args, &machine, &algorithms, &cells)?,
+        Form::Json => json(args, &machine, &cells),
     };
     Ok(Outcome::ok(text))
 }
 
 impl CostArgs {
-    fn topology(&self) -> Topology {
-        let link = |latency_us: f64, gbytes_per_s: f64| LinkCost {
-            latency_s: latency_us * 1e-6,
-            bytes_per_s: gbytes_per_s * 1e9,
-        };
-        Topology {
-            ranks_per_host: self.ranks_per_host as usize,
-            within: link(self.within_us, self.within_gbytes_per_s),
-            between: link(self.between_us, self.between_gbytes_per_s),
-            ..Topology::default()
+    /// The machine that is named, with what options say otherwise.
+    fn machine(&self) -> Machine {
+        let mut machine = self.topology.clone().unwrap_or_default();
+        if let Some(ranks) = self.ranks_per_host {
+            machine.set_ranks_per_host(ranks as usize);
         }
+        for (reach, us, gbytes_per_s) in [
+            (Reach::Within, self.within_us, self.within_gbytes_per_s),
+            (Reach::Between, self.between_us, self.between_gbytes_per_s),
+        ] {
+            us.into_iter().for_each(|us| machine.set_latency(reach, us));
+            let rates = gbytes_per_s.into_iter();
+            rates.for_each(|rate| machine.set_bandwidth(reach, rate));
+        }
+        machine
     }
 }
 
 fn tables(
     args: &CostArgs,
+    machine: &Machine,
     algorithms: &[&'static Algorithm],
     cells: &[Cell],
 ) -> Result<String, Failure> {
     let mut predicted = styled();
     let names = algorithms.iter().map(|a| a.name.to_owned());
     predicted.set_header(std::iter::once("Bytes".to_owned()).chain(names));
+    let mut bounds: Vec<String> = Vec::new();
     for of_size in cells.chunks(algorithms.len().max(1)) {
         let best = of_size
             .iter()
@@ -129,15 +165,25 @@ fn tables(
             format!("{mark}{}", show_seconds(seconds))
         });
         let bytes = of_size.first().map_or(0, |cell| cell.bytes);
+        let won = of_size.iter().find(|cell| cell.prediction.seconds <= best);
+        bounds.extend(won.map(|cell| format!("{} {}", show_bytes(bytes), cell.bound)));
         predicted.add_row(std::iter::once(show_bytes(bytes)).chain(times));
     }
     let mut text = format!(
-        "{} over {} ranks, {} a host: predicted times (* the least)\n{}\n",
+        "{} over {} ranks of {}, {} a host: predicted times (* the least)\n{}\n",
         args.collective,
         args.n,
-        args.ranks_per_host,
+        machine.name,
+        machine.topology.ranks_per_host(),
         right_aligned(predicted)
     );
+    let _ = writeln!(text, "What bounds the least:\n  {}", bounds.join(",\n  "));
+    if let Some(line) = topology::lower_bounds(&machine.unknown) {
+        let _ = writeln!(text, "{line}");
+    }
+    if cells.iter().any(|cell| !cell.prediction.all_ranks) {
+        text.push_str(FEW);
+    }
     if args.n as usize <= COUNTED_MAX {
         let counted = counted(args, algorithms)?;
         // Writing to a string cannot fail.
@@ -180,7 +226,7 @@ fn counted(args: &CostArgs, algorithms: &[&'static Algorithm]) -> Result<Table, 
     Ok(right_aligned(table))
 }
 
-fn json(args: &CostArgs, cells: &[Cell]) -> String {
+fn json(args: &CostArgs, machine: &Machine, cells: &[Cell]) -> String {
     let predictions: Vec<_> = cells
         .iter()
         .map(|cell| {
@@ -190,6 +236,7 @@ fn json(args: &CostArgs, cells: &[Cell]) -> String {
                 "bytes": cell.bytes,
                 "seconds": cell.prediction.seconds,
                 "all_ranks": cell.prediction.all_ranks,
+                "bound": cell.bound,
             })
         })
         .collect();
@@ -198,13 +245,11 @@ fn json(args: &CostArgs, cells: &[Cell]) -> String {
         "tool": crate::TOOL,
         "collective": args.collective,
         "n": args.n,
-        "ranks_per_host": args.ranks_per_host,
-        "model": {
-            "within_us": args.within_us,
-            "within_gbytes_per_s": args.within_gbytes_per_s,
-            "between_us": args.between_us,
-            "between_gbytes_per_s": args.between_gbytes_per_s,
-        },
+        "ranks_per_host": machine.topology.ranks_per_host(),
+        "predicted": true,
+        "topology": machine.name,
+        "unknown": machine.unknown,
+        "lower_bounds": !machine.unknown.is_empty(),
         "predictions": predictions,
     }))
 }

@@ -168,7 +168,7 @@ fn predictions(text: &mut String, collective: Collective) -> Result<(), Failure>
             let problem = sweep::sized(collective, n, *bytes).map_err(unfit)?;
             let mut times = Vec::new();
             for algorithm in &algorithms {
-                let has_links = algorithm.links == Links::Message || n <= topology.ranks_per_host;
+                let has_links = algorithm.links == Links::Message || n <= topology.ranks_per_host();
                 times.push(if has_links {
                     Some(
                         predict(algorithm, &problem, 1, &topology)
