@@ -69,7 +69,7 @@ pub(super) struct CostArgs {
 
 /// What holds for large groups.
 const FEW: &str =
-    "Plans of a few ranks were priced: lower bounds, unless ranks are a power of two.\n";
+    "The plans of a few ranks were priced, so these times are lower bounds; scans take far longer.\n";
 
 /// One predicted time.
 struct Cell {
