@@ -27,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "comm/src/watch/stack.rs",
     "comm/src/watch/tap/ask.rs",
     "comm/src/watch/tap/files.rs",
+    "comm/src/watch/view.rs",
     "models/src/arena.rs",
     "python/src/buffer.rs",
     "python/src/dlpack.rs",
@@ -259,6 +260,7 @@ const HOUSES: &[House] = &[
                     "report",
                 ],
             ),
+            ("live", &["fail", "muster_comm", "out", "report"]),
             (
                 "explanation",
                 &[
@@ -271,7 +273,6 @@ const HOUSES: &[House] = &[
                     "report",
                 ],
             ),
-            ("live", &["fail", "muster_comm", "out", "report"]),
             ("topology", &["muster_comm"]),
             ("replay", &["muster_comm", "topology"]),
             (

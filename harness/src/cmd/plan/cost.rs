@@ -68,8 +68,7 @@ pub(super) struct CostArgs {
 }
 
 /// What holds for large groups.
-const FEW: &str =
-    "The plans of a few ranks were priced, so these times are lower bounds; scans take far longer.\n";
+const FEW: &str = "The plans of a few ranks were priced, so these times are lower bounds; scans take far longer.\n";
 
 /// One predicted time.
 struct Cell {
