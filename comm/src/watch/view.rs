@@ -75,7 +75,13 @@ impl View {
 }
 
 fn look(name: &str) -> io::Result<View> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    read(UnixStream::connect_addr(&SocketAddr::from_abstract_name(
+        name,
+    )?)?)
+}
+
+/// Reads what a process of the same user, or of root, shows.
+pub(super) fn read(mut stream: UnixStream) -> io::Result<View> {
     if !is_allowed(&stream) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
