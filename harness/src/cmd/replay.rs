@@ -35,7 +35,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value = "recorded")]
     pauses: Pauses,
     /// Price the collectives by the cost model instead of making them: algo=NAME, topology=FILE|PRESET,
-    /// ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S, parted by commas; a topology stands first
+    /// ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S, parted by commas
     #[arg(long, value_name = "ASSUMED", value_parser = WhatIf::parse, conflicts_with = "dry_run")]
     what_if: Option<WhatIf>,
     /// Only read the recording and say what it holds

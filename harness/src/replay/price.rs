@@ -30,7 +30,10 @@ impl WhatIf {
     /// What is wrong, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut what = Self::default();
-        for pair in text.split(',') {
+        let mut pairs: Vec<&str> = text.split(',').collect();
+        // The others change the machine that it names.
+        pairs.sort_by_key(|pair| !pair.starts_with("topology="));
+        for pair in pairs {
             let wrong = || format!("{pair:?}; allowed are {KEYS}, parted by commas");
             let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
             let positive = || {

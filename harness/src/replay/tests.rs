@@ -221,6 +221,13 @@ fn a_recording_has_a_price_by_what_is_assumed() {
     ] {
         assert!(WhatIf::parse(wrong).is_err(), "{wrong}");
     }
+    let parsed = |text| WhatIf::parse(text).expect("assumptions");
+    let (before, after) = (
+        "ranks-per-host=2,topology=atlas-800t-a2",
+        "topology=atlas-800t-a2,ranks-per-host=2",
+    );
+    assert_eq!(parsed(before), parsed(after), "in any order");
+    assert_ne!(parsed(before), parsed("topology=atlas-800t-a2"));
 }
 
 proptest! {
