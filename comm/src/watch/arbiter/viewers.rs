@@ -218,7 +218,7 @@ mod tests {
             if viewers.tick(2).is_some() {
                 asked += 1;
                 let round = viewers.shared.state().round;
-                viewers.take(round - 1, JOB, report(0));
+                viewers.take(round - 1, JOB, report(2));
                 viewers.take(round, JOB, report(1));
                 viewers.take(round, JOB, report(0));
             }
