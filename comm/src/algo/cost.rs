@@ -259,7 +259,7 @@ impl Plans {
         Self::of_few(algorithm, problem)
     }
 
-    /// The plans of the root, of the first ranks, of one in the middle and of the last.
+    /// The plans of the root, of the first rank, of one in the middle and of the last.
     fn of_few(algorithm: &Algorithm, problem: &Problem) -> Result<Self, PlanError> {
         let n = problem.n();
         let mut ranks = vec![problem.root().unwrap_or(0), 0, n / 2, n - 1];
