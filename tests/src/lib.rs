@@ -262,7 +262,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end, and for that of helpers which it leaves to end by themselves, as browsers do.
+    /// Waits for its end, and for that of helpers which it leaves to end by themselves, as browsers and mpirun do.
     ///
     /// # Panics
     /// If these do not come within [`BOUND`] each.

@@ -95,7 +95,8 @@ impl Hosts {
         .concat();
         let own = folder.path().to_str().expect("text");
         let variables = [ALLOW_ROOT.as_slice(), &[("TMPDIR", own)]].concat();
-        Some(start(&ip, &words, &variables).wait())
+        // The daemons of an mpirun on other hosts end a moment after itself.
+        Some(start(&ip, &words, &variables).wait_for_all())
     }
 }
 
