@@ -274,12 +274,12 @@ const HOUSES: &[House] = &[
                 ],
             ),
             ("topology", &["muster_comm"]),
-            ("replay", &["muster_comm", "topology"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
             ("check", &["muster_comm", "report", "verify", "world"]),
+            ("replay", &["check", "muster_comm", "topology"]),
             (
                 "bench",
                 &["check", "exit", "muster_comm", "out", "report", "stats"],

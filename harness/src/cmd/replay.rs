@@ -5,17 +5,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use muster_comm::config::Environment;
 use muster_comm::world::World;
 use serde::Serialize;
 
+use crate::backend::{Backend, for_measuring};
 use crate::cmd::rules::Rules;
 use crate::cmd::saving::FormArgs;
+use crate::cmd::values::settings;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
 use crate::replay::price::{self, Price, WhatIf};
-use crate::replay::{self, Outcome, Program, Replay};
+use crate::replay::{self, Outcome, Program, Replay, Target};
+use crate::run::job::Hccl;
+use crate::run::npu::Npu;
 use crate::run::program;
+
+/// How long a call on devices may take, where the environment does not say.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Whether ranks pause between their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,6 +42,9 @@ pub struct ReplayArgs {
     /// Pauses between calls
     #[arg(long, value_enum, default_value = "recorded")]
     pauses: Pauses,
+    /// What carries the calls out. HCCL runs on NPUs or on an emulated toolkit; calls that devices lack are left out
+    #[arg(long, value_enum, default_value_t = Backend::Host)]
+    backend: Backend,
     /// Price the collectives by the cost model instead of making them: algo=NAME, topology=FILE|PRESET,
     /// ranks-per-host=N, within-us=US, within-gbs=GB/S, between-us=US, between-gbs=GB/S, parted by commas
     #[arg(long, value_name = "ASSUMED", value_parser = WhatIf::parse, conflicts_with = "dry_run")]
@@ -54,6 +65,9 @@ pub struct RankArgs {
     results: PathBuf,
     #[arg(long)]
     no_pauses: bool,
+    /// How the devices are driven, as JSON; on the host where it is missing
+    #[arg(long)]
+    hccl: Option<String>,
 }
 
 /// What was replayed.
@@ -69,6 +83,10 @@ struct Told {
     lost: u64,
     /// Ranks whose file has no end.
     cut: Vec<u32>,
+    /// What carried the calls out; none of a dry run.
+    backend: Option<&'static str>,
+    /// Whether its devices were emulated.
+    emulated: bool,
     /// What the ranks made; none of a dry run.
     outcome: Option<Outcome>,
     /// What the collectives would take by the cost model.
@@ -96,9 +114,17 @@ pub fn run(args: &ReplayArgs) -> Result<Exit, Failure> {
         told.print(args.form)?;
         return Ok(Exit::Ok);
     }
+    let environment = Environment::capture();
+    let ranks = u32::try_from(program.ranks.len()).unwrap_or(u32::MAX);
+    let (deadline, _) = settings(&environment, (None, None), DEADLINE_DEFAULT)?;
+    let (choice, hccl) = for_measuring(args.backend, &environment, deadline, Some(ranks))?;
+    if let Some(line) = &choice.line {
+        out::note(line);
+    }
+    (told.backend, told.emulated) = (Some(choice.name()), choice.emulated.is_some());
     let results = tempfile::tempdir()
         .map_err(|error| Failure::resource(format!("no folder for results: {error}")))?;
-    let exit = start(args, program.ranks.len(), results.path())?;
+    let exit = start(args, ranks, hccl.as_ref(), results.path())?;
     if exit != Exit::Ok {
         return Ok(exit);
     }
@@ -112,7 +138,12 @@ pub fn run(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(if is_wrong { Exit::Data } else { Exit::Ok })
 }
 
-fn start(args: &ReplayArgs, ranks: usize, results: &Path) -> Result<Exit, Failure> {
+fn start(
+    args: &ReplayArgs,
+    ranks: u32,
+    hccl: Option<&Hccl>,
+    results: &Path,
+) -> Result<Exit, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::resource(format!("this program is not found: {error}")))?;
     let folder = args
@@ -124,10 +155,15 @@ fn start(args: &ReplayArgs, ranks: usize, results: &Path) -> Result<Exit, Failur
     if args.pauses == Pauses::None {
         command.push("--no-pauses".into());
     }
+    if let Some(hccl) = hccl {
+        let text = serde_json::to_string(hccl);
+        let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+        command.extend(["--hccl".into(), text.into()]);
+    }
     let rules = args.rules.file()?;
     program::run(&program::Program {
         rules: rules.as_deref(),
-        ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+        ranks,
         grace: Duration::from_secs(5),
         json: false,
         dumps: None,
@@ -162,7 +198,17 @@ pub fn rank(args: &RankArgs) -> Result<Exit, Failure> {
         program: own,
         pauses: !args.no_pauses,
     };
-    let outcome = replay.run(&world).map_err(|error| failed(&error))?;
+    let hccl = args.hccl.as_deref().map(serde_json::from_str);
+    let hccl: Option<Hccl> = hccl.transpose().map_err(|error| failed(&error))?;
+    let environment = Environment::capture();
+    let npu = hccl
+        .map(|hccl| Npu::open(&environment, &hccl))
+        .transpose()?;
+    let outcome = replay.run(&world, |comm| match &npu {
+        Some(npu) => npu.on_device(&comm).map(Target::Device),
+        None => Ok(Target::Host(comm)),
+    });
+    let outcome = outcome.map_err(|error| failed(&error))?;
     let text = serde_json::to_string(&outcome).map_err(|error| failed(&error))?;
     std::fs::write(file_of(&args.results, world.rank().index()), text)
         .map_err(|error| failed(&error))?;
@@ -179,6 +225,8 @@ impl Told {
             left_out: program.left_out,
             lost: program.lost,
             cut: program.cut.clone(),
+            backend: None,
+            emulated: false,
             outcome: None,
             price: None,
         }
@@ -216,6 +264,12 @@ impl Told {
             ));
         }
         if let Some(outcome) = &self.outcome {
+            if outcome.lacking > 0 {
+                lines.push(format!(
+                    "{} calls are left out: the devices lack them",
+                    outcome.lacking
+                ));
+            }
             let mut times: Vec<_> = outcome.times_ns.iter().collect();
             times.sort_by_key(|(name, (_, ns))| (std::cmp::Reverse(*ns), (*name).clone()));
             for (name, (calls, ns)) in times {
@@ -230,8 +284,14 @@ impl Told {
                     outcome.wrong, outcome.checked
                 ),
                 None => format!(
-                    "replayed: {} calls; the results of {} were checked, and all are right",
-                    outcome.calls, outcome.checked
+                    "replayed{}: {} calls; the results of {} were checked, and all are right",
+                    match (self.emulated, self.backend) {
+                        (true, _) => " on emulated devices",
+                        (false, Some("hccl")) => " on devices",
+                        (false, _) => "",
+                    },
+                    outcome.calls,
+                    outcome.checked
                 ),
             });
         }

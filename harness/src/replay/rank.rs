@@ -8,16 +8,16 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use muster_comm::collective::Communicator;
 use muster_comm::collective::reference::{self, distinct_inputs, exact_inputs, first_difference};
-use muster_comm::collective::{Communicator, PointToPoint, ViewCall, ViewCounts};
 use muster_comm::error::CommError;
 use muster_comm::sync::Clock;
 use muster_comm::types::{Collective, DType, Extent, Pattern, Rank, ReduceOp};
 use muster_comm::world::World;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{aligned, read, recv, send, words, write};
 use super::program::{Action, Counts, Message, RankProgram, Step};
+use super::target::{Asked, Target, Words, aligned, words};
 
 /// Pauses below this are shorter than a sleep.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
@@ -33,6 +33,8 @@ const WIPED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 pub struct Outcome {
     /// Calls that it made.
     pub calls: u64,
+    /// Calls that it did not make: the devices lack them.
+    pub lacking: u64,
     /// Those whose results it checked.
     pub checked: u64,
     /// Those whose results are wrong.
@@ -47,6 +49,7 @@ impl Outcome {
     /// Takes over what another thread or rank made.
     pub fn add(&mut self, other: Self) {
         self.calls += other.calls;
+        self.lacking += other.lacking;
         self.checked += other.checked;
         self.wrong += other.wrong;
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);
@@ -67,15 +70,19 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Makes all calls; every thread of the recording is a thread here.
+    /// Makes all calls, on what `target` makes of each communicator; every thread of the recording is a thread here.
     ///
     /// # Errors
     /// The first error of a call.
-    pub fn run(&self, world: &World) -> Result<Outcome, CommError> {
+    pub fn run(
+        &self,
+        world: &World,
+        target: impl Fn(Communicator) -> Result<Target, CommError>,
+    ) -> Result<Outcome, CommError> {
         let make = |group: &super::program::Group| {
             let members: Vec<Rank> = group.members.iter().map(|rank| Rank(*rank)).collect();
             let comm = world.group(&group.name, &members)?;
-            Ok(Ordered::of(comm))
+            Ok(Ordered::of(target(comm)?))
         };
         let groups = self.program.groups.iter().map(make);
         let groups = groups.collect::<Result<Vec<Ordered>, CommError>>()?;
@@ -97,7 +104,7 @@ impl Replay<'_> {
                         if !group.await_turn(step.turn) {
                             return Ok(());
                         }
-                        let made = lane.make(&group.comm, step);
+                        let made = lane.make(&group.target, step);
                         group.next();
                         made
                     });
@@ -124,16 +131,16 @@ impl Replay<'_> {
 
 /// A communicator whose calls are made in their order.
 struct Ordered {
-    comm: Communicator,
+    target: Target,
     /// The call whose turn it is; none once a call has failed.
     turn: Mutex<Option<u64>>,
     changed: Condvar,
 }
 
 impl Ordered {
-    fn of(comm: Communicator) -> Self {
+    fn of(target: Target) -> Self {
         Self {
-            comm,
+            target,
             turn: Mutex::new(Some(0)),
             changed: Condvar::new(),
         }
@@ -180,15 +187,14 @@ struct Lane {
 }
 
 impl Lane {
-    fn make(&mut self, comm: &Communicator, step: &Step) -> Result<(), CommError> {
-        self.outcome.calls += 1;
+    fn make(&mut self, target: &Target, step: &Step) -> Result<(), CommError> {
         match &step.action {
-            Action::Messages { call, messages } => self.messages(comm, step, *call, messages),
-            Action::Collective { .. } => self.collective(comm, step),
+            Action::Messages { call, messages } => self.messages(target, step, *call, messages),
+            Action::Collective { .. } => self.collective(target, step),
         }
     }
 
-    fn collective(&mut self, comm: &Communicator, step: &Step) -> Result<(), CommError> {
+    fn collective(&mut self, target: &Target, step: &Step) -> Result<(), CommError> {
         let Action::Collective {
             collective,
             dtype,
@@ -199,6 +205,12 @@ impl Lane {
         else {
             return Ok(());
         };
+        let reduction = collective.reduces().then_some(*op);
+        if !target.has(*collective, *dtype, reduction) {
+            self.outcome.lacking += 1;
+            return Ok(());
+        }
+        let comm = target.host();
         let shape = Shape {
             collective: *collective,
             dtype: *dtype,
@@ -213,30 +225,19 @@ impl Lane {
         let data = &self.kept[&key];
         let (sends, gets) = (shape.elements(true), shape.elements(false));
         let mut recv = vec![WIPED; words(*dtype, gets)];
-        let has_one_buffer = collective.has_one_buffer();
-        if has_one_buffer && shape.me == *root {
+        if collective.has_one_buffer() && shape.me == *root {
             recv.copy_from_slice(&data.send);
         }
-        let splits = shape.splits();
-        let call = ViewCall {
+        let asked = Asked {
             collective: *collective,
             dtype: *dtype,
             op: *op,
             root: *root,
-            counts: match counts {
-                Counts::Uniform(count) => ViewCounts::Uniform(*count),
-                Counts::Blocks(counts) => ViewCounts::Blocks(counts),
-                Counts::Splits(_) => ViewCounts::Splits {
-                    send: &splits.0,
-                    recv: &splits.1,
-                },
-            },
-            send: (sends > 0 && !has_one_buffer).then(|| read(*dtype, &data.send, sends)),
-            recv: (gets > 0).then(|| write(*dtype, &mut recv, gets)),
+            counts,
+            splits: &shape.splits(),
         };
-        let begun = Clock::nanos();
-        comm.run_views(call)?;
-        self.outcome.took(collective.name(), begun);
+        let took_ns = target.collective(&asked, (&data.send, sends), (&mut recv, gets))?;
+        self.outcome.made(collective.name(), took_ns);
         let Some(expected) = &data.expected else {
             return Ok(());
         };
@@ -272,11 +273,19 @@ impl Lane {
 
     fn messages(
         &mut self,
-        comm: &Communicator,
+        target: &Target,
         step: &Step,
         call: Collective,
         all: &[Message],
     ) -> Result<(), CommError> {
+        let comm = target.host();
+        // Both ends ask the same question, whatever each of them called.
+        let has = |message: &&Message| target.has(Collective::SendRecvBatch, message.dtype, None);
+        let all: Vec<Message> = all.iter().filter(has).copied().collect();
+        if all.is_empty() {
+            self.outcome.lacking += 1;
+            return Ok(());
+        }
         let content = |message: &Message| {
             let from = if message.sends {
                 comm.rank()
@@ -297,25 +306,9 @@ impl Lane {
                 vec![WIPED; words(message.dtype, message.count)]
             }
         };
-        let mut buffers: Vec<Vec<u64>> = all.iter().map(room).collect();
-        let begun = Clock::nanos();
-        match (call, all, buffers.as_mut_slice()) {
-            (Collective::Send, [message], [buffer]) => send(comm, message, buffer)?,
-            (Collective::Recv, [message], [buffer]) => recv(comm, message, buffer)?,
-            _ => {
-                let posted = all.iter().zip(&mut buffers).map(|(message, buffer)| {
-                    let (dtype, count, peer) = (message.dtype, message.count, message.peer);
-                    if message.sends {
-                        PointToPoint::send_view(read(dtype, buffer, count), peer)
-                    } else {
-                        PointToPoint::recv_view(write(dtype, buffer, count), peer)
-                    }
-                });
-                let posted: Vec<PointToPoint<'_>> = posted.collect();
-                comm.batch_send_recv(&posted)?;
-            }
-        }
-        self.outcome.took(call.name(), begun);
+        let mut buffers: Vec<Words> = all.iter().map(room).collect();
+        let took_ns = target.messages(call, &all, &mut buffers)?;
+        self.outcome.made(call.name(), took_ns);
         self.outcome.checked += 1;
         for (message, buffer) in all
             .iter()
@@ -340,10 +333,10 @@ impl Lane {
 }
 
 impl Outcome {
-    fn took(&mut self, name: &str, begun_ns: u64) {
-        let took = Clock::nanos().saturating_sub(begun_ns);
+    fn made(&mut self, name: &str, took_ns: u64) {
+        self.calls += 1;
         let sum = self.times_ns.entry(name.to_owned()).or_default();
-        *sum = (sum.0 + 1, sum.1 + took);
+        *sum = (sum.0 + 1, sum.1 + took_ns);
     }
 
     fn wrong(&mut self, text: impl FnOnce() -> String) {

@@ -7,7 +7,7 @@ mod jobs;
 pub mod joined;
 mod launcher;
 pub mod local;
-mod npu;
+pub mod npu;
 mod printed;
 pub mod program;
 pub mod rank;

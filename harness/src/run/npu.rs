@@ -22,7 +22,7 @@ const BUFFER_MIB: u32 = 32;
 
 /// A rank's device.
 #[derive(Debug)]
-pub(super) struct Npu {
+pub struct Npu {
     device: Device,
     options: DeviceOptions,
 }
@@ -33,7 +33,7 @@ impl Npu {
     /// # Errors
     /// A failure of class RESOURCE where there is none, or it does not open; USAGE where the
     /// variables that choose it contradict each other.
-    pub(super) fn open(environment: &Environment, job: &Hccl) -> Result<Self, Failure> {
+    pub fn open(environment: &Environment, job: &Hccl) -> Result<Self, Failure> {
         let unreadable =
             |error: muster_comm::config::ConfigError| Failure::usage(error.to_string());
         let places = environment.vendor_places().map_err(unreadable)?;
@@ -81,7 +81,7 @@ impl Npu {
     ///
     /// # Errors
     /// As [`Communicator::on_device`].
-    pub(super) fn on_device(&self, group: &Communicator) -> Result<DeviceCommunicator, CommError> {
+    pub fn on_device(&self, group: &Communicator) -> Result<DeviceCommunicator, CommError> {
         group.on_device(&self.device, &self.options)
     }
 

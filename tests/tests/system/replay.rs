@@ -7,6 +7,8 @@ use muster_tests::{Ended, binary, muster, send, start, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::toolkit::Toolkit;
+
 const FAULTY: &str = env!("CARGO_BIN_EXE_faulty");
 
 fn text(path: &Path) -> &str {
@@ -111,6 +113,43 @@ fn what_was_recorded_is_made_again_call_by_call_and_right() {
             );
         }
     }
+}
+
+#[test]
+fn what_was_recorded_on_the_host_is_made_again_on_emulated_devices() {
+    let toolkit = Toolkit::install();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("recording");
+    let words = ["verify", "tp2", "--dtypes", "f32,u16", "--sizes", "0,33"];
+    let recorded = start(binary(), &words, &[("MUSTER_RECORD_DIR", text(&path))]);
+    recorded.wait().expect_code(0);
+    let words = ["replay", text(&path), "--pauses", "none"];
+    let devices = [&words[..], &["--backend", "hccl"]].concat();
+    let json = [&devices[..], &["--format", "json"]].concat();
+    let told = toolkit.run(&json, &[]).expect_code(0).json();
+    assert_eq!(
+        (&told["backend"], &told["emulated"]),
+        (&json!("hccl"), &json!(true))
+    );
+    let outcome = &told["outcome"];
+    assert_eq!(outcome["wrong"], 0, "{told}");
+    assert_eq!(outcome["checked"], outcome["calls"], "{told}");
+    let number = |value: &Value| value.as_u64().expect("a number");
+    // Scans and sums of u16 are on the host only.
+    assert!(number(&outcome["lacking"]) > 0, "{told}");
+    assert_eq!(
+        number(&outcome["calls"]) + number(&outcome["lacking"]),
+        number(&told["calls"]),
+        "{told}"
+    );
+    let ended = toolkit.run(&devices, &[]);
+    let last = ended.expect_code(0).stdout.trim_end().lines().last();
+    assert!(
+        last.is_some_and(|last| last.starts_with("replayed on emulated devices: ")),
+        "{last:?}"
+    );
+    let few = toolkit.run(&devices, &[("MUSTER_EMU_DEVICES", "1")]);
+    few.expect_code(60);
 }
 
 #[test]
