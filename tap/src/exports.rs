@@ -12,7 +12,7 @@ use std::mem;
 use muster_comm::watch::tap::board::{Kind, UNKNOWN, hash};
 
 use crate::real::Function;
-use crate::record::{self, Asked, Birth, Depth, Noted};
+use crate::record::{self, Asked, Birth, Depth, Lists, Noted};
 
 /// Bytes of `HcclRootInfo`.
 const ROOT_INFO_BYTES: usize = 4108;
@@ -74,6 +74,16 @@ fn asked(kind: Kind, dtype: i32, count: u64) -> Asked {
         root: None,
         count,
         counts: 0,
+        lists: Lists::None,
+    }
+}
+
+/// A call with one count for each member.
+fn with_counts(asked: Asked, comm: Ptr, counts: *const c_void) -> Asked {
+    Asked {
+        counts: hash_counts(comm, counts),
+        lists: Lists::Each(counts.cast()),
+        ..asked
     }
 }
 
@@ -226,7 +236,7 @@ export! {
     fn HcclAllGatherV(
         send: Ptr, count: u64, recv: Ptr, counts: *const c_void, displs: *const c_void, dtype: i32, comm: Ptr, stream: Ptr,
     ) |real| {
-        around(comm, stream, Asked { counts: hash_counts(comm, counts), ..asked(Kind::AllGatherV, dtype, count) }, real)
+        around(comm, stream, with_counts(asked(Kind::AllGatherV, dtype, count), comm, counts), real)
     }
 
     /// Every rank gets its block of the reduction.
@@ -238,8 +248,8 @@ export! {
     fn HcclReduceScatterV(
         send: Ptr, counts: *const c_void, displs: *const c_void, recv: Ptr, count: u64, dtype: i32, op: i32, comm: Ptr, stream: Ptr,
     ) |real| {
-        let counts = hash_counts(comm, counts);
-        around(comm, stream, Asked { op: Some(op), counts, ..asked(Kind::ReduceScatterV, dtype, count) }, real)
+        let asked = Asked { op: Some(op), ..asked(Kind::ReduceScatterV, dtype, count) };
+        around(comm, stream, with_counts(asked, comm, counts), real)
     }
 
     /// Every rank gets its block of what the root has.
@@ -259,19 +269,21 @@ export! {
         send: *const c_void, counts: *const c_void, displs: *const c_void, dtype: i32, recv: *const c_void,
         recv_counts: *const c_void, recv_displs: *const c_void, recv_dtype: i32, comm: Ptr, stream: Ptr,
     ) |real| {
-        around(comm, stream, asked(Kind::AllToAllV, dtype, 0), real)
+        let lists = Lists::Splits(counts.cast(), recv_counts.cast());
+        around(comm, stream, Asked { lists, ..asked(Kind::AllToAllV, dtype, 0) }, real)
     }
 
     /// The same, with the counts of all ranks.
     fn HcclAlltoAllVC(
         send: *const c_void, matrix: *const c_void, dtype: i32, recv: *const c_void, recv_dtype: i32, comm: Ptr, stream: Ptr,
     ) |real| {
-        around(comm, stream, asked(Kind::AllToAllV, dtype, 0), real)
+        let lists = Lists::Matrix(matrix.cast());
+        around(comm, stream, Asked { lists, ..asked(Kind::AllToAllV, dtype, 0) }, real)
     }
 
     /// Every rank waits for all.
     fn HcclBarrier(comm: Ptr, stream: Ptr) |real| {
-        let asked = Asked { kind: Kind::Barrier, dtype: None, op: None, root: None, count: 0, counts: 0 };
+        let asked = Asked { kind: Kind::Barrier, dtype: None, op: None, root: None, count: 0, counts: 0, lists: Lists::None };
         around(comm, stream, asked, real)
     }
 
@@ -289,13 +301,15 @@ export! {
     fn HcclBatchSendRecv(items: *mut Item, count: u32, comm: Ptr, stream: Ptr) |real| {
         let count = if items.is_null() { 0 } else { (count as usize).min(ITEMS_MAX) };
         let mut noted: [Option<Noted>; ITEMS_MAX] = [None; ITEMS_MAX];
-        for (at, noted) in noted[..count].iter_mut().enumerate() {
-            let item = items.wrapping_add(at);
-            // SAFETY: the vendor's library reads so many items.
-            let item = unsafe { *item };
-            let kind = if item.kind == 0 { Kind::Send } else { Kind::Recv };
-            *noted = record::note(comm, stream, &Asked { root: Some(item.peer), ..asked(kind, item.dtype, item.count) });
-        }
+        record::together(|| {
+            for (at, noted) in noted[..count].iter_mut().enumerate() {
+                let item = items.wrapping_add(at);
+                // SAFETY: the vendor's library reads so many items.
+                let item = unsafe { *item };
+                let kind = if item.kind == 0 { Kind::Send } else { Kind::Recv };
+                *noted = record::note(comm, stream, &Asked { root: Some(item.peer), ..asked(kind, item.dtype, item.count) });
+            }
+        });
         let result = real();
         for noted in noted[..count].iter().rev() {
             record::returned(*noted, stream, result);

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use muster_comm::watch::tap::board::{
-    Board, CAPTURED, COMMS, Call, Comm, GROUPED, Kind, Mark, NAME_BYTES, RING, State, UNKNOWN,
-    code, hash,
+    BATCH_SHIFT, Board, CAPTURED, COMMS, COUNTS, Call, Comm, GROUPED, Kind, LISTS_MAX, Mark,
+    NAME_BYTES, RING, State, UNKNOWN, code, hash,
 };
 
 use crate::real::Function;
@@ -38,6 +38,9 @@ static SIZE: Function = Function::new(c"HcclGetRankSize");
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static GROUPS: Cell<u32> = const { Cell::new(0) };
+    /// The number of the batch or group that calls belong to, or 0; and the last number.
+    static BATCH: Cell<u32> = const { Cell::new(0) };
+    static BATCHES: Cell<u32> = const { Cell::new(0) };
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -63,11 +66,38 @@ impl Drop for Depth {
 /// `HcclGroupStart` was called, or `HcclGroupEnd` has returned.
 pub(crate) fn group(starts: bool) {
     let depth = GROUPS.get();
-    GROUPS.set(if starts {
+    let depth = if starts {
         depth + 1
     } else {
         depth.saturating_sub(1)
-    });
+    };
+    GROUPS.set(depth);
+    if depth <= u32::from(starts) {
+        batch(starts);
+    }
+}
+
+/// The calls that follow are carried out together, or no longer.
+fn batch(starts: bool) {
+    if !starts {
+        BATCH.set(0);
+        return;
+    }
+    let next = (BATCHES.get() + 1) % (1 << (u32::BITS - BATCH_SHIFT));
+    BATCHES.set(next.max(1));
+    BATCH.set(next.max(1));
+}
+
+/// Notes the items of a batch, which belong together.
+pub(crate) fn together(note: impl FnOnce()) {
+    let is_own = GROUPS.get() == 0;
+    if is_own {
+        batch(true);
+    }
+    note();
+    if is_own {
+        batch(false);
+    }
 }
 
 // ---- Communicators ----
@@ -141,14 +171,18 @@ fn key_in_its_life(lives: &mut BTreeMap<u64, u64>, key: u64) -> u64 {
     }
 }
 
-/// A slot that nobody has used, or else one whose communicator is gone.
+/// A slot that nobody has used, or else the one whose communicator has been gone for the longest time.
 fn take_slot(board: &Board) -> Option<usize> {
-    let is_in = |state: State| {
-        let is_so = |comm: &Comm| comm.state.load(Ordering::Relaxed) == state as u32;
-        board.comms.iter().position(is_so)
+    let is_in = |comm: &Comm, state: State| comm.state.load(Ordering::Relaxed) == state as u32;
+    let mut slots = board.comms.iter();
+    let fresh = slots.position(|comm| is_in(comm, State::Free));
+    let gone = || {
+        let slots = board.comms.iter().enumerate();
+        let gone = slots.filter(|(_, comm)| is_in(comm, State::Gone));
+        let since = |comm: &Comm| comm.destroyed.returned_ns.load(Ordering::Relaxed);
+        gone.min_by_key(|(_, comm)| since(comm)).map(|(at, _)| at)
     };
-    let fresh = is_in(State::Free);
-    let at = fresh.or_else(|| is_in(State::Gone))?;
+    let at = fresh.or_else(gone)?;
     if fresh.is_none() {
         board.comms[at].generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -275,6 +309,18 @@ pub(crate) fn failed(code: i32, comm: *mut c_void) {
 
 // ---- Calls ----
 
+/// Counts that a call has for each member, where the program has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lists {
+    None,
+    /// One for each member.
+    Each(*const u64),
+    /// What it sends to each member, and what it receives from each.
+    Splits(*const u64, *const u64),
+    /// What each member sends to each, by sender.
+    Matrix(*const u64),
+}
+
 /// What a program asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -284,6 +330,7 @@ pub(crate) struct Asked {
     pub(crate) root: Option<u32>,
     pub(crate) count: u64,
     pub(crate) counts: u64,
+    pub(crate) lists: Lists,
 }
 
 /// A call that was written down.
@@ -327,10 +374,14 @@ pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> O
     );
     call.count.store(asked.count, Ordering::Relaxed);
     call.counts.store(asked.counts, Ordering::Relaxed);
+    let (lists_at, lists) = keep(board, comm, asked.lists);
+    call.lists_at.store(lists_at, Ordering::Relaxed);
+    call.lists.store(lists, Ordering::Relaxed);
     call.stream.store(stream.addr() as u64, Ordering::Relaxed);
     call.thread.store(thread_number(), Ordering::Relaxed);
     let flags = if is_captured { CAPTURED } else { 0 } | if is_grouped { GROUPED } else { 0 };
-    call.flags.store(flags, Ordering::Relaxed);
+    call.flags
+        .store(flags | BATCH.get() << BATCH_SHIFT, Ordering::Relaxed);
     let now = now_ns();
     call.span.entered_ns.store(now, Ordering::Relaxed);
     call.span.returned_ns.store(0, Ordering::Relaxed);
@@ -345,6 +396,40 @@ pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> O
         order,
         marked: is_plain.then(|| streams::begin(stream, now)).flatten(),
     })
+}
+
+/// Keeps the lists of a call: where, and how many numbers.
+fn keep(board: &Board, comm: &Comm, lists: Lists) -> (u64, u64) {
+    let (size, me) = (&comm.size, &comm.rank);
+    let size = size.load(Ordering::Relaxed) as usize;
+    let me = me.load(Ordering::Relaxed) as usize;
+    let (length, is_null) = match lists {
+        Lists::None => return (0, 0),
+        Lists::Each(counts) => (size, counts.is_null()),
+        Lists::Splits(send, recv) => (2 * size, send.is_null() || recv.is_null()),
+        Lists::Matrix(matrix) => (2 * size, matrix.is_null() || me >= size),
+    };
+    if is_null || length == 0 || length > LISTS_MAX {
+        return (0, 0);
+    }
+    // SAFETY: the vendor's library reads a number for each member, of a matrix one for each two.
+    let read = |list: *const u64, at: usize| unsafe { list.add(at).read_unaligned() };
+    let number = |at: usize| match lists {
+        Lists::None => 0,
+        Lists::Each(counts) => read(counts, at),
+        Lists::Splits(send, _) if at < size => read(send, at),
+        Lists::Splits(_, recv) => read(recv, at - size),
+        Lists::Matrix(matrix) if at < size => read(matrix, me * size + at),
+        Lists::Matrix(matrix) => read(matrix, (at - size) * size + me),
+    };
+    let length_word = length as u64;
+    let begin = board.counts_used.fetch_add(length_word, Ordering::Relaxed);
+    for (place, at) in (begin..).zip(0..length) {
+        let place = usize::try_from(place % COUNTS as u64).unwrap_or(0);
+        // Release: who reads this number sees that its place was taken.
+        board.counts[place].store(number(at), Ordering::Release);
+    }
+    (begin, length_word)
 }
 
 /// The vendor's library has returned from the call.

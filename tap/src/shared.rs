@@ -28,7 +28,8 @@ use crate::streams::{self, Progress};
 /// How often the tap's thread asks which calls are complete.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Variables that hold the rank of a process, by launcher.
-const RANKS: [&str; 6] = [
+const RANKS: [&str; 7] = [
+    "MUSTER_RANK",
     "RANK",
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -37,7 +38,8 @@ const RANKS: [&str; 6] = [
     "RANK_ID",
 ];
 /// Variables that hold the number of ranks.
-const SIZES: [&str; 6] = [
+const SIZES: [&str; 7] = [
+    "MUSTER_WORLD_SIZE",
     "WORLD_SIZE",
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",

@@ -5,11 +5,11 @@
 //! - RECORD-2: each line stands by itself, so that a file which was cut off is whole up to its last line. A rank that leaves
 //!   its world writes a last line with a checksum of all before it.
 
+mod file;
 mod line;
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
+pub use self::file::{RecordingFile, file_name};
 pub use self::line::{CallLine, FORMAT_VERSION, Header, Line, MessageLine};
 use crate::sync::{AtomicU64, Clock, Ordering};
 use crate::types::{Collective, DType, Rank, ReduceOp};
@@ -109,26 +110,13 @@ pub(crate) struct Maker {
 impl Recorder {
     /// Begins a file in this folder, which is made if it is not there.
     pub(super) fn new(folder: &Path, rank: Rank, world_size: u32, job: u64) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let file = File::create(folder.join(file_name(rank.0)))?;
         let (events, received) = unbounded();
         let shared = std::sync::Arc::new(Shared::default());
-        let mut writer = Writer {
-            file: BufWriter::new(file),
-            checksum: crc32fast::Hasher::new(),
+        let writer = Writer {
+            file: RecordingFile::create(folder, rank.0, world_size, job)?,
             groups: Vec::new(),
-            calls: 0,
-            lost: 0,
             shared: std::sync::Arc::clone(&shared),
         };
-        writer.put(&Line::Recording(Header {
-            version: FORMAT_VERSION,
-            rank: rank.0,
-            world_size,
-            job: format!("{job:016x}"),
-            started_ms: Clock::wall_ms(),
-        }))?;
-        writer.file.flush()?;
         let writer = std::thread::Builder::new()
             .name("record".to_owned())
             .spawn(move || writer.run(&received))?;
@@ -210,12 +198,6 @@ impl Drop for Recorder {
     }
 }
 
-/// The name of the file of a rank.
-#[must_use]
-pub fn file_name(rank: u32) -> String {
-    format!("rank-{rank}.calls.jsonl")
-}
-
 /// For how long this thread has made no call.
 fn pause_ns() -> u64 {
     match ENDED_NS.get() {
@@ -226,12 +208,9 @@ fn pause_ns() -> u64 {
 
 /// The thread that writes the file.
 struct Writer {
-    file: BufWriter<File>,
-    checksum: crc32fast::Hasher,
+    file: RecordingFile,
     /// Keys of the groups, by their numbers in the file; 0 of one that was destroyed.
     groups: Vec<u64>,
-    calls: u64,
-    lost: u64,
     shared: std::sync::Arc<Shared>,
 }
 
@@ -251,7 +230,9 @@ impl Writer {
                     self.shared
                         .queued
                         .fetch_sub(queued.bytes, Ordering::Relaxed);
-                    self.tell_lost(queued.lost)?;
+                    if queued.lost > 0 {
+                        self.file.put(&Line::Lost { calls: queued.lost })?;
+                    }
                     queued.event
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -264,7 +245,7 @@ impl Writer {
                 Event::Group { key, name, members } => {
                     let group = self.groups.len() as u64;
                     self.groups.push(key);
-                    self.put(&Line::Group {
+                    self.file.put(&Line::Group {
                         group,
                         key: format!("{key:016x}"),
                         name,
@@ -274,46 +255,23 @@ impl Writer {
                 Event::Destroyed { key } => {
                     if let Some(group) = self.number(key) {
                         self.groups[crate::types::index(group)] = 0;
-                        self.put(&Line::Destroyed { group })?;
+                        self.file.put(&Line::Destroyed { group })?;
                     }
                 }
                 Event::Call(made, pause_ns) => {
                     if let Some(group) = self.number(made.maker.key) {
-                        self.calls += 1;
-                        self.put(&Line::Call(line_of(*made, group, pause_ns)))?;
+                        self.file
+                            .put(&Line::Call(line_of(*made, group, pause_ns)))?;
                     }
                 }
-                Event::End => {
-                    let end = Line::End {
-                        calls: self.calls,
-                        lost: self.lost,
-                        crc32: self.checksum.clone().finalize(),
-                    };
-                    self.put(&end)?;
-                    return self.file.flush();
-                }
+                Event::End => return self.file.end(),
             }
         }
-    }
-
-    fn tell_lost(&mut self, calls: u64) -> io::Result<()> {
-        if calls > 0 {
-            self.lost += calls;
-            self.put(&Line::Lost { calls })?;
-        }
-        Ok(())
     }
 
     fn number(&self, key: u64) -> Option<u64> {
         let place = self.groups.iter().rposition(|known| *known == key);
         place.map(|place| place as u64)
-    }
-
-    fn put(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        self.checksum.update(&text);
-        self.file.write_all(&text)
     }
 }
 

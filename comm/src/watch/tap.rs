@@ -12,6 +12,7 @@ mod ends;
 mod files;
 mod scene;
 mod snapshot;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -20,3 +21,4 @@ pub use self::ends::End;
 pub use self::files::{BoardFile, board_files};
 pub use self::scene::{Jobs, Watched, ranks_of};
 pub use self::snapshot::{Call, DeviceError, Group, Process, read};
+pub use self::tape::{Tape, Taped};

@@ -6,6 +6,7 @@
 mod act;
 mod exec;
 mod install;
+mod recording;
 mod symbols;
 mod watch;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use self::recording::Recording;
 use self::watch::Watch;
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -90,6 +92,9 @@ struct Limits {
     /// command of `tap run`, with SIGTERM
     #[arg(long, value_name = "ACTION", default_value = "report", value_parser = on_verdict)]
     on_verdict: Vec<OnVerdict>,
+    /// Folder for a recording of the calls, for `muster replay`; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 /// What is done with a verdict.
@@ -155,6 +160,7 @@ impl Limits {
             job,
             Duration::from_secs(self.after.into()),
             self.on_verdict.clone(),
+            self.record.clone().map(Recording::new),
         )
     }
 }

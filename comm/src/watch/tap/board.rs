@@ -9,13 +9,17 @@ use std::ffi::CStr;
 /// First word of a board.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mustrtap");
 /// Version of this layout; a reader takes no other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// How the names of boards in `/dev/shm` begin; the user, the process and when it started follow.
 pub const PREFIX: &str = "muster-tap-";
 /// Communicators of a process that are watched at one time.
 pub const COMMS: usize = 128;
 /// Calls that are remembered of a communicator.
 pub const RING: usize = 1024;
+/// Numbers that are remembered of lists of counts.
+pub const COUNTS: usize = 1 << 16;
+/// Numbers of the longest lists of a call that are kept.
+pub const LISTS_MAX: usize = COUNTS / 4;
 /// Members whose ranks in the parent are kept.
 pub const MEMBERS: usize = 1024;
 /// Longest name of a communicator, its end included, as HCCL limits it.
@@ -63,6 +67,10 @@ pub struct Board {
     pub stack_file: AtomicU32,
     /// The signal that has them written; 0 where there is none.
     pub stack_signal: AtomicU32,
+    /// Numbers of lists so far.
+    pub counts_used: AtomicU64,
+    /// The last lists of counts: number `n` is at `n % COUNTS`.
+    pub counts: [AtomicU64; COUNTS],
     /// The communicators.
     pub comms: [Comm; COMMS],
 }
@@ -164,11 +172,16 @@ pub struct Call {
     pub count: AtomicU64,
     /// A hash of the counts of calls that have one for each member, else 0.
     pub counts: AtomicU64,
+    /// Where the lists of the call begin among the board's counts: those for each member, or what it sends to each
+    /// member and then what it receives from each.
+    pub lists_at: AtomicU64,
+    /// Numbers of the lists; 0 where there are none, or too many.
+    pub lists: AtomicU64,
     /// The stream.
     pub stream: AtomicU64,
     /// The thread, as the system numbers it.
     pub thread: AtomicU32,
-    /// [`CAPTURED`] and [`GROUPED`].
+    /// [`CAPTURED`] and [`GROUPED`]; from [`BATCH_SHIFT`] on the number of the batch or group among those of the thread, or 0.
     pub flags: AtomicU32,
     /// When it was called and when it returned.
     pub span: Span,
@@ -212,6 +225,8 @@ impl Mark {
 pub const CAPTURED: u32 = 1;
 /// The call is inside `HcclGroupStart` and `HcclGroupEnd`.
 pub const GROUPED: u32 = 2;
+/// The first bit of the number of a batch.
+pub const BATCH_SHIFT: u32 = 8;
 
 /// What a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

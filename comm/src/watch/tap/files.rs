@@ -14,7 +14,8 @@ use super::ask::stack_of;
 use super::board::{Board, MAGIC, PREFIX};
 use super::ends::End;
 use super::scene::Watched;
-use super::snapshot::read;
+use super::snapshot::{read, read_groups};
+use super::tape::{Tape, Taped};
 use crate::rendezvous::ProcessId;
 use crate::sync::Ordering;
 use crate::watch::process::{Sight, look_at, own};
@@ -117,6 +118,18 @@ impl BoardFile {
             sight,
             end,
         })
+    }
+
+    /// What the process says of itself and its communicators, without their calls.
+    #[must_use]
+    pub fn groups(&self) -> Option<super::Process> {
+        read_groups(self.board())
+    }
+
+    /// The calls since the last look at the tape, for recordings.
+    #[must_use]
+    pub fn wind(&self, tape: &mut Tape, now_ns: u64, is_over: bool) -> Vec<Taped> {
+        tape.wind(self.board(), now_ns, is_over)
     }
 
     /// Where the main thread of the process is, if it is a Python program that can be asked: functions, the innermost first.

@@ -109,6 +109,16 @@ impl Call {
 /// Reads a board; `None` where it is none of this version.
 #[must_use]
 pub fn read(board: &Board) -> Option<Process> {
+    process(board, calls)
+}
+
+/// The same without calls.
+#[must_use]
+pub(super) fn read_groups(board: &Board) -> Option<Process> {
+    process(board, |_| Vec::new())
+}
+
+fn process(board: &Board, calls: impl Fn(&Comm) -> Vec<Call>) -> Option<Process> {
     if board.magic.load(Acquire) != MAGIC || board.version.load(Relaxed) != VERSION {
         return None;
     }
@@ -123,7 +133,7 @@ pub fn read(board: &Board) -> Option<Process> {
         job: board.job.load(Relaxed),
         groups: board.comms[..used]
             .iter()
-            .filter_map(|comm| group(board, comm))
+            .filter_map(|comm| group(board, comm, &calls))
             .collect(),
         error: error(board),
         unwatched: board.unwatched.load(Relaxed),
@@ -142,7 +152,7 @@ fn error(board: &Board) -> Option<DeviceError> {
     })
 }
 
-fn group(board: &Board, comm: &Comm) -> Option<Group> {
+fn group(board: &Board, comm: &Comm, calls: impl Fn(&Comm) -> Vec<Call>) -> Option<Group> {
     let generation = comm.generation.load(Acquire);
     let state = State::of(comm.state.load(Acquire)).filter(|state| *state != State::Free)?;
     let size = comm.size.load(Relaxed);
@@ -217,7 +227,7 @@ fn code_of(kind: Kind, code: u64, count: u64) -> CallCode {
     }
 }
 
-fn collective(kind: Kind) -> Collective {
+pub(super) fn collective(kind: Kind) -> Collective {
     match kind {
         Kind::AllReduce => Collective::AllReduce,
         Kind::Broadcast => Collective::Broadcast,
@@ -236,7 +246,7 @@ fn collective(kind: Kind) -> Collective {
 }
 
 /// The type that is HCCL's number, where muster has it.
-fn data_type(number: u8) -> Option<DType> {
+pub(super) fn data_type(number: u8) -> Option<DType> {
     Some(match number {
         0 => DType::I8,
         1 => DType::I16,
@@ -255,7 +265,7 @@ fn data_type(number: u8) -> Option<DType> {
 }
 
 /// The reduction that is HCCL's number.
-fn reduce_op(number: u8) -> Option<ReduceOp> {
+pub(super) fn reduce_op(number: u8) -> Option<ReduceOp> {
     [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min]
         .get(usize::from(number))
         .copied()

@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::act::{Member, ask_to_end, pid_of, tell};
+use super::recording::Recording;
 use super::{Limits, OnVerdict, exec};
 use crate::exit::Exit;
 use crate::fail::Failure;
@@ -74,10 +75,16 @@ pub(super) struct Watch {
     count: usize,
     /// Ends of processes, as they are seen.
     ends: Ends,
+    recording: Option<Recording>,
 }
 
 impl Watch {
-    pub(super) fn new(job: Option<u64>, limit: Duration, actions: Vec<OnVerdict>) -> Self {
+    pub(super) fn new(
+        job: Option<u64>,
+        limit: Duration,
+        actions: Vec<OnVerdict>,
+        recording: Option<Recording>,
+    ) -> Self {
         Self {
             job,
             limit,
@@ -89,6 +96,7 @@ impl Watch {
             others: BTreeSet::new(),
             count: 0,
             ends: unbounded(),
+            recording,
         }
     }
 
@@ -134,11 +142,19 @@ impl Watch {
         while !until.passed() {
             Clock::pause(FIND_EVERY.min(until.left()));
             self.find();
+            self.record();
             for (path, end) in self.ends.1.try_iter() {
                 if let Some(one) = self.boards.get_mut(&path) {
                     one.end = Some(end);
                 }
             }
+        }
+    }
+
+    /// Writes the calls since the last time.
+    fn record(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.look(self.boards.values().map(|one| &one.board));
         }
     }
 
@@ -188,6 +204,7 @@ impl Watch {
 
     /// Forgets jobs of which all processes have ended.
     fn forget(&mut self) {
+        self.record();
         let living = self.boards.values().filter(|one| !one.has_ended());
         let living: Vec<u64> = living.map(|one| one.board.job()).collect();
         self.boards.retain(|_, one| {
@@ -285,6 +302,10 @@ pub(super) fn run(limits: &Limits, folder: &Path, command: &[OsString]) -> Resul
         watch.wait(LOOK_EVERY);
     };
     watch.await_ends();
+    watch.record();
+    if let Some(recording) = &watch.recording {
+        recording.tell();
+    }
     if interrupts.count() + requests.count() > 0 {
         return Ok(Exit::Interrupted);
     }
@@ -316,6 +337,9 @@ pub(super) fn attach(limits: &Limits, job: Option<&str>) -> Result<Exit, Failure
             out::note(&format!("watching {known} processes"));
         }
         watch.wait(LOOK_EVERY);
+    }
+    if let Some(recording) = &watch.recording {
+        recording.tell();
     }
     Ok(Exit::Interrupted)
 }

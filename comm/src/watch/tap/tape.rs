@@ -1,0 +1,203 @@
+//! The calls on a board one after the other, for recordings.
+//!
+//! - TAPE-1: the calls of a communicator come in their order, and those of a stream in theirs.
+//! - TAPE-2: a call comes once it has returned, and one of a batch once the batch is complete, or both after [`RIPE_NS`].
+//! - TAPE-3: calls that were overwritten before they were read are counted.
+
+use std::collections::HashMap;
+
+use super::board::{
+    BATCH_SHIFT, Board, CAPTURED, COMMS, COUNTS, Comm, GROUPED, Kind, RING, State, dtype_of, op_of,
+    root_of,
+};
+use super::snapshot::{collective, data_type, reduce_op};
+use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::types::{Collective, DType, ReduceOp, index};
+
+/// How long a call may wait for its end, or for others of its batch.
+const RIPE_NS: u64 = 100_000_000;
+/// HCCL's numbers of types of one byte that muster lacks.
+const BYTES: std::ops::RangeInclusive<u8> = 14..=17;
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taped {
+    /// The key of its communicator.
+    pub key: u64,
+    /// The number of the call among the communicator's collectives, or among the messages to or from the peer.
+    pub seq: u64,
+    /// What it is.
+    pub collective: Collective,
+    /// Element type. Bytes stand for types of one byte that muster lacks, where nothing is reduced.
+    pub dtype: Option<DType>,
+    /// Reduction.
+    pub op: Option<ReduceOp>,
+    /// The root, or the peer of a message.
+    pub root: Option<u32>,
+    /// Elements.
+    pub count: u64,
+    /// Counts for each member; of splits those to each member, then those from each. None where they were overwritten.
+    pub lists: Option<Vec<u64>>,
+    /// The stream.
+    pub stream: u64,
+    /// The batch it belongs to: its thread, and the number there.
+    pub batch: Option<(u32, u32)>,
+    /// When it was made.
+    pub entered_ns: u64,
+    /// When it returned.
+    pub returned_ns: Option<u64>,
+    /// Whether it was carried out: not captured into a graph, and not refused.
+    pub is_made: bool,
+    /// Calls of the communicator before it that were overwritten.
+    pub lost: u64,
+    order: u64,
+    /// Whether more calls of its batch may come after it has returned.
+    is_grouped: bool,
+}
+
+/// How far the calls of a board were read.
+#[derive(Debug, Default)]
+pub struct Tape {
+    /// By slot: its generation, and the last call.
+    places: HashMap<usize, (u32, u64)>,
+}
+
+impl Tape {
+    /// The calls that have come since the last time. `is_over` says that no more come.
+    pub(super) fn wind(&mut self, board: &Board, now_ns: u64, is_over: bool) -> Vec<Taped> {
+        let used = index(board.comms_used.load(Acquire).into()).min(COMMS);
+        let mut all: Vec<(usize, u64, Taped)> = Vec::new();
+        let mut until = u64::MAX;
+        for (slot, comm) in board.comms[..used].iter().enumerate() {
+            let calls = self.of_comm(board, slot, comm);
+            if !is_over {
+                let first = calls.iter().position(|(_, call)| !call.is_returned(now_ns));
+                let batch = first_open(&calls, now_ns);
+                let open = first.into_iter().chain(batch).min();
+                until = open.map_or(until, |open| until.min(calls[open].1.order));
+            }
+            all.extend(calls.into_iter().map(|(ticket, call)| (slot, ticket, call)));
+        }
+        all.retain(|(_, _, call)| call.order < until);
+        all.sort_by_key(|(_, _, call)| call.order);
+        for (slot, ticket, _) in &all {
+            if let Some((_, last)) = self.places.get_mut(slot) {
+                *last = (*last).max(*ticket);
+            }
+        }
+        all.into_iter().map(|(_, _, call)| call).collect()
+    }
+
+    /// The calls of a communicator that were not read so far.
+    fn of_comm(&mut self, board: &Board, slot: usize, comm: &Comm) -> Vec<(u64, Taped)> {
+        let generation = comm.generation.load(Acquire);
+        let state = State::of(comm.state.load(Acquire));
+        if matches!(state, None | Some(State::Free)) {
+            return Vec::new();
+        }
+        let place = self.places.entry(slot).or_insert((generation, 0));
+        if place.0 != generation {
+            *place = (generation, 0);
+        }
+        let last = comm.calls.load(Acquire);
+        // The oldest one may be overwritten at this moment.
+        let oldest = (last + 2).saturating_sub(RING as u64).max(1);
+        let mut lost = oldest.saturating_sub(place.1 + 1);
+        let mut calls = Vec::new();
+        for ticket in oldest.max(place.1 + 1)..=last {
+            match call(board, comm, ticket) {
+                Read::Call(mut call) => {
+                    call.lost = std::mem::take(&mut lost);
+                    calls.push((ticket, *call));
+                }
+                Read::Overwritten => lost += 1,
+                Read::Later => break,
+            }
+        }
+        calls
+    }
+}
+
+/// The first call of the last batch, where more of it may come.
+fn first_open(calls: &[(u64, Taped)], now_ns: u64) -> Option<usize> {
+    let (_, last) = calls.last().filter(|(_, last)| last.is_grouped)?;
+    let batch = last.batch?;
+    let is_ripe = now_ns.saturating_sub(last.entered_ns) > RIPE_NS;
+    let is_of_it = |(_, call): &(u64, Taped)| call.batch == Some(batch);
+    (!is_ripe)
+        .then(|| calls.iter().position(is_of_it))
+        .flatten()
+}
+
+impl Taped {
+    fn is_returned(&self, now_ns: u64) -> bool {
+        self.returned_ns.is_some() || now_ns.saturating_sub(self.entered_ns) > RIPE_NS
+    }
+}
+
+enum Read {
+    Call(Box<Taped>),
+    /// A later call is in its place.
+    Overwritten,
+    /// It is being written.
+    Later,
+}
+
+fn call(board: &Board, comm: &Comm, ticket: u64) -> Read {
+    let call = &comm.ring[index(ticket % RING as u64)];
+    let key = comm.key.load(Relaxed);
+    let before = call.ticket.load(Acquire);
+    if before != ticket {
+        return if before > ticket {
+            Read::Overwritten
+        } else {
+            Read::Later
+        };
+    }
+    let code = call.code.load(Relaxed);
+    let Some(kind) = Kind::of(code) else {
+        return Read::Overwritten;
+    };
+    let flags = call.flags.load(Relaxed);
+    let returned_ns = call.span.returned_ns.load(Acquire);
+    let result = call.result.load(Relaxed);
+    let of_kind = collective(kind);
+    let batch = flags >> BATCH_SHIFT;
+    let taped = Taped {
+        key,
+        seq: call.seq.load(Relaxed),
+        collective: of_kind,
+        dtype: dtype_of(code).and_then(|number| {
+            let is_byte = BYTES.contains(&number) && !of_kind.reduces();
+            data_type(number).or(is_byte.then_some(DType::U8))
+        }),
+        op: op_of(code).and_then(reduce_op),
+        root: root_of(code),
+        count: call.count.load(Relaxed),
+        lists: lists(board, call.lists_at.load(Relaxed), call.lists.load(Relaxed)),
+        stream: call.stream.load(Relaxed),
+        batch: (batch != 0).then(|| (call.thread.load(Relaxed), batch)),
+        entered_ns: call.span.entered_ns.load(Relaxed),
+        returned_ns: (returned_ns != 0).then_some(returned_ns),
+        is_made: flags & CAPTURED == 0 && (returned_ns == 0 || result == 0),
+        lost: 0,
+        order: call.order.load(Relaxed),
+        is_grouped: flags & GROUPED != 0,
+    };
+    if call.ticket.load(Acquire) == ticket {
+        Read::Call(Box::new(taped))
+    } else {
+        Read::Overwritten
+    }
+}
+
+/// The lists of a call; none where they were overwritten.
+fn lists(board: &Board, at: u64, length: u64) -> Option<Vec<u64>> {
+    let place = |number: u64| index(number % COUNTS as u64);
+    let read = |number: u64| board.counts[place(number)].load(Acquire);
+    let all = (at..at.checked_add(length.min(COUNTS as u64))?)
+        .map(read)
+        .collect();
+    let used = board.counts_used.load(Relaxed);
+    (used <= at + COUNTS as u64).then_some(all)
+}
