@@ -1,6 +1,7 @@
 """Unmodified torch_npu over the emulator of HCCL: ranks under torchrun, on a machine without an NPU."""
 
 import importlib.util
+import json
 import os
 import pathlib
 import subprocess
@@ -276,3 +277,19 @@ def test_the_tap_names_who_holds_up_ranks_of_torch_npu(fault, tmp_path):
     assert verdicts, ended.stdout + ended.stderr[-8000:]
     assert verdicts[0].startswith(f"VERDICT {found} "), verdicts
     assert text.replace("ODD", odd) in verdicts[0], verdicts
+
+
+def test_calls_of_torch_npu_are_recorded_by_the_tap_and_made_again(tmp_path):
+    recording = tmp_path / "recording"
+    tap = [tool(), "tap", "run", "--record", recording, "--"]
+    ended = start(4, tmp_path, RANKS, before=tap, variables={"TASK_QUEUE_ENABLE": "0"})
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-8000:]
+    for backend in ("host", "hccl"):
+        replay = [tool(), "replay", recording, "--pauses", "none", "--backend", backend, "--format", "json"]
+        environment = {**os.environ, "ASCEND_HOME_PATH": str(tmp_path / "toolkit" / "latest")}
+        made = subprocess.run(replay, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+        assert made.returncode == 0, made.stderr
+        told = json.loads(made.stdout)
+        assert (told["ranks"], told["left_out"], told["lost"]) == (4, 0, 0)
+        assert told["calls"] == told["outcome"]["calls"] == told["outcome"]["checked"]
+        assert {"all_reduce", "all_to_all_v", "broadcast"} <= set(told["outcome"]["times_ns"])

@@ -153,6 +153,74 @@ fn what_was_recorded_on_the_host_is_made_again_on_emulated_devices() {
 }
 
 #[test]
+fn calls_of_hccl_are_recorded_by_the_tap_and_made_again_on_the_host_and_on_devices() {
+    let toolkit = Toolkit::install();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, again) = (folder.path().join("first"), folder.path().join("again"));
+    let program = binary().to_str().expect("text");
+    let words = [
+        "tap",
+        "run",
+        "--record",
+        text(&first),
+        "--",
+        program,
+        "verify",
+        "tp2ep2",
+        "--backend",
+        "hccl",
+        "--dtypes",
+        "f16",
+        "--sizes",
+        "0,33",
+    ];
+    let recorded = toolkit.run(&words, &[]);
+    recorded.expect_code(0);
+    let line = format!(
+        "recorded 4 ranks in {}; make their calls again with `muster replay`\n",
+        first.display()
+    );
+    assert!(recorded.stderr.ends_with(&line), "{}", recorded.stderr);
+    let told = replay(&first, &again).expect_code(0).json();
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let outcome = &told["outcome"];
+    assert!(number(&told["calls"]) > 1000, "{told}");
+    assert_eq!((&told["lost"], &told["left_out"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&outcome["wrong"], &outcome["checked"]),
+        (&json!(0), &told["calls"])
+    );
+    // The host counts messages among the calls of a communicator.
+    let numberless = |folder: &Path, rank: u32| {
+        let mut all = sequence(folder, rank);
+        all.retain(|_, calls| !calls.is_empty());
+        for call in all.values_mut().flatten() {
+            call.as_object_mut().expect("an object").remove("seq");
+        }
+        all
+    };
+    for rank in 0..4 {
+        assert_eq!(
+            numberless(&first, rank),
+            numberless(&again, rank),
+            "rank {rank}"
+        );
+    }
+    let words = [
+        "replay",
+        text(&first),
+        "--pauses",
+        "none",
+        "--backend",
+        "hccl",
+        "--format",
+        "json",
+    ];
+    let told = toolkit.run(&words, &[]).expect_code(0).json();
+    assert_eq!(told["outcome"]["checked"], told["calls"], "{told}");
+}
+
+#[test]
 fn ranks_that_were_killed_are_replayed_up_to_the_last_common_call() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("recording");

@@ -406,6 +406,24 @@ fn communicators_in_another_order_are_a_deadlock_of_all_who_wait() {
 }
 
 #[test]
+fn calls_of_many_communicators_from_several_threads_are_recorded_without_loss() {
+    let client = Client::new();
+    let program = client.compile(Way::Linked);
+    let recording = client.folder.path().join("recording");
+    let recording = recording.to_str().expect("text");
+    let program = [program.to_str().expect("text")];
+    let (code, said) = client.watch(&program, "many", 0, &[], &["--record", recording]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("recorded 4 ranks in "), "{said}");
+    assert!(!said.contains("left out"), "{said}");
+    let replay = ["replay", recording, "--pauses", "none", "--format", "json"];
+    let told = client.toolkit.run(&replay, &[]).expect_code(0).json();
+    assert_eq!(told["outcome"]["wrong"], 0, "{told}");
+    assert_eq!(told["outcome"]["calls"], told["calls"], "{told}");
+    assert_eq!(told["cut"].as_array().map(Vec::len), Some(0), "{told}");
+}
+
+#[test]
 fn a_tap_that_is_switched_off_only_forwards_calls() {
     let client = Client::new();
     let program = client.compile(Way::Linked);
