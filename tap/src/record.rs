@@ -361,7 +361,8 @@ pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> O
         }
         None => comm.collectives.fetch_add(1, Ordering::Relaxed) + 1,
     };
-    let order = board.order.fetch_add(1, Ordering::Relaxed) + 1;
+    // Release: who sees this number sees what the thread wrote down before.
+    let order = board.order.fetch_add(1, Ordering::Release) + 1;
     let ticket = comm.calls.fetch_add(1, Ordering::Relaxed) + 1;
     let place = usize::try_from(ticket).ok()? % RING;
     let call = &comm.ring[place];

@@ -406,7 +406,7 @@ fn communicators_in_another_order_are_a_deadlock_of_all_who_wait() {
 }
 
 #[test]
-fn calls_of_many_communicators_from_several_threads_are_recorded_without_loss() {
+fn calls_of_many_communicators_from_several_threads_are_recorded_and_made_again() {
     let client = Client::new();
     let program = client.compile(Way::Linked);
     let recording = client.folder.path().join("recording");

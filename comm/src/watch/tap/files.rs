@@ -177,3 +177,10 @@ impl Drop for BoardFile {
         debug_assert!(unmapped.is_ok(), "a mapping of ours");
     }
 }
+
+/// A board of nobody, for tests.
+#[cfg(test)]
+pub(super) fn blank() -> Box<Board> {
+    // SAFETY: zeroes are a board: all of it is atomic numbers.
+    unsafe { Box::<Board>::new_zeroed().assume_init() }
+}

@@ -67,7 +67,9 @@ impl Tape {
     pub(super) fn wind(&mut self, board: &Board, now_ns: u64, is_over: bool) -> Vec<Taped> {
         let used = index(board.comms_used.load(Acquire).into()).min(COMMS);
         let mut all: Vec<(usize, u64, Taped)> = Vec::new();
-        let mut until = u64::MAX;
+        // A thread shows a call before it numbers its next one: of calls up to this number none is missed in a communicator
+        // that is read before that of a later one.
+        let mut until = board.order.load(Acquire) + 1;
         for (slot, comm) in board.comms[..used].iter().enumerate() {
             let calls = self.of_comm(board, slot, comm);
             if !is_over {
@@ -169,7 +171,7 @@ fn call(board: &Board, comm: &Comm, ticket: u64) -> Read {
         collective: of_kind,
         dtype: dtype_of(code).and_then(|number| {
             let is_byte = BYTES.contains(&number) && !of_kind.reduces();
-            data_type(number).or(is_byte.then_some(DType::U8))
+            data_type(number).or_else(|| is_byte.then_some(DType::U8))
         }),
         op: op_of(code).and_then(reduce_op),
         root: root_of(code),
@@ -200,4 +202,146 @@ fn lists(board: &Board, at: u64, length: u64) -> Option<Vec<u64>> {
         .collect();
     let used = board.counts_used.load(Relaxed);
     (used <= at + COUNTS as u64).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::tap::board::{Call, code};
+    use crate::watch::tap::files::blank;
+
+    const NOW_NS: u64 = 1_000_000_000;
+
+    /// A board with communicators in its first slots.
+    fn board(comms: u32) -> Box<Board> {
+        let board = blank();
+        for (comm, key) in board.comms.iter().take(comms as usize).zip(100..) {
+            comm.key.store(key, Relaxed);
+            comm.state.store(State::Live as u32, Relaxed);
+        }
+        board.comms_used.store(comms, Relaxed);
+        board
+    }
+
+    /// A call, written down as the tap does.
+    fn make(board: &Board, slot: usize, returned_ns: u64, flags: u32) -> &Call {
+        let comm = &board.comms[slot];
+        let order = board.order.fetch_add(1, Relaxed) + 1;
+        let ticket = comm.calls.fetch_add(1, Relaxed) + 1;
+        let call = &comm.ring[index(ticket % RING as u64)];
+        let sum = code(Kind::AllReduce, Some(4), Some(0), None);
+        for (place, value) in [
+            (&call.order, order),
+            (&call.seq, ticket),
+            (&call.code, sum),
+            (&call.count, 5),
+            (&call.span.entered_ns, NOW_NS - 10),
+            (&call.span.returned_ns, returned_ns),
+        ] {
+            place.store(value, Relaxed);
+        }
+        call.flags.store(flags, Relaxed);
+        call.ticket.store(ticket, Relaxed);
+        call
+    }
+
+    fn orders(calls: &[Taped]) -> Vec<u64> {
+        calls.iter().map(|call| call.order).collect()
+    }
+
+    #[test]
+    fn calls_of_several_communicators_come_once_and_in_the_order_in_which_they_were_made() {
+        let (board, mut tape) = (board(2), Tape::default());
+        for slot in [0, 1, 1, 0] {
+            make(&board, slot, NOW_NS, 0);
+        }
+        let calls = tape.wind(&board, NOW_NS, false);
+        assert_eq!(orders(&calls), [1, 2, 3, 4]);
+        let keys: Vec<u64> = calls.iter().map(|call| call.key).collect();
+        assert_eq!(keys, [100, 101, 101, 100]);
+        let first = &calls[0];
+        assert_eq!(
+            (first.dtype, first.op),
+            (Some(DType::F32), Some(ReduceOp::Sum))
+        );
+        assert!(tape.wind(&board, NOW_NS, false).is_empty());
+        make(&board, 0, NOW_NS, 0);
+        assert_eq!(orders(&tape.wind(&board, NOW_NS, false)), [5]);
+    }
+
+    #[test]
+    fn a_call_that_has_not_returned_holds_up_those_behind_it_for_a_while() {
+        let (board, mut tape) = (board(2), Tape::default());
+        make(&board, 0, NOW_NS, 0);
+        let open = make(&board, 1, 0, 0);
+        make(&board, 0, NOW_NS, 0);
+        assert_eq!(orders(&tape.wind(&board, NOW_NS, false)), [1]);
+        assert!(tape.wind(&board, NOW_NS, false).is_empty());
+        let later = NOW_NS + RIPE_NS;
+        assert_eq!(orders(&tape.wind(&board, later, false)), [2, 3]);
+        open.ticket.store(0, Relaxed);
+        assert!(tape.wind(&board, later, true).is_empty());
+    }
+
+    #[test]
+    fn calls_of_a_group_come_together() {
+        let (board, mut tape) = (board(1), Tape::default());
+        let grouped = GROUPED | 7 << BATCH_SHIFT;
+        make(&board, 0, NOW_NS, 0);
+        make(&board, 0, NOW_NS, grouped);
+        assert_eq!(orders(&tape.wind(&board, NOW_NS, false)), [1]);
+        make(&board, 0, NOW_NS, grouped);
+        assert!(tape.wind(&board, NOW_NS, false).is_empty());
+        make(&board, 0, NOW_NS, 0);
+        let calls = tape.wind(&board, NOW_NS, false);
+        assert_eq!(orders(&calls), [2, 3, 4]);
+        let batches: Vec<bool> = calls
+            .iter()
+            .map(|call| call.batch == Some((0, 7)))
+            .collect();
+        assert_eq!(batches, [true, true, false]);
+    }
+
+    #[test]
+    fn calls_that_were_overwritten_are_counted() {
+        let (board, mut tape) = (board(1), Tape::default());
+        make(&board, 0, NOW_NS, 0);
+        tape.wind(&board, NOW_NS, false);
+        for _ in 0..RING + 10 {
+            make(&board, 0, NOW_NS, 0);
+        }
+        let calls = tape.wind(&board, NOW_NS, false);
+        let made = RING as u64 + 11;
+        assert_eq!(calls.last().map(|call| call.seq), Some(made));
+        assert_eq!(calls[0].lost + calls.len() as u64, made - 1);
+        assert!(calls[1..].iter().all(|call| call.lost == 0));
+    }
+
+    #[test]
+    fn counts_are_read_as_long_as_they_are_there() {
+        let (board, mut tape) = (board(1), Tape::default());
+        let last = board.counts.last().expect("room");
+        last.store(8, Relaxed);
+        board.counts[0].store(9, Relaxed);
+        let call = make(&board, 0, NOW_NS, 0);
+        call.lists_at.store(COUNTS as u64 - 1, Relaxed);
+        call.lists.store(2, Relaxed);
+        board.counts_used.store(2 * COUNTS as u64 - 1, Relaxed);
+        let calls = tape.wind(&board, NOW_NS, false);
+        assert_eq!(calls[0].lists, Some(vec![8, 9]));
+        let mut tape = Tape::default();
+        board.counts_used.fetch_add(1, Relaxed);
+        assert_eq!(tape.wind(&board, NOW_NS, false)[0].lists, None);
+    }
+
+    #[test]
+    fn a_call_that_was_captured_or_refused_was_not_made() {
+        let (board, mut tape) = (board(1), Tape::default());
+        make(&board, 0, NOW_NS, 0);
+        make(&board, 0, NOW_NS, CAPTURED);
+        make(&board, 0, NOW_NS, 0).result.store(5, Relaxed);
+        let calls = tape.wind(&board, NOW_NS, false);
+        let made: Vec<bool> = calls.iter().map(|call| call.is_made).collect();
+        assert_eq!(made, [true, false, false]);
+    }
 }
