@@ -414,7 +414,7 @@ fn keep(board: &Board, comm: &Comm, lists: Lists) -> (u64, u64) {
         return (0, 0);
     }
     // SAFETY: the vendor's library reads a number for each member, of a matrix one for each two.
-    let read = |list: *const u64, at: usize| unsafe { list.add(at).read_unaligned() };
+    let read = |list: *const u64, at: usize| unsafe { list.wrapping_add(at).read_unaligned() };
     let number = |at: usize| match lists {
         Lists::None => 0,
         Lists::Each(counts) => read(counts, at),
