@@ -257,11 +257,13 @@ fn on_device<T: Element>(
     Ok(took)
 }
 
+/// Copies what came.
+type Fetch = dyn Fn(&mut [u64]) -> Result<(), DeviceError>;
+
 /// A message on a device.
 struct Posted {
     message: DeviceMessage,
-    /// Copies what came.
-    fetch: Box<dyn Fn(&mut [u64]) -> Result<(), DeviceError>>,
+    fetch: Box<Fetch>,
 }
 
 fn post<T: Element>(

@@ -89,7 +89,7 @@ impl Recording {
         let Some(first) = boards.first() else {
             return;
         };
-        let job = *self.job.get_or_insert(first.job());
+        let job = *self.job.get_or_insert_with(|| first.job());
         let boards: Vec<&BoardFile> = boards
             .into_iter()
             .filter(|board| board.job() == job)
@@ -155,7 +155,7 @@ impl Recording {
         let all_came = has_ended || Clock::nanos().saturating_sub(self.came.1) > ALL_CAME_NS;
         let of_all = largest.filter(|group| all_came && group.size as usize == processes);
         let told = own.world_rank.zip(own.world_size);
-        let place = told.or(of_all.map(|group| (group.rank, group.size)));
+        let place = told.or_else(|| of_all.map(|group| (group.rank, group.size)));
         let Some((rank, size)) = place.filter(|(rank, size)| rank < size) else {
             return Ok(None);
         };
@@ -176,17 +176,17 @@ impl Recording {
 
     /// Says what became of it.
     pub(super) fn tell(&self) {
-        let mut text = format!(
-            "recorded {} ranks in {}; make their calls again with `muster replay`",
-            self.reels.len(),
-            self.folder.display()
-        );
         let LeftOut {
             not_made,
             elsewhere,
             unreadable,
         } = self.left_out;
-        for (calls, why) in [
+        let recorded = format!(
+            "recorded {} ranks in {}; make their calls again with `muster replay`",
+            self.reels.len(),
+            self.folder.display()
+        );
+        let left_out = [
             (not_made, "were captured into graphs or refused"),
             (
                 elsewhere,
@@ -196,12 +196,11 @@ impl Recording {
                 unreadable,
                 "have element types or counts that cannot be recorded",
             ),
-        ] {
-            if calls > 0 {
-                text += &format!("; left out: {calls} calls that {why}");
-            }
-        }
-        out::note(&text);
+        ];
+        let left_out = left_out.iter().filter(|(calls, _)| *calls > 0);
+        let left_out = left_out.map(|(calls, why)| format!("left out: {calls} calls that {why}"));
+        let lines: Vec<String> = std::iter::once(recorded).chain(left_out).collect();
+        out::note(&lines.join("; "));
     }
 }
 
