@@ -337,6 +337,7 @@ impl Player {
             unwatched: 0,
             process: None,
             stack: Vec::new(),
+            environment: BTreeMap::new(),
             destroyed: destroyed.collect(),
             groups: (0..plan.groups.len()).filter(is_in).map(group).collect(),
             calls: self.records.iter().cloned().collect(),

@@ -368,6 +368,7 @@ impl Watch {
             } else {
                 report.stack = self.stack_for(0);
             }
+            report.environment = process::environment(None);
             self.complain(keeper.keep(&report, verdict));
         }
     }

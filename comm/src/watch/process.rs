@@ -1,6 +1,7 @@
 //! What the kernel says of a process: whether it runs, and where it is if it does not.
 
 mod container;
+mod environment;
 mod find;
 mod freezer;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::container::inside;
 pub use self::container::{Inside, container};
+pub use self::environment::environment;
 pub use self::find::own;
 pub(super) use self::find::{Place, find};
 pub use self::freezer::Freezer;

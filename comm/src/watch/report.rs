@@ -1,6 +1,6 @@
 //! What a rank says of itself: plain data, for the judge, for dumps and for the wire.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,10 @@ pub struct Report {
     /// Where the thread was that others waited for, where it was asked: functions, the innermost first.
     #[serde(default)]
     pub stack: Vec<String>,
+    /// Variables that its process was started with, where this was written into a dump. As every field it is never
+    /// skipped: on the wire fields have no names.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A communicator that a rank has destroyed.

@@ -177,3 +177,40 @@ fn a_rank_without_a_dump_stands_in_the_drawing_as_such() {
     let both = Explanation::new(None, [reports, vec![later]].concat());
     assert_eq!((both.ranks.len(), both.waiting()), (1, 0));
 }
+
+#[test]
+fn variables_of_who_is_to_blame_are_shown_with_what_others_have() {
+    let all = [0, 1, 2];
+    let variables = |rank: u32| {
+        let interface = if rank == 2 { "lo" } else { "eth0" };
+        let mut all = vec![
+            ("HCCL_SOCKET_IFNAME", interface.to_owned()),
+            ("RANK", rank.to_string()),
+        ];
+        // Most have this one, and it differs among them no more than a number of their own.
+        if rank != 2 {
+            all.push(("HCCL_EXEC_TIMEOUT", "1800".to_owned()));
+        }
+        let named = |(name, value): (&str, String)| (name.to_owned(), value);
+        all.into_iter().map(named).collect()
+    };
+    let of = |number: u32| Report {
+        environment: variables(number),
+        ..match number {
+            2 => rank(2, 3, None, &[("world", &all, 2)]),
+            other => rank(other, 3, Some(("world", &all, 3, &[2])), &[]),
+        }
+    };
+    let (verdict, page) = explained((0..3).map(of).collect());
+    assert_eq!(verdict.expect("a verdict").blamed, [2]);
+    let (_, table) = page.split_once("Environment of rank 2").expect("a table");
+    let cells = |row: &[&str]| row.join("</code></td><td><code>");
+    for row in [["lo", "eth0"], ["not set", "1800"]] {
+        assert!(table.contains(&cells(&row)), "{row:?} in {table}");
+    }
+    assert!(
+        table.contains("<code>RANK</code></th><td><code>2</code></td><td></td>"),
+        "{table}"
+    );
+    assert!(!page.contains("Environment of rank 0"));
+}

@@ -4,7 +4,7 @@
 //! the versions in both (PUBLISH-1). A line that moves too fast to be caught is told as it stood in
 //! the second copy, without a call: it is plainly not stuck.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -68,6 +68,7 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
         if second.head(Head::Magic) == MAGIC && is_new {
             let mut report = decode(&first, &second, &Lists::new(), RECORDS);
             report.process = process::look(pid);
+            report.environment = process::environment(Some(pid));
             reports.push(report);
         }
     }
@@ -273,6 +274,7 @@ pub(super) fn decode(first: &Copied, second: &Copied, lists: &Lists, calls: usiz
         calls,
         process: None,
         stack: Vec::new(),
+        environment: BTreeMap::new(),
     }
 }
 

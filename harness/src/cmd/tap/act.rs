@@ -8,7 +8,7 @@ use std::{fs, io};
 use muster_comm::error::verdict::{Class, Verdict};
 use muster_comm::rendezvous::ProcessId;
 use muster_comm::sync::{Clock, Deadline};
-use muster_comm::watch::process::{Sight, number};
+use muster_comm::watch::process::{Sight, environment, number};
 use muster_comm::watch::report::Report;
 use muster_comm::watch::tap::BoardFile;
 use muster_comm::watch::{in_words, keep};
@@ -47,7 +47,16 @@ pub(super) fn tell<'a>(
         }
     }
     out::note(&verdict.line());
-    let reports: Vec<&Report> = reports.collect();
+    let variables = |rank: u32| {
+        let member = members.iter().find(|member| member.rank == rank);
+        let pid = member.and_then(|member| number(&member.board.process()));
+        pid.map(|pid| environment(Some(pid))).unwrap_or_default()
+    };
+    let with_variables = |report: &Report| Report {
+        environment: variables(report.rank),
+        ..report.clone()
+    };
+    let reports: Vec<Report> = reports.map(with_variables).collect();
     for action in actions {
         match action {
             OnVerdict::Dump(folder) => dump(folder, &reports, verdict),
@@ -60,7 +69,7 @@ pub(super) fn tell<'a>(
     }
 }
 
-fn dump(folder: &Path, reports: &[&Report], verdict: &Verdict) {
+fn dump(folder: &Path, reports: &[Report], verdict: &Verdict) {
     let written = fs::create_dir_all(folder).and_then(|()| {
         reports
             .iter()
