@@ -35,8 +35,9 @@ pub(super) struct Node {
 }
 
 /// What ranks do, those that do the same together, those that nobody waits for left out.
-pub(super) fn nodes(reports: &[Report]) -> Vec<Node> {
-    let mut alike: BTreeMap<(Vec<u32>, Vec<String>), Vec<u32>> = BTreeMap::new();
+pub(super) fn nodes(reports: &[Report], blamed: &[u32]) -> Vec<Node> {
+    // Who is to blame shares no box with others.
+    let mut alike: BTreeMap<(bool, Vec<u32>, Vec<String>), Vec<u32>> = BTreeMap::new();
     let mut awaited: Vec<u32> = Vec::new();
     let of: BTreeMap<u32, (Vec<u32>, Vec<String>)> = reports
         .iter()
@@ -49,21 +50,26 @@ pub(super) fn nodes(reports: &[Report]) -> Vec<Node> {
     awaited.dedup();
     for (rank, does) in &of {
         if !does.0.is_empty() || awaited.binary_search(rank).is_ok() {
-            alike.entry(does.clone()).or_default().push(*rank);
+            let (missing, lines) = does.clone();
+            let key = (blamed.contains(rank), missing, lines);
+            alike.entry(key).or_default().push(*rank);
         }
     }
     for rank in awaited {
         if !of.contains_key(&rank) {
-            let unknown = (Vec::new(), vec!["no dump of it".to_owned()]);
+            let lines = vec!["no dump of it".to_owned()];
+            let unknown = (blamed.contains(&rank), Vec::new(), lines);
             alike.entry(unknown).or_default().push(rank);
         }
     }
-    let node = |((missing, lines), ranks): ((Vec<u32>, Vec<String>), Vec<u32>)| Node {
-        ranks,
-        lines,
-        missing,
-    };
-    let mut nodes: Vec<Node> = alike.into_iter().map(node).collect();
+    let mut nodes: Vec<Node> = alike
+        .into_iter()
+        .map(|((_, missing, lines), ranks)| Node {
+            ranks,
+            lines,
+            missing,
+        })
+        .collect();
     nodes.sort_by_key(|node| node.ranks.first().copied());
     nodes
 }
@@ -123,7 +129,7 @@ fn does(report: &Report) -> (Vec<u32>, Vec<String>) {
 }
 
 pub(super) fn section(reports: &[Report], blamed: &[u32]) -> Markup {
-    let mut nodes = nodes(reports);
+    let mut nodes = nodes(reports, blamed);
     if nodes.iter().all(|node| node.missing.is_empty()) {
         return html! {};
     }

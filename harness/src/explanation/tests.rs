@@ -113,7 +113,7 @@ fn of_hundreds_of_ranks_those_that_do_the_same_are_one_box_and_one_row() {
         other => rank(other, 256, Some(("world", &all, 3, &[7])), &[]),
     };
     let reports: Vec<Report> = all.iter().map(|number| of(*number)).collect();
-    let nodes = graph::nodes(&reports);
+    let nodes = graph::nodes(&reports, &[]);
     assert_eq!(nodes.len(), 2, "{nodes:?}");
     assert_eq!((nodes[0].ranks.len(), &nodes[1].ranks[..]), (255, &[7][..]));
     let key = reports[0].groups[0].key;
@@ -136,7 +136,7 @@ fn a_circle_over_three_groups_is_drawn_as_one() {
         rank(1, 3, Some(("bc", &[1, 2], 1, &[2])), &[]),
         rank(2, 3, Some(("ca", &[0, 2], 1, &[0])), &[]),
     ];
-    let nodes = graph::nodes(&reports);
+    let nodes = graph::nodes(&reports, &[]);
     let arrows = graph::arrows(&nodes);
     assert_eq!(arrows, [(0, 1), (1, 2), (2, 0)]);
     assert_eq!(graph::rows(3, &arrows), [0, 1, 2]);
@@ -151,6 +151,35 @@ fn rows_of_boxes_go_from_those_that_wait_for_nobody_down() {
     // 3 waits for 2, which waits for 0 and for a circle of 1 and 4.
     let arrows = [(3, 2), (2, 0), (2, 1), (1, 4), (4, 1)];
     assert_eq!(graph::rows(5, &arrows), [0, 3, 1, 2, 4]);
+}
+
+#[test]
+fn who_is_to_blame_shares_no_box_with_others_that_do_the_same() {
+    let all = [0, 1, 2];
+    let of = |number: u32| {
+        rank(
+            number,
+            3,
+            Some(("world", &all, 3, &[(number + 1) % 3])),
+            &[],
+        )
+    };
+    let mut reports: Vec<Report> = (0..3).map(of).collect();
+    // Ranks 1 and 2 do the same, as after a broken link.
+    let missing = |report: &Report| {
+        report.groups[0]
+            .call
+            .as_ref()
+            .and_then(|call| call.wait.clone())
+    };
+    let of_rank_2 = missing(&reports[2]);
+    if let Some(call) = &mut reports[1].groups[0].call {
+        call.wait = of_rank_2;
+    }
+    assert_eq!(graph::nodes(&reports, &[]).len(), 2);
+    let ranks =
+        |nodes: Vec<graph::Node>| nodes.into_iter().map(|node| node.ranks).collect::<Vec<_>>();
+    assert_eq!(ranks(graph::nodes(&reports, &[2])), [[0], [1], [2]]);
 }
 
 #[test]
@@ -169,7 +198,7 @@ fn the_first_number_with_different_calls_is_marked() {
 #[test]
 fn a_rank_without_a_dump_stands_in_the_drawing_as_such() {
     let reports = vec![rank(0, 2, Some(("tp", &[0, 1], 5, &[1])), &[])];
-    let nodes = graph::nodes(&reports);
+    let nodes = graph::nodes(&reports, &[]);
     assert_eq!(nodes[1].lines, ["no dump of it"]);
     // A rank that was dumped twice counts by its last dump.
     let mut later = rank(0, 2, None, &[("tp", &[0, 1], 5)]);
