@@ -1,6 +1,6 @@
 //! `muster top`: what jobs do while they run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
@@ -15,6 +15,7 @@ use crate::fail::Failure;
 use crate::live::screen::{self, GLANCE_EVERY, Wanted};
 use crate::live::{Jobs, Live, metrics, once};
 use crate::out;
+use crate::world::signals::Interrupts;
 
 /// Width of a table that goes to no terminal.
 const WIDTH: u16 = 160;
@@ -49,6 +50,9 @@ pub fn run(args: &TopArgs) -> Result<Exit, Failure> {
         return print(args);
     }
     if !isatty(rustix::stdio::stdout()) || !isatty(rustix::stdio::stdin()) {
+        if let Some(path) = &args.prometheus {
+            return export(args, path);
+        }
         return Err(Failure::usage("the live screen needs a terminal")
             .with_help("print what is seen with --once, as JSON with --once --format json"));
     }
@@ -59,6 +63,24 @@ pub fn run(args: &TopArgs) -> Result<Exit, Failure> {
         has_colours: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
     })?;
     Ok(Exit::Ok)
+}
+
+/// Writes figures at every look, without a screen, until it is asked to end.
+fn export(args: &TopArgs, path: &Path) -> Result<Exit, Failure> {
+    let interrupts = Interrupts::install()?;
+    let mut live = Live::default();
+    let mut next = Deadline::after(Duration::ZERO);
+    while interrupts.count() == 0 {
+        if next.passed() {
+            let (jobs, _) = live.look(args.job.as_deref());
+            out::save(path, &metrics::render(&jobs)?)?;
+            next = Deadline::after(args.every);
+        } else {
+            live.glance();
+        }
+        Clock::pause(GLANCE_EVERY.min(next.left()));
+    }
+    Ok(Exit::Interrupted)
 }
 
 fn print(args: &TopArgs) -> Result<Exit, Failure> {

@@ -181,7 +181,7 @@ fn table(group: &Group) -> Markup {
 
 fn shown(cell: Option<&Cell>) -> Markup {
     let Some(cell) = cell else {
-        return html! { td.soft { "not made" } };
+        return html! { td.soft { "not seen" } };
     };
     html! {
         td {

@@ -74,6 +74,27 @@ fn a_rank_that_is_late_in_call_after_call_is_named() {
 }
 
 #[test]
+fn figures_are_written_at_every_look_where_there_is_no_terminal() {
+    let (job, pid) = begun("never");
+    let folder = tempfile::tempdir().expect("a folder");
+    let figures = folder.path().join("muster.prom");
+    let file = figures.to_str().expect("text");
+    let pid = pid.to_string();
+    let words = ["top", &pid, "--every", "100ms", "--prometheus", file];
+    let viewer = start(binary(), &words, &[]);
+    let has =
+        |wanted: &str| std::fs::read_to_string(&figures).is_ok_and(|text| text.contains(wanted));
+    until("figures of the hang", || has("state=\"waiting\""));
+    job.signal(rustix::process::Signal::INT);
+    job.wait().expect_code(80);
+    until("figures without the job", || {
+        !has("state=\"waiting\"") && figures.exists()
+    });
+    viewer.signal(rustix::process::Signal::TERM);
+    viewer.wait().expect_code(80);
+}
+
+#[test]
 fn what_cannot_be_shown_is_refused() {
     let none = muster(&["top", "no-such-job", "--once", "--every", "100ms"]);
     none.expect_code(2);
