@@ -1,6 +1,6 @@
 """torch.distributed with gloo, measured as `muster bench` measures itself (docs/metrics.md).
 
-usage: gloo.py RANKS MILLISECONDS CELL...      CELL = collective:bytes
+usage: gloo.py RANKS MILLISECONDS CELL...      CELL = collective:bytes; RANKS "env": this is one rank, as RANK and WORLD_SIZE say
 Prints for each cell: collective,bytes,median_us,min_us,wrong
 """
 
@@ -68,9 +68,9 @@ def slowest(times):
     return times
 
 
-def rank(me, n, port, budget, cells):
+def rank(me, n, place, budget, cells):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=me, world_size=n)
+    dist.init_process_group("gloo", init_method=place, rank=me, world_size=n)
     for cell in cells:
         what, size = cell.split(":")
         call, wrong = prepare(what, int(size), n, me)
@@ -102,10 +102,15 @@ def rank(me, n, port, budget, cells):
 
 
 if __name__ == "__main__":
+    import os
     import socket
 
+    budget, cells = float(sys.argv[2]) / 1e3, sys.argv[3:]
+    if sys.argv[1] == "env":
+        rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://", budget, cells)
+        sys.exit()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
     ranks = int(sys.argv[1])
-    mp.spawn(rank, (ranks, free, float(sys.argv[2]) / 1e3, sys.argv[3:]), nprocs=ranks)
+    mp.spawn(rank, (ranks, f"tcp://127.0.0.1:{free}", budget, cells), nprocs=ranks)
