@@ -8,7 +8,8 @@
 //! Time is read here and nowhere else; the simulator has a clock of its own and never calls this.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+pub(crate) use std::sync::Mutex;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

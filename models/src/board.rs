@@ -1,4 +1,6 @@
-//! The file of `comm/src/watch/board` that holds a protocol.
+//! The files of `comm/src/watch` that hold a protocol.
 
 #[path = "../../comm/src/watch/board/publish.rs"]
 pub(crate) mod publish;
+#[path = "../../comm/src/watch/tap/publish.rs"]
+pub mod tap;

@@ -5,13 +5,14 @@
 //! meet, and lets a load see every value that the memory model of Rust allows. Nothing is copied: where a
 //! file of `comm` changes, its model runs the change.
 //!
-//! What stands in for something: the arena (words that are made when they are first used, [`arena`]), and
+//! What stands in for something: the arena (words that are made when they are first used, [`arena`]), time, and
 //! the kernel's futex. [`models`] are the models themselves; the tests run them within bounds.
 // The files of `comm` bring tests of their own along, which want real atomics: they run there.
 #![cfg(not(test))]
 
 pub mod arena;
 pub mod board;
+pub mod context;
 pub mod models;
 pub mod ring;
 pub mod shm;

@@ -3,8 +3,11 @@
 pub mod bell;
 pub mod board;
 pub mod directory;
+pub mod epoch;
+pub mod memory;
 pub mod ring;
 pub mod slot;
+pub mod tap;
 
 use loom::model::Builder;
 

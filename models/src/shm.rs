@@ -11,3 +11,5 @@ pub mod directory;
 pub mod heap;
 #[path = "../../comm/src/transport/shm/slot.rs"]
 pub mod slot;
+#[path = "../../comm/src/transport/shm/wait.rs"]
+pub mod wait;

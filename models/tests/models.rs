@@ -1,6 +1,6 @@
 //! Every model in every order that its bound allows.
 
-use muster_models::models::{bell, board, check, directory, ring, slot};
+use muster_models::models::{bell, board, check, directory, epoch, memory, ring, slot, tap};
 
 #[test]
 fn two_ranks_exchange_entries() {
@@ -64,4 +64,86 @@ fn a_record_belongs_to_the_call_that_its_version_names() {
     check(3, || {
         board::a_record_belongs_to_the_call_that_its_version_names(2);
     });
+}
+
+#[test]
+fn a_line_that_the_system_copies_is_whole_or_not() {
+    check(3, || {
+        board::a_line_that_the_system_copies_is_whole_or_not(2, true);
+    });
+}
+
+/// Why a third copy is made (PUBLISH-3).
+#[test]
+#[should_panic(expected = "a torn line")]
+fn two_copies_of_the_system_may_be_torn() {
+    check(3, || {
+        board::a_line_that_the_system_copies_is_whole_or_not(2, false);
+    });
+}
+
+#[test]
+fn a_wait_ends_with_the_part_or_with_the_news() {
+    for has_done_its_part in [false, true] {
+        check(4, move || {
+            epoch::a_wait_ends_with_the_part_or_with_the_news(has_done_its_part);
+        });
+    }
+}
+
+#[test]
+fn a_wait_ends_with_what_is_published() {
+    check(4, epoch::a_wait_ends_with_what_is_published);
+}
+
+#[test]
+fn who_sleeps_for_news_gets_them() {
+    check(4, || epoch::who_sleeps_for_news_gets_them(2));
+}
+
+#[test]
+fn buffers_are_reached_within_a_call_only() {
+    check(3, || memory::buffers_are_reached_within_a_call_only(2));
+}
+
+#[test]
+fn staging_is_used_again_when_it_was_read() {
+    check(3, || memory::staging_is_used_again_when_it_was_read(3));
+}
+
+#[test]
+fn a_revoked_buffer_is_its_owners() {
+    check(4, memory::a_revoked_buffer_is_its_owners);
+}
+
+#[test]
+fn memory_of_a_group_is_used_again_when_nobody_reads_it() {
+    check(
+        4,
+        memory::memory_of_a_group_is_used_again_when_nobody_reads_it,
+    );
+}
+
+#[test]
+fn a_spare_buffer_has_one_user() {
+    check(4, memory::a_spare_buffer_has_one_user);
+}
+
+#[test]
+fn memory_of_a_ring_is_used_again_when_both_have_left() {
+    for is_written in [false, true] {
+        check(4, move || {
+            ring::memory_of_a_ring_is_used_again_when_both_have_left(is_written);
+        });
+    }
+}
+
+#[test]
+fn a_call_of_the_tap_is_read_whole_or_not_at_all() {
+    check(4, || tap::a_call_is_read_whole_or_not_at_all(2));
+}
+
+#[test]
+fn a_slot_of_the_tap_is_read_as_one_communicators() {
+    check(4, tap::a_slot_is_read_as_one_communicators);
 }

@@ -19,6 +19,7 @@ use muster_comm::watch::tap::board::{
     BATCH_SHIFT, Board, CAPTURED, COMMS, COUNTS, Call, Comm, GROUPED, Kind, LISTS_MAX, Mark,
     NAME_BYTES, RING, State, UNKNOWN, code, hash,
 };
+use muster_comm::watch::tap::publish;
 
 use crate::real::Function;
 use crate::shared::{board, guarded, note_error, now_ns, start};
@@ -154,7 +155,7 @@ pub(crate) fn begin(birth: Birth, members: &[u32]) -> Option<usize> {
         comm.destroyed.returned_ns.store(0, Ordering::Relaxed);
         comm.created.returned_ns.store(0, Ordering::Relaxed);
         comm.created.entered_ns.store(now_ns(), Ordering::Relaxed);
-        comm.state.store(State::Creating as u32, Ordering::Release);
+        publish::set_state(&comm.state, State::Creating as u32);
         Some(at)
     })
     .flatten()
@@ -184,7 +185,7 @@ fn take_slot(board: &Board) -> Option<usize> {
     };
     let at = fresh.or_else(gone)?;
     if fresh.is_none() {
-        board.comms[at].generation.fetch_add(1, Ordering::Relaxed);
+        publish::take_over(&board.comms[at].state, &board.comms[at].generation);
     }
     let used = u32::try_from(at + 1).unwrap_or(0);
     board.comms_used.fetch_max(used, Ordering::Relaxed);
@@ -214,7 +215,7 @@ pub(crate) fn created(slot: Option<usize>, result: i32, handle: *mut c_void) {
         } else {
             State::Gone
         };
-        comm.state.store(state as u32, Ordering::Release);
+        publish::set_state(&comm.state, state as u32);
     });
 }
 
@@ -255,8 +256,7 @@ pub(crate) fn destroying(handle: *mut c_void) -> Option<usize> {
     let at = slot_of(handle)?;
     let comm = &board()?.comms[at];
     comm.destroyed.entered_ns.store(now_ns(), Ordering::Relaxed);
-    comm.state
-        .store(State::Destroying as u32, Ordering::Release);
+    publish::set_state(&comm.state, State::Destroying as u32);
     Some(at)
 }
 
@@ -269,9 +269,7 @@ pub(crate) fn destroyed(slot: Option<usize>) {
         .destroyed
         .returned_ns
         .store(now_ns(), Ordering::Relaxed);
-    board.comms[at]
-        .state
-        .store(State::Gone as u32, Ordering::Release);
+    publish::set_state(&board.comms[at].state, State::Gone as u32);
 }
 
 /// The slot of a communicator.
@@ -366,29 +364,29 @@ pub(crate) fn note(handle: *mut c_void, stream: *mut c_void, asked: &Asked) -> O
     let ticket = comm.calls.fetch_add(1, Ordering::Relaxed) + 1;
     let place = usize::try_from(ticket).ok()? % RING;
     let call = &comm.ring[place];
-    call.ticket.store(0, Ordering::Release);
-    call.order.store(order, Ordering::Relaxed);
-    call.seq.store(seq, Ordering::Relaxed);
-    call.code.store(
-        code(asked.kind, asked.dtype, asked.op, asked.root),
-        Ordering::Relaxed,
-    );
-    call.count.store(asked.count, Ordering::Relaxed);
-    call.counts.store(asked.counts, Ordering::Relaxed);
-    let (lists_at, lists) = keep(board, comm, asked.lists);
-    call.lists_at.store(lists_at, Ordering::Relaxed);
-    call.lists.store(lists, Ordering::Relaxed);
-    call.stream.store(stream.addr() as u64, Ordering::Relaxed);
-    call.thread.store(thread_number(), Ordering::Relaxed);
     let flags = if is_captured { CAPTURED } else { 0 } | if is_grouped { GROUPED } else { 0 };
-    call.flags
-        .store(flags | BATCH.get() << BATCH_SHIFT, Ordering::Relaxed);
+    let flags = flags | BATCH.get() << BATCH_SHIFT;
+    let (lists_at, lists) = keep(board, comm, asked.lists);
     let now = now_ns();
-    call.span.entered_ns.store(now, Ordering::Relaxed);
-    call.span.returned_ns.store(0, Ordering::Relaxed);
-    call.finished_ns.store(0, Ordering::Relaxed);
-    call.mark.store(Mark::None as u32, Ordering::Relaxed);
-    call.ticket.store(ticket, Ordering::Release);
+    publish::write_call(&call.ticket, ticket, || {
+        call.order.store(order, Ordering::Relaxed);
+        call.seq.store(seq, Ordering::Relaxed);
+        call.code.store(
+            code(asked.kind, asked.dtype, asked.op, asked.root),
+            Ordering::Relaxed,
+        );
+        call.count.store(asked.count, Ordering::Relaxed);
+        call.counts.store(asked.counts, Ordering::Relaxed);
+        call.lists_at.store(lists_at, Ordering::Relaxed);
+        call.lists.store(lists, Ordering::Relaxed);
+        call.stream.store(stream.addr() as u64, Ordering::Relaxed);
+        call.thread.store(thread_number(), Ordering::Relaxed);
+        call.flags.store(flags, Ordering::Relaxed);
+        call.span.entered_ns.store(now, Ordering::Relaxed);
+        call.span.returned_ns.store(0, Ordering::Relaxed);
+        call.finished_ns.store(0, Ordering::Relaxed);
+        call.mark.store(Mark::None as u32, Ordering::Relaxed);
+    });
     let has_events = board.has_events.load(Ordering::Relaxed) != 0;
     let is_plain = has_events && !is_captured && !is_grouped;
     Some(Noted {

@@ -1,7 +1,7 @@
 //! Buffers that calls with objects leave for the next ones: memory that is new to a process costs more to touch
 //! than to copy into.
 
-use std::sync::{Mutex, PoisonError};
+use crate::sync::{Mutex, lock};
 
 /// Most bytes that are kept.
 const KEPT_BYTES_MAX: usize = 16 << 20;
@@ -15,7 +15,7 @@ pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 impl BufferPool {
     /// An empty buffer with room for `len` bytes, new where none of those kept has it.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let place = kept.iter().position(|buffer| buffer.capacity() >= len);
         place.map_or_else(Vec::new, |place| kept.remove(place))
     }
@@ -26,7 +26,7 @@ impl BufferPool {
             return;
         }
         buffer.clear();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let bytes = |kept: &[Vec<u8>]| kept.iter().map(Vec::capacity).sum::<usize>();
         let place = kept.partition_point(|other| other.capacity() < buffer.capacity());
         kept.insert(place, buffer);

@@ -4,6 +4,7 @@
 
 mod buffer_pool;
 mod control;
+mod epoch;
 mod group;
 mod island;
 mod net;

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::epoch::Epoch;
 use super::stall_report::{Court, StallReport};
 use crate::error::ErrorKind;
 use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::DownReason;
-use crate::sync::{AtomicU32, AtomicU64, Deadline, Ordering, futex};
+use crate::sync::{AtomicU64, Deadline};
 use crate::transport::shm::arena::{Arena, OwnerMark};
 use crate::types::Rank;
 use crate::watch::arbiter::covers;
@@ -84,9 +85,7 @@ const NOTICES_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(crate) struct Status {
-    epoch: AtomicU64,
-    /// Moves with every event, for those who sleep until there is one.
-    bell: AtomicU32,
+    epoch: Epoch,
     /// What ranks said about calls that did not end.
     pub(crate) court: Court,
     known: Mutex<Known>,
@@ -122,13 +121,12 @@ struct Known {
 impl Status {
     /// The word that waiters watch.
     pub(crate) fn epoch_word(&self) -> &AtomicU64 {
-        &self.epoch
+        self.epoch.word()
     }
 
     /// The epoch now.
     pub(crate) fn epoch(&self) -> u64 {
-        // SYNC: pairs with the Release in `disturb`.
-        self.epoch.load(Ordering::Acquire)
+        self.epoch.now()
     }
 
     /// From now on trouble is marked in the region of this rank: those who outlive its process see what it knew.
@@ -165,7 +163,7 @@ impl Status {
             self.mark_trouble();
         }
         self.known().gone.entry(rank).or_insert(gone);
-        self.disturb();
+        self.epoch.advance();
     }
 
     /// A group was given up. Of several notices that of the earliest call stays: it is the cause.
@@ -183,13 +181,13 @@ impl Status {
                 }
             }
         }
-        self.disturb();
+        self.epoch.advance();
     }
 
     /// A rank testified.
     pub(crate) fn set_testimony(&self, stall_report: StallReport) {
         if self.court.hear(stall_report) {
-            self.disturb();
+            self.epoch.advance();
         }
     }
 
@@ -197,7 +195,7 @@ impl Status {
     pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
         self.mark_trouble();
         self.known().cut_off.get_or_insert(cut_off);
-        self.disturb();
+        self.epoch.advance();
     }
 
     /// The arbiter has found something. Told again, a verdict ends more calls than before. `say` is called
@@ -220,7 +218,7 @@ impl Status {
         self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if self.cause_of(call, true, probe).is_some() {
-            self.disturb();
+            self.epoch.advance();
         } else {
             self.learn(verdict, probe.now_ms(), say);
         }
@@ -257,7 +255,7 @@ impl Status {
             }
             None => {}
         }
-        self.disturb();
+        self.epoch.advance();
     }
 
     /// The verdict that ends this call, or is about it.
@@ -348,21 +346,7 @@ impl Status {
 
     /// Sleeps until the epoch is no longer `seen`, at most for `time`.
     pub(crate) fn await_news(&self, seen: u64, time: Duration) {
-        // SYNC: pairs with the Release in `disturb`. Who has seen this bell sees the epoch of the event before it at least; a
-        // later event moves the bell, and the futex call compares it again.
-        let bell = self.bell.load(Ordering::Acquire);
-        if self.epoch() == seen {
-            futex::wait(&self.bell, bell, time);
-        }
-    }
-
-    fn disturb(&self) {
-        // SYNC: pairs with the Acquire in `epoch` and in the waiters: who sees the new epoch finds
-        // what was recorded before it.
-        self.epoch.fetch_add(1, Ordering::Release);
-        // SYNC: pairs with the Acquire in `await_news`.
-        self.bell.fetch_add(1, Ordering::Release);
-        futex::wake_all(&self.bell);
+        self.epoch.sleep(seen, time);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -12,13 +12,14 @@
 //! `head` counts the bytes ever written, `tail` the bytes ever read; they lie on lines of their
 //! own, since each is written by one side. A capacity need not be a power of two.
 //!
-//! RING-1 to 3 stand in `cursor`, which says who publishes what when.
+//! RING-1 to 3 stand in `cursor`, which says who publishes what when; `block` says who may use the memory.
 
 #![expect(
     unsafe_code,
     reason = "shared memory is reached through raw pointers and atomics, never through slices"
 )]
 
+mod block;
 pub(crate) mod cursor;
 mod error;
 
@@ -38,11 +39,6 @@ pub const BLOCK_ALIGN: usize = 64;
 /// Largest capacity of one direction. More than any cache holds only makes messages colder.
 pub const CAPACITY_MAX: usize = 1 << 30;
 
-/// The block's state: created and waiting for the other side. ("ring" read as a number.)
-const CREATED: u32 = u32::from_le_bytes(*b"ring");
-/// The block's state: both sides are there.
-const ATTACHED: u32 = u32::from_le_bytes(*b"RING");
-
 /// What one side writes about one ring.
 ///
 /// 128 bytes apart rather than 64: processors fetch lines in pairs.
@@ -58,7 +54,7 @@ struct End {
 /// The shared part of one ring.
 #[repr(C, align(64))]
 struct Header {
-    /// `CREATED` or `ATTACHED`; of ring 0 only.
+    /// The state of the block; of ring 0 only.
     block: AtomicU32,
     padding: [u8; 124],
     /// Written by the writer only.
@@ -196,13 +192,12 @@ impl RingStream {
                 writer: End::new(),
                 reader: End::new(),
             };
-            // SAFETY: the caller gives us these bytes; nobody looks at them before `CREATED`.
+            // SAFETY: the caller gives us these bytes; nobody looks at them before the block is open.
             unsafe { header.write(fresh) };
         }
         // SAFETY: the header was written just now.
         let header = unsafe { headers.as_ref() };
-        // SYNC: Release pairs with the exchange in `attach`: the other side sees fresh headers.
-        header.block.store(CREATED, Ordering::Release);
+        block::open(&header.block);
         Ok(Self::side(headers, capacity, false, keep))
     }
 
@@ -221,14 +216,9 @@ impl RingStream {
         // SAFETY: aligned and large enough (`headers_of`), initialised (the caller), all atomics
         // and padding.
         let header = unsafe { headers.as_ref() };
-        // SYNC: Acquire pairs with the Release in `create`. Relaxed on failure: nothing is read.
-        let taken =
-            header
-                .block
-                .compare_exchange(CREATED, ATTACHED, Ordering::Acquire, Ordering::Relaxed);
-        match taken {
-            Ok(_) => Ok(Self::side(headers, capacity, true, keep)),
-            Err(ATTACHED) => Err(RingError::InUse),
+        match block::attach(&header.block) {
+            Ok(()) => Ok(Self::side(headers, capacity, true, keep)),
+            Err(block::ATTACHED) => Err(RingError::InUse),
             Err(_) => Err(RingError::NotCreated),
         }
     }
@@ -246,27 +236,16 @@ impl RingStream {
         };
         // SAFETY: aligned and large enough (`headers_of`), initialised by `create`.
         let first = unsafe { headers.as_ref() };
-        // Relaxed: written by this rank.
-        let written = first.writer.index.load(Ordering::Relaxed);
-        // Relaxed: a side that is being taken right now is found when this is asked again.
-        if written > 0 && first.block.load(Ordering::Relaxed) == CREATED {
-            return false;
-        }
-        // SYNC: AcqRel pairs with the exchange in `attach`: only one of the two can win.
-        let untaken = first
-            .block
-            .compare_exchange(CREATED, 0, Ordering::AcqRel, Ordering::Acquire);
-        if matches!(untaken, Ok(_) | Err(0)) {
-            return true;
-        }
         // SAFETY: the block holds two headers.
         let second = unsafe { headers.add(1) };
         // SAFETY: initialised by `create`, as the first.
         let second = unsafe { second.as_ref() };
-        [&first.writer, &first.reader, &second.writer, &second.reader]
-            .iter()
-            // SYNC: Acquire pairs with the Release in `leave`: the side touches nothing after it.
-            .all(|end| end.state.load(Ordering::Acquire) != OPEN)
+        let ends = [&first.writer, &first.reader, &second.writer, &second.reader];
+        block::is_over(
+            &first.block,
+            &first.writer.index,
+            ends.map(|end| &end.state),
+        )
     }
 
     /// Whether the other side has read all that the creator of a block wrote.

@@ -10,6 +10,7 @@ pub mod board;
 mod devices;
 mod ends;
 mod files;
+pub mod publish;
 mod scene;
 mod snapshot;
 mod tape;

@@ -73,3 +73,42 @@ fn read(line: &[AtomicU64]) -> Option<[u64; WORDS - 1]> {
         words
     })
 }
+
+/// Another process reads a line that changes: its words are copied by the system, in no order (PUBLISH-3).
+///
+/// # Panics
+/// Where it takes a torn line for a whole one. So it does where the versions are those of the copy whose words it takes.
+pub fn a_line_that_the_system_copies_is_whole_or_not(changes: u64, has_earlier_versions: bool) {
+    let line: Arc<[AtomicU64; WORDS]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+    let writer = {
+        let line = Arc::clone(&line);
+        thread::spawn(move || {
+            for value in 1..=changes {
+                publish::change(&line, |words| {
+                    for word in &words[1..] {
+                        word.store(value, Ordering::Relaxed);
+                    }
+                });
+            }
+        })
+    };
+    let copy = || {
+        // The version last: the worst of orders.
+        let mut copy = [0; WORDS];
+        for at in (0..WORDS).rev() {
+            copy[at] = line[at].load(Ordering::Relaxed);
+        }
+        publish::settle();
+        copy
+    };
+    let earlier = has_earlier_versions.then(copy);
+    let (mut first, second) = (copy(), copy());
+    if let Some(earlier) = earlier {
+        first[publish::VERSION] = earlier[publish::VERSION];
+    }
+    if publish::is_whole(&first, &second) {
+        let value = first[publish::VERSION] / 2;
+        assert_eq!(first[1..], [value, value], "a torn line");
+    }
+    writer.join().expect("the writer ends well");
+}

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use loom::thread;
 
+use crate::arena::Arena;
+use crate::ring::block;
 use crate::ring::cursor::{CLOSED, Cursor, OPEN, Told};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -125,4 +127,54 @@ pub fn a_message_is_found_or_known_to_be_lost() {
     let is_lost = cursor.has_lost(ring.reader.told());
     let is_found = reader.join().expect("a reader does not panic");
     assert!(is_lost || is_found);
+}
+
+/// What an earlier use of the memory has left where states will stand.
+const GARBAGE: u32 = 99;
+
+/// A ring is made in used memory and closed by its creator, who uses the memory again once it is over; meanwhile the other side
+/// comes, reads and goes (BLOCK-1, BLOCK-2). A ring that was written to waits for it.
+///
+/// # Panics
+/// Where the other side finds old headers, or both use the memory.
+pub fn memory_of_a_ring_is_used_again_when_both_have_left(is_written: bool) {
+    let arena = Arc::new(Arena::new(1));
+    let place = arena.heap_offset(0);
+    let state = Arc::new(AtomicU32::new(0));
+    let written = Arc::new(AtomicU64::new(0));
+    let ends: Arc<[End; 4]> = Arc::new(std::array::from_fn(|_| End {
+        index: AtomicU64::new(0),
+        state: AtomicU32::new(GARBAGE),
+    }));
+    let other = {
+        let (arena, state, ends) = (Arc::clone(&arena), Arc::clone(&state), Arc::clone(&ends));
+        thread::spawn(move || {
+            while block::attach(&state).is_err() {
+                if !is_written {
+                    return;
+                }
+                thread::yield_now();
+            }
+            for end in &ends[..2] {
+                assert!(end.told().state().is_ok(), "headers of an earlier ring");
+            }
+            let _ = arena.take(arena.at(place, 8));
+            ends[2].told().leave(CLOSED);
+            ends[3].told().leave(CLOSED);
+        })
+    };
+    for end in &*ends {
+        end.state.store(OPEN, Ordering::Relaxed);
+    }
+    arena.put(arena.at(place, 8), 1);
+    block::open(&state);
+    written.store(u64::from(is_written), Ordering::Relaxed);
+    ends[0].told().leave(CLOSED);
+    ends[1].told().leave(CLOSED);
+    let states = || [0, 1, 2, 3].map(|at: usize| &ends[at].state);
+    while !block::is_over(&state, &written, states()) {
+        thread::yield_now();
+    }
+    arena.put(arena.at(place, 8), 2);
+    other.join().expect("the other side ends well");
 }

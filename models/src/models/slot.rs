@@ -27,19 +27,19 @@ fn slots(arena: &Arc<Arena>, ranks: usize) -> Vec<Slot> {
 }
 
 /// Makes what lies in front of the payloads: the words of the entries.
-fn make(arena: &Arena, slot: &Slot) {
+pub(super) fn make(arena: &Arena, slot: &Slot) {
     for seq in 0..2 {
         arena.make(slot.payload(seq, PayloadClass::Ample).addr() - 128, 128);
     }
 }
 
-fn peer(arena: &Arena, local: usize) -> PeerSlot {
+pub(super) fn peer(arena: &Arena, local: usize) -> PeerSlot {
     PeerSlot::find(arena, local, KEY)
         .expect("no damage")
         .expect("made before")
 }
 
-fn until(mut ready: impl FnMut() -> bool) {
+pub(super) fn until(mut ready: impl FnMut() -> bool) {
     while !ready() {
         thread::yield_now();
     }

@@ -8,6 +8,8 @@
 //!   words were read after the one reading of the version and before the other. Of the second copy that
 //!   says nothing.
 //! - PUBLISH-2: versions only grow, as long as the memory is a board.
+//! - PUBLISH-3: the system copies words in no order. So another process copies everything three times, with [`settle`] between: the
+//!   words are those of the middle copy, its versions those of the copy before it, and the third one is compared.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -43,6 +45,12 @@ pub(crate) fn copy(words: &[AtomicU64], copy: &mut [u64]) {
         // SYNC: pairs with the Release of versions, and with the fence in front of changes.
         *word = source.load(Ordering::Acquire);
     }
+}
+
+/// Ends a copy that the system has made: what is copied next is no older (PUBLISH-3).
+pub(crate) fn settle() {
+    // SYNC: pairs with the Release of versions, and with the fence in front of changes.
+    fence(Ordering::Acquire);
 }
 
 /// Whether a piece was whole in the first of two copies (PUBLISH-1).

@@ -1,8 +1,8 @@
 //! Reading a board: two copies in, a report out.
 //!
 //! Pure but for [`of_process`]. Two copies, one after the other: what was whole in the first is known by
-//! the versions in both (PUBLISH-1). A line that moves too fast to be caught is told as it stood in
-//! the second copy, without a call: it is plainly not stuck.
+//! the versions in both (PUBLISH-1), of which those of the first are older than its words where the system copies (PUBLISH-3). A line
+//! that moves too fast to be caught is told as it stood in the second copy, without a call: it is plainly not stuck.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -58,7 +58,7 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
     let mut reports = Vec::new();
     let mut seen = BTreeSet::new();
     for file in boards(pid, File::options().read(true)).map_err(failed)? {
-        let (first, second) = match copies(&file) {
+        let (first, second) = match copies(&file, Part::All) {
             Ok(copies) => copies,
             // A board that is being made.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
@@ -92,8 +92,7 @@ pub(super) fn report(file: &File, part: Part) -> Option<Report> {
         Part::All => RECORDS,
         Part::Groups => 0,
     };
-    let copy = || copy(file, part).ok();
-    let (first, second) = (copy()?, copy()?);
+    let (first, second) = copies(file, part).ok()?;
     let mut report = decode(&first, &second, &Lists::new(), calls);
     if part == Part::Groups {
         let calls = report
@@ -105,8 +104,11 @@ pub(super) fn report(file: &File, part: Part) -> Option<Report> {
     Some(report)
 }
 
-fn copies(file: &File) -> io::Result<(Copied, Copied)> {
-    Ok((copy(file, Part::All)?, copy(file, Part::All)?))
+fn copies(file: &File, part: Part) -> io::Result<(Copied, Copied)> {
+    let earlier = copy(file, part)?;
+    let mut first = copy(file, part)?;
+    first.take_versions(&earlier);
+    Ok((first, copy(file, part)?))
 }
 
 /// A word of the header; `None` of a board that is being made.
@@ -194,7 +196,7 @@ fn own_path(file: &File) -> PathBuf {
 
 /// Copies a board. What is not read is zeros.
 fn copy(file: &File, part: Part) -> io::Result<Copied> {
-    Copied::take(|from, words| {
+    let copied = Copied::take(|from, words| {
         if from == SITES && part == Part::Groups {
             return Ok(());
         }
@@ -203,7 +205,9 @@ fn copy(file: &File, part: Part) -> io::Result<Copied> {
             .iter_mut()
             .for_each(|word| *word = u64::from_le(*word));
         Ok(())
-    })
+    });
+    publish::settle();
+    copied
 }
 
 /// A copy of a board, without the lines that are not in use: those are most of it.
@@ -227,6 +231,19 @@ impl Copied {
         let mut rest = vec![0; WORDS - SITES];
         read(SITES, &mut rest)?;
         Ok(Self { lines, rest })
+    }
+
+    /// Takes the versions of an earlier copy, without the lines that this did not have (PUBLISH-3).
+    fn take_versions(&mut self, earlier: &Self) {
+        let used = earlier.lines.len().min(self.lines.len());
+        self.lines.truncate(used);
+        let lines = (HEADER..used).step_by(LINE_WORDS);
+        lines.for_each(|at| {
+            self.lines[at + publish::VERSION] = earlier.lines[at + publish::VERSION]
+        });
+        let records = (RING - SITES..WORDS - SITES).step_by(RECORD_WORDS);
+        records
+            .for_each(|at| self.rest[at + publish::VERSION] = earlier.rest[at + publish::VERSION]);
     }
 
     fn head(&self, word: Head) -> u64 {

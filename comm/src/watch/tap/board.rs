@@ -1,7 +1,7 @@
 //! What a process tells of its HCCL calls, in shared memory: written by the tap, read by the tool.
 //!
-//! BOARD-1: every field is atomic. A call is valid where its ticket is the same before and after the other fields were read.
-//! BOARD-2: a communicator's slot keeps its place until it is destroyed and all slots are taken; its generation then moves.
+//! Every field is atomic. `publish` says when what stands here is valid. A communicator's slot keeps its place until it is destroyed and
+//! all slots are taken.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ffi::CStr;

@@ -6,6 +6,7 @@ use super::board::{
     Board, CAPTURED, COMMS, Comm, Kind, MAGIC, Mark, RING, State, UNKNOWN, VERSION, dtype_of,
     op_of, root_of,
 };
+use super::publish;
 use crate::types::{Collective, DType, ReduceOp};
 use crate::watch::report::CallCode;
 
@@ -153,33 +154,29 @@ fn error(board: &Board) -> Option<DeviceError> {
 }
 
 fn group(board: &Board, comm: &Comm, calls: impl Fn(&Comm) -> Vec<Call>) -> Option<Group> {
-    let generation = comm.generation.load(Acquire);
-    let state = State::of(comm.state.load(Acquire)).filter(|state| *state != State::Free)?;
-    let size = comm.size.load(Relaxed);
-    let parent = usize::try_from(comm.parent.load(Relaxed)).ok();
-    let parent = parent.and_then(|slot| board.comms.get(slot));
-    let known = usize::try_from(comm.members_known.load(Relaxed)).unwrap_or(0);
-    let entered = comm.collectives.load(Acquire);
-    let group = Group {
-        key: comm.key.load(Relaxed),
-        name: comm.name(),
-        size: if size == UNKNOWN { 0 } else { size },
-        rank: comm.rank.load(Relaxed),
-        parent: parent.map(|parent| parent.key.load(Relaxed)),
-        members: comm
-            .members
-            .iter()
-            .take(known)
-            .map(|member| member.load(Relaxed))
-            .collect(),
-        is_creating: state == State::Creating,
-        is_gone: matches!(state, State::Destroying | State::Gone),
-        created_ns: comm.created.entered_ns.load(Relaxed),
-        entered,
-        calls: calls(comm),
-    };
-    // A slot that was given to another communicator meanwhile is read the next time.
-    (comm.generation.load(Acquire) == generation).then_some(group)
+    // A slot that goes over to another communicator meanwhile is read the next time.
+    publish::read_slot(&comm.state, &comm.generation, |state| {
+        let state = State::of(state)?;
+        let size = comm.size.load(Relaxed);
+        let parent = usize::try_from(comm.parent.load(Relaxed)).ok();
+        let parent = parent.and_then(|slot| board.comms.get(slot));
+        let known = usize::try_from(comm.members_known.load(Relaxed)).unwrap_or(0);
+        let members = comm.members.iter().take(known);
+        let entered = comm.collectives.load(Acquire);
+        Some(Group {
+            key: comm.key.load(Relaxed),
+            name: comm.name(),
+            size: if size == UNKNOWN { 0 } else { size },
+            rank: comm.rank.load(Relaxed),
+            parent: parent.map(|parent| parent.key.load(Relaxed)),
+            members: members.map(|member| member.load(Relaxed)).collect(),
+            is_creating: state == State::Creating,
+            is_gone: matches!(state, State::Destroying | State::Gone),
+            created_ns: comm.created.entered_ns.load(Relaxed),
+            entered,
+            calls: calls(comm),
+        })
+    })
 }
 
 fn calls(comm: &Comm) -> Vec<Call> {
@@ -187,26 +184,24 @@ fn calls(comm: &Comm) -> Vec<Call> {
     let first = last.saturating_sub(CALLS_MAX - 1).max(1);
     let call = |ticket: u64| {
         let call = &comm.ring[usize::try_from(ticket).ok()? % RING];
-        if call.ticket.load(Acquire) != ticket {
-            return None;
-        }
-        let code = call.code.load(Relaxed);
-        let kind = Kind::of(code)?;
-        let returned_ns = call.span.returned_ns.load(Acquire);
-        let read = Call {
-            order: call.order.load(Relaxed),
-            seq: call.seq.load(Relaxed),
-            code: code_of(kind, code, call.count.load(Relaxed)),
-            root: root_of(code),
-            stream: call.stream.load(Relaxed),
-            entered_ns: call.span.entered_ns.load(Relaxed),
-            returned_ns: (returned_ns != 0).then_some(returned_ns),
-            is_complete: call.finished_ns.load(Relaxed) != 0,
-            mark: Mark::of(call.mark.load(Acquire)),
-            is_captured: call.flags.load(Relaxed) & CAPTURED != 0,
-            result: call.result.load(Relaxed).cast_signed(),
-        };
-        (call.ticket.load(Acquire) == ticket).then_some(read)
+        publish::read_call(&call.ticket, ticket, || {
+            let code = call.code.load(Relaxed);
+            let kind = Kind::of(code)?;
+            let returned_ns = call.span.returned_ns.load(Acquire);
+            Some(Call {
+                order: call.order.load(Relaxed),
+                seq: call.seq.load(Relaxed),
+                code: code_of(kind, code, call.count.load(Relaxed)),
+                root: root_of(code),
+                stream: call.stream.load(Relaxed),
+                entered_ns: call.span.entered_ns.load(Relaxed),
+                returned_ns: (returned_ns != 0).then_some(returned_ns),
+                is_complete: call.finished_ns.load(Relaxed) != 0,
+                mark: Mark::of(call.mark.load(Acquire)),
+                is_captured: call.flags.load(Relaxed) & CAPTURED != 0,
+                result: call.result.load(Relaxed).cast_signed(),
+            })
+        })
     };
     (first..=last).filter_map(call).collect()
 }

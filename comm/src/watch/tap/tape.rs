@@ -10,6 +10,7 @@ use super::board::{
     BATCH_SHIFT, Board, CAPTURED, COMMS, COUNTS, Comm, GROUPED, Kind, RING, State, dtype_of, op_of,
     root_of,
 };
+use super::publish;
 use super::snapshot::{collective, data_type, reduce_op};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::types::{Collective, DType, ReduceOp, index};
@@ -147,49 +148,39 @@ enum Read {
 
 fn call(board: &Board, comm: &Comm, ticket: u64) -> Read {
     let call = &comm.ring[index(ticket % RING as u64)];
-    let key = comm.key.load(Relaxed);
-    let before = call.ticket.load(Acquire);
-    if before != ticket {
-        return if before > ticket {
-            Read::Overwritten
-        } else {
-            Read::Later
-        };
-    }
-    let code = call.code.load(Relaxed);
-    let Some(kind) = Kind::of(code) else {
-        return Read::Overwritten;
-    };
-    let flags = call.flags.load(Relaxed);
-    let returned_ns = call.span.returned_ns.load(Acquire);
-    let result = call.result.load(Relaxed);
-    let of_kind = collective(kind);
-    let batch = flags >> BATCH_SHIFT;
-    let taped = Taped {
-        key,
-        seq: call.seq.load(Relaxed),
-        collective: of_kind,
-        dtype: dtype_of(code).and_then(|number| {
-            let is_byte = BYTES.contains(&number) && !of_kind.reduces();
-            data_type(number).or_else(|| is_byte.then_some(DType::U8))
-        }),
-        op: op_of(code).and_then(reduce_op),
-        root: root_of(code),
-        count: call.count.load(Relaxed),
-        lists: lists(board, call.lists_at.load(Relaxed), call.lists.load(Relaxed)),
-        stream: call.stream.load(Relaxed),
-        batch: (batch != 0).then(|| (call.thread.load(Relaxed), batch)),
-        entered_ns: call.span.entered_ns.load(Relaxed),
-        returned_ns: (returned_ns != 0).then_some(returned_ns),
-        is_made: flags & CAPTURED == 0 && (returned_ns == 0 || result == 0),
-        lost: 0,
-        order: call.order.load(Relaxed),
-        is_grouped: flags & GROUPED != 0,
-    };
-    if call.ticket.load(Acquire) == ticket {
-        Read::Call(Box::new(taped))
-    } else {
-        Read::Overwritten
+    let read = publish::read_call(&call.ticket, ticket, || {
+        let code = call.code.load(Relaxed);
+        let collective = collective(Kind::of(code)?);
+        let flags = call.flags.load(Relaxed);
+        let returned_ns = call.span.returned_ns.load(Acquire);
+        let result = call.result.load(Relaxed);
+        let batch = flags >> BATCH_SHIFT;
+        Some(Taped {
+            key: comm.key.load(Relaxed),
+            seq: call.seq.load(Relaxed),
+            collective,
+            dtype: dtype_of(code).and_then(|number| {
+                let is_byte = BYTES.contains(&number) && !collective.reduces();
+                data_type(number).or_else(|| is_byte.then_some(DType::U8))
+            }),
+            op: op_of(code).and_then(reduce_op),
+            root: root_of(code),
+            count: call.count.load(Relaxed),
+            lists: lists(board, call.lists_at.load(Relaxed), call.lists.load(Relaxed)),
+            stream: call.stream.load(Relaxed),
+            batch: (batch != 0).then(|| (call.thread.load(Relaxed), batch)),
+            entered_ns: call.span.entered_ns.load(Relaxed),
+            returned_ns: (returned_ns != 0).then_some(returned_ns),
+            is_made: flags & CAPTURED == 0 && (returned_ns == 0 || result == 0),
+            lost: 0,
+            order: call.order.load(Relaxed),
+            is_grouped: flags & GROUPED != 0,
+        })
+    });
+    match read {
+        Some(read) => Read::Call(Box::new(read)),
+        None if call.ticket.load(Acquire) > ticket => Read::Overwritten,
+        None => Read::Later,
     }
 }
 
