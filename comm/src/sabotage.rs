@@ -13,6 +13,8 @@ pub(crate) enum Sabotage {
     Field,
     /// The board of a rank does not say for whom its calls wait.
     Missing,
+    /// An entry of the litmus test is published before its payload is written.
+    Order,
 }
 
 /// Whether this one is at work.
@@ -34,6 +36,7 @@ pub(crate) fn is(which: Sabotage) -> bool {
             ("descriptor", Sabotage::Descriptor),
             ("field", Sabotage::Field),
             ("missing", Sabotage::Missing),
+            ("order", Sabotage::Order),
         ]
         .into_iter()
         .find_map(|(name, sabotage)| (name == word).then_some(sabotage))

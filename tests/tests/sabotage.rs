@@ -36,6 +36,11 @@ const FAULTS: &[Fault] = &[
         drill: "quiet",
         breaks: "clean",
     },
+    Fault {
+        name: "order",
+        drill: "memory-order",
+        breaks: "detected",
+    },
 ];
 
 /// Exit code of `muster drill` where a drill has failed.

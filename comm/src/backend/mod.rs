@@ -14,6 +14,7 @@ pub(crate) mod direct;
 mod exchange;
 pub(crate) mod host;
 pub(crate) mod links;
+pub mod litmus;
 pub(crate) mod matching;
 pub mod message;
 pub(crate) mod peer_status;

@@ -30,8 +30,6 @@ use crate::world::tether;
 
 /// Most ranks of a drill: all of them are processes of this host.
 const RANKS_MAX: i64 = 256;
-/// Ranks of a drill unless said otherwise.
-const RANKS_DEFAULT: u32 = 4;
 
 /// Options of `muster drill`.
 #[derive(Debug, Args)]
@@ -180,10 +178,12 @@ fn carry_out(args: &DrillArgs, turns: Vec<Turn>, seed: u64) -> Result<Report, Fa
 }
 
 fn turns(args: &DrillArgs, wanted: &[&'static Drill], seed: u64) -> Vec<Turn> {
-    let worlds = if args.world.is_empty() {
-        &[RANKS_DEFAULT]
-    } else {
-        args.world.as_slice()
+    let worlds = |drill: &Drill| {
+        if args.world.is_empty() {
+            vec![drill.ranks]
+        } else {
+            args.world.clone()
+        }
     };
     let is_wanted = |transport: &Transport| {
         args.transport.is_empty()
@@ -197,9 +197,9 @@ fn turns(args: &DrillArgs, wanted: &[&'static Drill], seed: u64) -> Vec<Turn> {
     for repetition in 1..=args.repeat {
         for drill in wanted {
             for transport in &transports {
-                for world_size in worlds {
+                for world_size in worlds(drill) {
                     let setting = Setting {
-                        world_size: *world_size,
+                        world_size,
                         transport: *transport,
                     };
                     if drill.fits(&setting) {

@@ -66,8 +66,8 @@ const STAGES: [Planned; 5] = [
     ),
     Planned::new(
         "drill",
-        "--only killed stopped stalled returns-early quiet",
-        "--only killed stopped --transport shm",
+        "--only killed stopped stalled returns-early quiet memory-order",
+        "--only killed stopped memory-order --transport shm",
     ),
 ];
 

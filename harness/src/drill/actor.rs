@@ -3,6 +3,7 @@
 //! What it does wrong it does for real. It knows its own steps only (DRILL-1).
 
 mod calls;
+mod litmus;
 mod steps;
 pub mod trace;
 

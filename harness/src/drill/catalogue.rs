@@ -35,6 +35,8 @@ const CIRCLE: Duration = Duration::from_secs(1);
 /// What a verdict at a deadline may take beyond it.
 const AFTER_DEADLINE: Duration = Duration::from_millis(500);
 
+/// Ranks of a drill unless said otherwise.
+const RANKS: u32 = 4;
 /// Seconds that `muster run` gives ranks after a failure: enough to return, and no more.
 const GRACE_S: u32 = 2;
 
@@ -55,6 +57,8 @@ pub struct Drill {
     pub transports: &'static [Transport],
     /// The smallest world in which it does.
     pub world_min: u32,
+    /// Ranks where nothing else is asked for.
+    pub ranks: u32,
     /// What is done and what must come of it, in a setting.
     pub plan: fn(&Setting, &mut Draws) -> Plan,
 }
@@ -71,6 +75,7 @@ impl Drill {
             is_control: false,
             transports: &Transport::ALL,
             world_min: 2,
+            ranks: RANKS,
             plan,
         }
     }
@@ -93,6 +98,15 @@ impl Drill {
     const fn tcp(self) -> Self {
         Self {
             transports: &[Transport::Tcp],
+            ..self
+        }
+    }
+
+    /// Over shared memory only, between two ranks where nothing else is asked for.
+    const fn shm_pair(self) -> Self {
+        Self {
+            transports: &[Transport::Shm],
+            ranks: 2,
             ..self
         }
     }

@@ -174,6 +174,7 @@ pub(super) fn said(run: &Run) -> String {
     match (&run.verdict, run.outcome) {
         (_, RunOutcome::Skipped) => "–".to_owned(),
         (Some(said), _) => format!("{} {}", said.class, ranks_in_words(&said.blamed)),
+        (None, RunOutcome::Passed) if !run.notes.is_empty() => run.notes.join("; "),
         (None, RunOutcome::Passed) if run.control => "nothing, all is well".to_owned(),
         (None, RunOutcome::Passed) => run.expected.class.to_lowercase(),
         (None, RunOutcome::Failed) => "nothing".to_owned(),

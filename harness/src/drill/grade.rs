@@ -127,6 +127,7 @@ impl Grader<'_> {
             | What::Done
             | What::Joined
             | What::Marked
+            | What::Noted { .. }
             | What::Usable
             | What::Working
             | What::Wrong { .. } => None,

@@ -79,6 +79,9 @@ pub struct Run {
     pub passed: bool,
     /// Why not, or why it was skipped.
     pub reasons: Vec<String>,
+    /// What ranks have looked at, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// How long the run took, in milliseconds.
     pub elapsed_ms: u64,
 }

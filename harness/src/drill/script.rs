@@ -58,6 +58,13 @@ pub enum Step {
     Hoard,
     /// Says goodbye.
     Leave,
+    /// Looks whether memory keeps its order between this rank and the other one of a group.
+    Litmus {
+        /// The group.
+        group: String,
+        /// For how long, in milliseconds.
+        ms: u64,
+    },
     /// Makes a group.
     Make {
         /// Its name.

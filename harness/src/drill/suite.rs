@@ -234,12 +234,19 @@ fn blank(turn: &Turn, plan: &Plan) -> Run {
         outcome: RunOutcome::Skipped,
         passed: false,
         reasons: Vec::new(),
+        notes: Vec::new(),
         elapsed_ms: 0,
     }
 }
 
 fn result(turn: &Turn, plan: &Plan, graded: Graded, seen: Seen, elapsed: Duration) -> Run {
     let passed = graded.assertions.iter().all(|assertion| assertion.holds);
+    let mut notes = Vec::new();
+    for told in &seen.told {
+        if let What::Noted { text } = &told.what {
+            notes.push(text.clone());
+        }
+    }
     Run {
         verdict: graded.verdict,
         detected_ms: graded.detected.map(|time| time.as_secs_f64() * 1e3),
@@ -253,6 +260,7 @@ fn result(turn: &Turn, plan: &Plan, graded: Graded, seen: Seen, elapsed: Duratio
         },
         passed,
         reasons: graded.reasons,
+        notes,
         elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         ..blank(turn, plan)
     }

@@ -15,7 +15,7 @@ pub fn head() -> String {
     )
 }
 
-/// The line of a run, and below it why it failed or was skipped.
+/// The line of a run, and below it why it failed or was skipped, and what was looked at.
 #[must_use]
 pub fn row(run: &Run) -> String {
     let said = match (&run.verdict, run.outcome) {
@@ -47,7 +47,7 @@ pub fn row(run: &Run) -> String {
         run.transport.name(),
         run.world_size
     );
-    for reason in &run.reasons {
+    for reason in run.reasons.iter().chain(&run.notes) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "     {}", crate::out::escaped(reason));
     }

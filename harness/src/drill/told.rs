@@ -45,6 +45,11 @@ pub enum What {
     Joined,
     /// The fault is done now.
     Marked,
+    /// What it has done, for people.
+    Noted {
+        /// In words.
+        text: String,
+    },
     /// It could not join.
     Refused {
         /// The error.

@@ -36,8 +36,8 @@ pub(crate) fn is_over(block: &AtomicU32, written: &AtomicU64, states: [&AtomicU3
     if written > 0 && block.load(Ordering::Relaxed) == CREATED {
         return false;
     }
-    // SYNC: AcqRel pairs with the exchange in `attach`: only one of the two can win.
-    let untaken = block.compare_exchange(CREATED, 0, Ordering::AcqRel, Ordering::Acquire);
+    // Relaxed twice: one word says who wins, here or in `attach`; what the other side did is ordered by its states.
+    let untaken = block.compare_exchange(CREATED, 0, Ordering::Relaxed, Ordering::Relaxed);
     if matches!(untaken, Ok(_) | Err(0)) {
         return true;
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_comm::collective::{Communicator, Work};
+use muster_comm::collective::{Communicator, LitmusError, Work};
 use muster_comm::error::CommError;
 use muster_comm::error::verdict::Class;
 use muster_comm::sync::{AtomicBool, Clock, Deadline};
@@ -16,7 +16,7 @@ use muster_comm::world::World;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::trace::Trace;
-use super::{GO, calls};
+use super::{GO, calls, litmus};
 use crate::drill::script::{CallKind, CallSpec, Kind, MessageSpec, Part, Place, PrintSpec, Step};
 use crate::drill::told::{Failed, Told, What};
 use crate::exit::Exit;
@@ -128,6 +128,7 @@ impl<'a> Player<'a> {
             Step::Exit { code } => vanish(*code),
             Step::Hoard => hoard(),
             Step::Leave => self.world.leave(),
+            Step::Litmus { group, ms } => self.litmus(group, Duration::from_millis(*ms))?,
             Step::Make { name, members } => {
                 self.make(name, members.iter().map(|rank| Rank(*rank)).collect())?;
             }
@@ -258,6 +259,30 @@ impl<'a> Player<'a> {
                 self.say(What::Working);
             }
             Clock::pause(BETWEEN);
+        }
+        Ok(())
+    }
+
+    /// Looks whether memory keeps its order; the first rank of the group tells how much was looked at.
+    fn litmus(&self, group: &str, time: Duration) -> Result<(), Stop> {
+        let Some(communicator) = self.groups.get(group) else {
+            return Err(self.nameless(group));
+        };
+        match communicator.litmus(time) {
+            Ok(counts) if communicator.rank() == 0 => {
+                let text = litmus::in_words(&counts);
+                self.say(What::Noted { text });
+            }
+            Ok(_) => {}
+            Err(error) => {
+                // The other rank has more to say where this one was left alone.
+                if !matches!(error, LitmusError::Alone(_)) {
+                    self.say(What::Wrong {
+                        call: format!("memory: {error}"),
+                    });
+                }
+                return Err(Stop::Code(litmus::exit(&error).code().into()));
+            }
         }
         Ok(())
     }

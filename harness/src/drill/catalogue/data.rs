@@ -59,7 +59,18 @@ pub(super) const DRILLS: &[Drill] = &[
         "two parts of a rank's contribution have changed places",
         blocks_swapped,
     ),
+    Drill::new(
+        "-",
+        "memory-order",
+        "pairs of ranks use slots, bells and rings for 3 s; every word is checked",
+        memory_order,
+    )
+    .control()
+    .shm_pair(),
 ];
+
+/// How long memory is looked at.
+const LITMUS: Duration = Duration::from_secs(3);
 
 /// In the same collective: an exchange and the way of the news.
 const SAME_CALL: Duration = Duration::from_millis(250);
@@ -150,6 +161,27 @@ fn bit_flip_before_send(setting: &Setting, draws: &mut Draws) -> Plan {
 fn contribution_dropped(setting: &Setting, draws: &mut Draws) -> Plan {
     let how = "sends zeroes in each all_reduce";
     verify(setting, draws, "drop-contribution", how)
+}
+
+/// Ranks 0 and 1, 2 and 3 and so on; one that is left over does nothing.
+fn memory_order(setting: &Setting, _: &mut Draws) -> Plan {
+    let injected = "nothing; a processor may show stores and loads in another order".to_owned();
+    plan(setting, injected, |rank| {
+        let first = rank - rank % 2;
+        if first + 1 == setting.world_size {
+            return Vec::new();
+        }
+        let group = format!("pair{first}");
+        let ms = u64::try_from(LITMUS.as_millis()).unwrap_or(u64::MAX);
+        let members = vec![first, first + 1];
+        vec![
+            Step::Make {
+                name: group.clone(),
+                members,
+            },
+            Step::Litmus { group, ms },
+        ]
+    })
 }
 
 fn blocks_swapped(setting: &Setting, draws: &mut Draws) -> Plan {
