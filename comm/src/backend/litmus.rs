@@ -311,7 +311,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Ends when the other rank reads nothing of this one any more (SLOT-3).
-    fn part(&mut self) -> Result<(), LitmusError> {
+    fn part(&self) -> Result<(), LitmusError> {
         self.slot.advance(self.seq, DONE);
         self.await_tick(DONE)
     }

@@ -132,7 +132,7 @@ table! {
         default "off", allowed "on or off",
         "Whether each rank is pinned to its share of the processors of its host.";
     ISA: Kernels = "MUSTER_ISA", parse::kernels,
-        default "the widest that the processor has", allowed "scalar, avx2, avx512, avx512_bf16 or neon, of those that this processor has",
+        default "the widest that the processor has", allowed "scalar, avx2, avx512, avx512_bf16, neon or neon_bf16, of those that this processor has",
         "Vector instructions for reducing and copying, for tests and measurements; all give the same results.";
     SEED: u64 = "MUSTER_SEED", parse::seed,
         default "1, shown in the report", allowed "a whole number from 0 to 18446744073709551615, or 0x and hexadecimal digits",

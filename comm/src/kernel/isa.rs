@@ -16,16 +16,19 @@ pub enum Isa {
     Avx512Bf16,
     /// 64-bit Arm.
     Neon,
+    /// The same with conversions from f32 to bf16.
+    NeonBf16,
     /// What every CPU of the target has. The reference: all others give the same results.
     Scalar,
 }
 
 impl Isa {
     /// Every family, best first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Avx512Bf16,
         Self::Avx512,
         Self::Avx2,
+        Self::NeonBf16,
         Self::Neon,
         Self::Scalar,
     ];
@@ -38,6 +41,7 @@ impl Isa {
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512_bf16",
             Self::Neon => "neon",
+            Self::NeonBf16 => "neon_bf16",
             Self::Scalar => "scalar",
         }
     }
@@ -50,6 +54,7 @@ impl Isa {
             Self::Avx512 => has_avx512(),
             Self::Avx512Bf16 => has_avx512_bf16(),
             Self::Neon => cfg!(target_arch = "aarch64"),
+            Self::NeonBf16 => has_neon_bf16(),
             Self::Scalar => true,
         }
     }
@@ -119,6 +124,16 @@ fn has_avx512() -> bool {
 #[cfg(target_arch = "x86_64")]
 fn has_avx512_bf16() -> bool {
     has_avx512() && is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_neon_bf16() -> bool {
+    std::arch::is_aarch64_feature_detected!("bf16")
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+const fn has_neon_bf16() -> bool {
+    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -135,3 +135,24 @@ pub(super) unsafe fn write_at<T: Copy>(base: *mut u8, i: usize, value: T) {
     // SAFETY: as above; no alignment is needed.
     unsafe { at.cast::<T>().write_unaligned(value) };
 }
+
+/// Rounds and stores elements `start..end` one at a time.
+///
+/// # Safety
+/// - `wide` is readable and `dst` writable for `end` elements, and they are apart.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+#[inline(always)]
+pub(super) unsafe fn write_rest(
+    wide: *const f32,
+    dst: *mut u8,
+    start: usize,
+    end: usize,
+    narrow: impl Fn(f32) -> u16,
+) {
+    for i in start..end {
+        // SAFETY: the caller promises `end` readable elements.
+        let value = unsafe { read_at(wide.cast(), i) };
+        // SAFETY: the caller promises room for `end` elements.
+        unsafe { write_at(dst, i, narrow(value)) };
+    }
+}

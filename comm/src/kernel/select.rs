@@ -127,10 +127,12 @@ macro_rules! by_family {
             Isa::Avx512Bf16 => $function::<super::x86::Avx512Bf16>($($argument),*),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => $function::<super::arm::Neon>($($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonBf16 => $function::<super::arm::NeonBf16>($($argument),*),
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::Avx512 | Isa::Avx512Bf16 => $function::<Scalar>($($argument),*),
             #[cfg(not(target_arch = "aarch64"))]
-            Isa::Neon => $function::<Scalar>($($argument),*),
+            Isa::Neon | Isa::NeonBf16 => $function::<Scalar>($($argument),*),
             Isa::Scalar => $function::<Scalar>($($argument),*),
         }
     };

@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 };
 
 use super::half_bits::{narrow_bf16, narrow_f16, widen_f16};
-use super::lane::{Bf16, Lane, read_at, write_at};
+use super::lane::{Bf16, Lane, read_at, write_at, write_rest};
 use super::select::family;
 use super::stream::{BaseLines, Lines};
 
@@ -226,24 +226,4 @@ impl Lane for Bf16Avx512 {
 fn as_bits(halves: __m512bh) -> __m512i {
     // SAFETY: both are 64 bytes without padding, and every bit pattern is a value of each.
     unsafe { std::mem::transmute::<__m512bh, __m512i>(halves) }
-}
-
-/// Rounds and stores elements `start..end` one at a time.
-///
-/// # Safety
-/// - `wide` is readable and `dst` writable for `end` elements, and they are apart.
-#[inline(always)]
-unsafe fn write_rest(
-    wide: *const f32,
-    dst: *mut u8,
-    start: usize,
-    end: usize,
-    narrow: impl Fn(f32) -> u16,
-) {
-    for i in start..end {
-        // SAFETY: the caller promises `end` readable elements.
-        let value = unsafe { read_at(wide.cast(), i) };
-        // SAFETY: the caller promises room for `end` elements.
-        unsafe { write_at(dst, i, narrow(value)) };
-    }
 }

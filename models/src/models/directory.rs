@@ -30,6 +30,10 @@ pub fn who_sees_a_key_sees_its_block() {
         assert_eq!((found.offset, found.note), (arena.heap_offset(0), NOTE));
         assert_eq!(arena.take(arena.at(found.offset, 8)), 30);
     }
+    if let Some(found) = find_note(&arena, 0, NOTE) {
+        assert_eq!(found.offset, arena.heap_offset(0));
+        assert_eq!(arena.take(arena.at(found.offset, 8)), 30);
+    }
     let place = owner.join().expect("the owner ends well");
     assert!(find(&arena, 0, 3).is_some() && find_note(&arena, 0, NOTE).is_some());
     withdraw(&arena, 0, place);

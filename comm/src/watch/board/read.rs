@@ -65,7 +65,8 @@ pub fn of_process(pid: u32) -> Result<Vec<Report>, BoardError> {
             Err(error) => return Err(failed(error)),
         };
         let is_new = seen.insert((first.head(Head::Job), first.head(Head::Rank)));
-        if second.head(Head::Magic) == MAGIC && is_new {
+        // Of the copy before: who sees the mark sees the header in the next one.
+        if first.head(Head::Magic) == MAGIC && is_new {
             let mut report = decode(&first, &second, &Lists::new(), RECORDS);
             report.process = process::look(pid);
             report.environment = process::environment(Some(pid));
@@ -115,6 +116,7 @@ fn copies(file: &File, part: Part) -> io::Result<(Copied, Copied)> {
 pub(super) fn word(file: &File, head: Head) -> Option<u64> {
     let mut word = [0; 8];
     let is_read = file.read_exact_at(&mut word, head as u64 * 8).is_ok();
+    publish::settle();
     is_read.then(|| u64::from_le_bytes(word))
 }
 
@@ -237,13 +239,12 @@ impl Copied {
     fn take_versions(&mut self, earlier: &Self) {
         let used = earlier.lines.len().min(self.lines.len());
         self.lines.truncate(used);
-        let lines = (HEADER..used).step_by(LINE_WORDS);
-        lines.for_each(|at| {
-            self.lines[at + publish::VERSION] = earlier.lines[at + publish::VERSION]
-        });
-        let records = (RING - SITES..WORDS - SITES).step_by(RECORD_WORDS);
-        records
-            .for_each(|at| self.rest[at + publish::VERSION] = earlier.rest[at + publish::VERSION]);
+        for at in (HEADER..used).step_by(LINE_WORDS) {
+            self.lines[at + publish::VERSION] = earlier.lines[at + publish::VERSION];
+        }
+        for at in (RING - SITES..WORDS - SITES).step_by(RECORD_WORDS) {
+            self.rest[at + publish::VERSION] = earlier.rest[at + publish::VERSION];
+        }
     }
 
     fn head(&self, word: Head) -> u64 {

@@ -26,7 +26,7 @@ pub(super) struct Ways {
     )]
     algo: Vec<String>,
 
-    /// Vector instructions, separated by commas: best, all, or scalar, avx2, avx512, avx512_bf16, neon [default: MUSTER_ISA, else best]
+    /// Vector instructions, separated by commas: best, all, or scalar, avx2, avx512, avx512_bf16, neon, neon_bf16 [default: MUSTER_ISA, else best]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     isa: Vec<String>,
 }
