@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use muster_comm::collective::LitmusError;
 use muster_comm::error::{CommError, ErrorKind};
 use muster_comm::rendezvous::{Coordinator, CoordinatorOptions, Secret};
 use muster_comm::types::{Rank, ReduceOp};
@@ -218,4 +219,23 @@ fn a_peer_that_is_busy_in_a_group_of_the_same_name_is_waited_for() {
     for result in results {
         result.unwrap().unwrap();
     }
+}
+
+#[test]
+fn a_litmus_test_of_two_ranks_that_share_memory_finds_it_in_order() {
+    let litmus = |world: World| {
+        let group = world.everyone().unwrap();
+        group.litmus(Duration::from_millis(100))
+    };
+    for counts in joined(2, Transport::Shm, litmus) {
+        let counts = counts.unwrap().unwrap();
+        // How often depends on the machine.
+        assert!(counts.entries > 0 && counts.buffers > 0, "{counts:?}");
+        assert!(counts.wakes > 0 && counts.ring_bytes > 0, "{counts:?}");
+    }
+    let unfit = joined(3, Transport::Shm, litmus);
+    let is_unfit = |counts: &Result<_, LitmusError>| *counts == Err(LitmusError::Unfit);
+    assert!(unfit.iter().flatten().all(is_unfit));
+    let apart = joined(2, Transport::Tcp, litmus);
+    assert!(apart.iter().flatten().all(is_unfit));
 }

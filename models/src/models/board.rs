@@ -104,7 +104,7 @@ pub fn a_line_that_the_system_copies_is_whole_or_not(changes: u64, has_earlier_v
     let earlier = has_earlier_versions.then(copy);
     let (mut first, second) = (copy(), copy());
     if let Some(earlier) = earlier {
-        first[publish::VERSION] = earlier[publish::VERSION];
+        publish::take_versions(&mut first, &earlier, (0, WORDS));
     }
     if publish::is_whole(&first, &second) {
         let value = first[publish::VERSION] / 2;

@@ -53,6 +53,14 @@ pub(crate) fn settle() {
     fence(Ordering::Acquire);
 }
 
+/// Takes the versions of pieces from an earlier copy (PUBLISH-3): where the first one begins, and how many words each has.
+pub(crate) fn take_versions(copy: &mut [u64], earlier: &[u64], (first, words): (usize, usize)) {
+    let pairs = copy.iter_mut().zip(earlier);
+    for (version, earlier) in pairs.skip(first + VERSION).step_by(words) {
+        *version = *earlier;
+    }
+}
+
 /// Whether a piece was whole in the first of two copies (PUBLISH-1).
 #[must_use]
 pub(crate) fn is_whole(first: &[u64], second: &[u64]) -> bool {

@@ -237,14 +237,10 @@ impl Copied {
 
     /// Takes the versions of an earlier copy, without the lines that this did not have (PUBLISH-3).
     fn take_versions(&mut self, earlier: &Self) {
-        let used = earlier.lines.len().min(self.lines.len());
-        self.lines.truncate(used);
-        for at in (HEADER..used).step_by(LINE_WORDS) {
-            self.lines[at + publish::VERSION] = earlier.lines[at + publish::VERSION];
-        }
-        for at in (RING - SITES..WORDS - SITES).step_by(RECORD_WORDS) {
-            self.rest[at + publish::VERSION] = earlier.rest[at + publish::VERSION];
-        }
+        self.lines.truncate(earlier.lines.len());
+        publish::take_versions(&mut self.lines, &earlier.lines, (HEADER, LINE_WORDS));
+        let records = (RING - SITES, RECORD_WORDS);
+        publish::take_versions(&mut self.rest, &earlier.rest, records);
     }
 
     fn head(&self, word: Head) -> u64 {
