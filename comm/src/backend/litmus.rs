@@ -17,6 +17,8 @@ mod ring;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use self::ring::RingTest;
 use crate::context::{Context, Identity, Island};
 use crate::kernel;
@@ -41,7 +43,10 @@ const ROUNDS: u64 = 1000;
 /// Wake-ups in a turn.
 const WAKES: u32 = 20;
 /// Polls by which ranks come to a place at different times, at most.
-const JITTER: u64 = 64;
+const JITTER: u64 = 16;
+/// Polls before a rank waits as in calls, about a millisecond. Only ranks that run at the same time can find a mistake: on a host that
+/// others use, one that gives its processor away at once seldom meets the other.
+const POLLS: u32 = 20_000;
 /// What the key of a group becomes for the slots of the test.
 const KEY: u64 = u64::from_le_bytes(*b"\0\0litmus");
 /// What the first rank says in its entry: that the test ends.
@@ -91,7 +96,14 @@ pub(crate) fn run(
     let other = *other
         .filter(|_| group.len() == 2)
         .ok_or(LitmusError::Unfit)?;
-    let mut pair = Pair::meet(context, island, group, other)?;
+    let polls = if wait::processors() > 1 { POLLS } else { 0 };
+    let waiter = Waiter {
+        context,
+        other,
+        polls,
+    };
+    let _pinned = Pinned::apart(group);
+    let mut pair = Pair::meet(waiter, island, group)?;
     let ring = RingTest::make(&mut pair)?;
     let end = Deadline::after(time);
     let mut counts = LitmusCounts::default();
@@ -118,11 +130,10 @@ pub(crate) fn run(
 
 /// This rank and the other one.
 struct Pair<'a> {
-    context: &'a Context,
+    waiter: Waiter<'a>,
     island: &'a Island,
     slot: Slot,
     peer: PeerSlot,
-    other: Rank,
     me: usize,
     /// The last round.
     seq: u64,
@@ -133,12 +144,8 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     /// Makes a slot and a buffer, and learns those of the other rank.
-    fn meet(
-        context: &'a Context,
-        island: &'a Island,
-        group: &Identity,
-        other: Rank,
-    ) -> Result<Self, LitmusError> {
+    fn meet(waiter: Waiter<'a>, island: &'a Island, group: &Identity) -> Result<Self, LitmusError> {
+        let other = waiter.other;
         let local = island.locals.get(other.index()).copied().flatten();
         let local = local.ok_or(LitmusError::Unfit)?;
         let key = (group.key ^ KEY).max(1);
@@ -155,16 +162,15 @@ impl<'a> Pair<'a> {
         .map_err(|error| full(&error))?;
         let mine = island.heap.take(BUFFER_WORDS * 8);
         let mut found = None;
-        until(context, other, &Rest::Pause, || {
+        waiter.until(&Rest::Pause, || {
             found = PeerSlot::find(&island.arena, local, key).ok().flatten();
             found.is_some()
         })?;
         let mut pair = Self {
-            context,
+            waiter,
             island,
             slot,
             peer: found.ok_or(LitmusError::Alone(other))?,
-            other,
             me: group.me,
             seq: 0,
             mine: mine.map_err(|error| full(&error))?,
@@ -191,13 +197,12 @@ impl<'a> Pair<'a> {
     fn wrong(&self, what: &str) -> LitmusError {
         LitmusError::Wrong(format!(
             "round {} with rank {}: {what}",
-            self.seq, self.other
+            self.seq, self.waiter.other
         ))
     }
 
-    /// Waits until `ready`, with the waits of calls.
     fn until(&self, rest: &Rest<'_>, ready: impl FnMut() -> bool) -> Result<(), LitmusError> {
-        until(self.context, self.other, rest, ready)
+        self.waiter.until(rest, ready)
     }
 
     fn await_tick(&self, tick: u32) -> Result<(), LitmusError> {
@@ -292,8 +297,8 @@ impl<'a> Pair<'a> {
             let (bell, goal) = (peer.bell(arena), progress(seq, tick));
             let patience = Deadline::after(PATIENCE);
             while !bell.sleep(&mut || peer.reached(arena) >= goal, SLEEP) {
-                if patience.passed() || self.context.status.gone(self.other).is_some() {
-                    return Err(LitmusError::Alone(self.other));
+                if patience.passed() || self.waiter.is_alone() {
+                    return Err(LitmusError::Alone(self.waiter.other));
                 }
             }
             self.check(
@@ -329,21 +334,70 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn until(
-    context: &Context,
+/// This thread stays on one processor; it may use those of before when this is dropped.
+struct Pinned(Option<CpuSet>);
+
+impl Pinned {
+    /// The two ranks of a group on different processors, far from each other, as far as there are any.
+    fn apart(group: &Identity) -> Self {
+        let allowed = sched_getaffinity(None).ok();
+        let mine = allowed.as_ref().and_then(|allowed| {
+            let numbers = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+            let numbers: Vec<usize> = numbers.collect();
+            let pair = group.members.first()?.index() / 2 % (numbers.len() / 2).max(1);
+            let at = match group.me {
+                0 => pair,
+                _ => numbers.len().checked_sub(1 + pair)?,
+            };
+            let mut mine = CpuSet::new();
+            mine.set(*numbers.get(at)?);
+            Some(mine)
+        });
+        // Where the system refuses, it chooses the processors itself.
+        let is_set = mine.is_some_and(|mine| sched_setaffinity(None, &mine).is_ok());
+        Self(allowed.filter(|_| is_set))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(allowed) = &self.0 {
+            let _ = sched_setaffinity(None, allowed);
+        }
+    }
+}
+
+/// How a rank waits for the other one.
+#[derive(Clone, Copy)]
+struct Waiter<'a> {
+    context: &'a Context,
     other: Rank,
-    rest: &Rest<'_>,
-    mut ready: impl FnMut() -> bool,
-) -> Result<(), LitmusError> {
-    let (status, patience) = (&context.status, Deadline::after(PATIENCE));
-    loop {
-        let seen = status.epoch();
-        let word = status.epoch_word();
-        match wait::until(context.pace, patience, word, seen, rest, &mut ready) {
-            Ok(()) => return Ok(()),
-            Err(Interrupted::Epoch) if status.gone(other).is_none() => {}
-            Err(Interrupted::Deadline | Interrupted::Epoch) => {
-                return Err(LitmusError::Alone(other));
+    /// Polls before it waits as calls do.
+    polls: u32,
+}
+
+impl Waiter<'_> {
+    fn is_alone(&self) -> bool {
+        self.context.status.gone(self.other).is_some()
+    }
+
+    fn until(&self, rest: &Rest<'_>, mut ready: impl FnMut() -> bool) -> Result<(), LitmusError> {
+        for _ in 0..self.polls {
+            if ready() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        let (pace, status) = (self.context.pace, &self.context.status);
+        let patience = Deadline::after(PATIENCE);
+        loop {
+            let (word, seen) = (status.epoch_word(), status.epoch());
+            match wait::until(pace, patience, word, seen, rest, &mut ready) {
+                Ok(()) => return Ok(()),
+                Err(Interrupted::Epoch) if !self.is_alone() => {}
+                Err(Interrupted::Deadline | Interrupted::Epoch) => {
+                    return Err(LitmusError::Alone(self.other));
+                }
             }
         }
     }
