@@ -4,13 +4,10 @@
 //! Four exercises take turns, each with its own mistake to find:
 //!
 //! - *entries*: an entry is seen before its words or its payload (SLOT-1);
-//! - *buffers*: a rank reads a buffer that its owner, who revoked it, writes (SLOT-5): two stores that each pass a load; or one that was
-//!   written around the cache and is not there yet (STREAM-C1);
+//! - *buffers*: a rank reads a buffer that its owner, who revoked it, writes (SLOT-5): two stores that each pass a load;
 //! - *wakes*: a rank that is woken does not see what was published before (BELL-2, SLOT-2);
 //! - *ring*: bytes of a stream come twice, never or as others; a last message is neither found nor known to be lost; the memory of a
 //!   ring is never free (RING-1 to 3, BLOCK-1, 2).
-
-#![expect(unsafe_code, reason = "kernels work on raw memory")]
 
 mod ring;
 
@@ -21,7 +18,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::ring::RingTest;
 use crate::context::{Context, Identity, Island};
-use crate::kernel;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Deadline, Ordering};
 use crate::transport::shm::arena::Arena;
@@ -248,7 +244,7 @@ impl<'a> Pair<'a> {
         let is_owner = (self.seq + 1) % 2 == self.me as u64;
         let (own, bytes) = (self.mine.as_ptr(), BUFFER_WORDS as u64 * 8);
         if is_owner {
-            self.fill_around_the_cache(pattern(self.me, self.seq + 1));
+            fill(self.arena(), own, bytes, pattern(self.me, self.seq + 1));
         }
         self.exchange(0)?;
         let (seq, arena, peer) = (self.seq, self.arena(), self.peer);
@@ -268,14 +264,6 @@ impl<'a> Pair<'a> {
         self.check("the buffer in use", at, bytes, pattern(1 - self.me, seq))?;
         self.slot.advance(seq, CLOSING);
         Ok(())
-    }
-
-    /// Writes the buffer of this rank as results of large calls are written.
-    fn fill_around_the_cache(&self, seed: u64) {
-        let words: [u64; BUFFER_WORDS] = std::array::from_fn(|at| seed.wrapping_add(at as u64));
-        let bytes = size_of_val(&words);
-        // SAFETY: the block is this rank's, has as many words, and is not touched by the other rank before the next entry.
-        unsafe { kernel::copy_streaming(self.mine.as_ptr(), words.as_ptr().cast(), bytes) };
     }
 
     /// The ranks wake each other in turns.
