@@ -64,6 +64,19 @@ fn the_table_says_what_was_found_and_how_many_passed() {
 }
 
 #[test]
+fn memory_order_runs_between_two_ranks_and_says_how_much_it_looked_at() {
+    let ended = muster(&["drill", "--only", "memory-order", "--json"]);
+    ended.expect_code(0);
+    let run = &ended.json()["drills"][0];
+    assert_eq!(
+        (&run["transport"], &run["world_size"]),
+        (&"shm".into(), &2.into())
+    );
+    let note = run["notes"][0].as_str().expect("a note");
+    assert!(note.starts_with("in order: "), "{note}");
+}
+
+#[test]
 fn the_list_names_every_drill_once() {
     let ended = muster(&["drill", "--list", "--json"]);
     ended.expect_code(0);
