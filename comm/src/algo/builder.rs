@@ -114,6 +114,18 @@ impl Builder {
         self.rounds.push(Round { steps });
     }
 
+    /// Ends rounds until there are so many, so that ranks with fewer stay aligned.
+    pub(super) fn end_rounds_up_to(&mut self, rounds: usize) {
+        while self.rounds.len() < rounds {
+            self.end_round();
+        }
+    }
+
+    /// Rounds that have ended.
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
     /// The plan for message links.
     pub(super) fn message_plan(self, scratch: usize, in_place: bool) -> Plan {
         self.plan(scratch, in_place, Links::Message)

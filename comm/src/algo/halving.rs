@@ -19,13 +19,13 @@ pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
     let mut plan = Builder::new();
     plan.copy(input(0, count), output(0, count));
     plan.end_round();
-    for level in 0..levels(n) {
-        let part = Part::of(n, rank, level);
-        halve(&mut plan, n, level, part, |first, end| {
-            run_of_blocks(&blocks, first, end)
-        });
-    }
-    gather(&mut plan, &blocks, rank);
+    let team = Team::of_all(n);
+    scatter(&mut plan, &team, rank, |first, end| {
+        vec![run_of_blocks(&blocks, first, end)]
+    });
+    gather(&mut plan, &team, rank, |first, end| {
+        vec![run_of_blocks(&blocks, first, end)]
+    });
     plan.message_plan(0, true)
 }
 
@@ -38,7 +38,9 @@ pub(super) fn all_gather(problem: &Problem, rank: usize) -> Plan {
         output(blocks.start(rank), blocks.len(rank)),
     );
     plan.end_round();
-    gather(&mut plan, blocks, rank);
+    gather(&mut plan, &Team::of_all(problem.n()), rank, |first, end| {
+        vec![run_of_blocks(blocks, first, end)]
+    });
     plan.message_plan(0, true)
 }
 
@@ -48,8 +50,7 @@ pub(super) fn all_gather(problem: &Problem, rank: usize) -> Plan {
 /// in the receive buffer where no more than the own block stays.
 pub(super) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
     let (n, blocks) = (problem.n(), problem.the_blocks());
-    let top = Part::of(n, rank, 0).expect("two ranks or more are split");
-    let (kept, kept_end) = top.own();
+    let (kept, kept_end) = kept(n, rank);
     let at_once = kept_end - kept == 1;
     let base = blocks.start(kept);
     let sum_of = |first: usize, end: usize| -> Span {
@@ -64,16 +65,13 @@ pub(super) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
     let kept_len = blocks.between(kept, kept_end);
     plan.copy(input(base, kept_len), sum_of(kept, kept_end));
     plan.end_round();
-    for level in 0..levels(n) {
-        let part = Part::of(n, rank, level);
-        halve(&mut plan, n, level, part, |first, end| {
-            if first >= kept && end <= kept_end {
-                sum_of(first, end)
-            } else {
-                input(blocks.start(first), blocks.between(first, end))
-            }
-        });
-    }
+    scatter(&mut plan, &Team::of_all(n), rank, |first, end| {
+        vec![if first >= kept && end <= kept_end {
+            sum_of(first, end)
+        } else {
+            input(blocks.start(first), blocks.between(first, end))
+        }]
+    });
     if !at_once {
         plan.copy(sum_of(rank, rank + 1), output(0, blocks.len(rank)));
     }
@@ -81,56 +79,131 @@ pub(super) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
     plan.message_plan(if at_once { 0 } else { kept_len }, true)
 }
 
-/// One level downwards: gives away the sums of the other half, takes in those of the own half.
+/// The ranks that take part, by their places in the tree.
+pub(super) struct Team(Vec<usize>);
+
+impl Team {
+    /// All ranks of a group of `n`.
+    fn of_all(n: usize) -> Self {
+        Self((0..n).collect())
+    }
+
+    /// Some ranks of a group.
+    pub(super) fn of(ranks: &[usize]) -> Self {
+        Self(ranks.to_vec())
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The rank at a place; a rank that takes part stands at its place.
+    fn rank_at(&self, place: usize) -> usize {
+        self.0[place]
+    }
+}
+
+/// The places whose sums a place keeps in the first level of [`scatter`]; its own if it is alone.
+pub(super) fn kept(n: usize, place: usize) -> (usize, usize) {
+    Part::of(n, place, 0).map_or((place, place + 1), Part::own)
+}
+
+/// Rounds of [`scatter`] for `n` places.
+pub(super) fn scatter_rounds(n: usize) -> usize {
+    let odd = (0..levels(n)).filter(|level| has_odd_range(n, *level));
+    odd.count() + gather_rounds(n)
+}
+
+/// Rounds of [`gather`] for `n` places.
+pub(super) fn gather_rounds(n: usize) -> usize {
+    levels(n) as usize
+}
+
+/// All levels downwards: gives away the sums of the other half, takes in those of the own half.
+/// `sum_of` says where the sums of a range of places lie: in spans whose number and lengths do not depend on the
+/// place that asks.
+pub(super) fn scatter(
+    plan: &mut Builder,
+    team: &Team,
+    place: usize,
+    sum_of: impl Fn(usize, usize) -> Vec<Span>,
+) {
+    let n = team.len();
+    for level in 0..levels(n) {
+        halve(plan, team, level, Part::of(n, place, level), &sum_of);
+    }
+}
+
+/// One level downwards.
 fn halve(
     plan: &mut Builder,
-    n: usize,
+    team: &Team,
     level: u32,
     part: Option<Part>,
-    sum_of: impl Fn(usize, usize) -> Span,
+    sum_of: &impl Fn(usize, usize) -> Vec<Span>,
 ) {
-    if let Some(part) = part {
-        let (own, own_end) = part.own();
-        let (other, other_end) = part.other();
-        if let Some(partner) = part.partner() {
-            plan.send(partner, sum_of(other, other_end));
-            plan.recv_reduce(partner, sum_of(own, own_end), partner < part.rank);
+    let send = |plan: &mut Builder, to: usize, (first, end): (usize, usize)| {
+        for span in sum_of(first, end) {
+            plan.send(team.rank_at(to), span);
         }
+    };
+    let recv = |plan: &mut Builder, from: usize, (first, end): (usize, usize), is_lower| {
+        for span in sum_of(first, end) {
+            plan.recv_reduce(team.rank_at(from), span, is_lower);
+        }
+    };
+    if let Some(part) = part
+        && let Some(partner) = part.partner()
+    {
+        send(plan, partner, part.other());
+        recv(plan, partner, part.own(), partner < part.place);
     }
     plan.end_round();
     // The sum of a rank without a partner comes in a round of its own: it is added to elements
     // that the partner's sum was just added to.
-    if has_odd_range(n, level) {
+    if has_odd_range(team.len(), level) {
         if let Some(part) = part {
-            let (own, own_end) = part.own();
-            let (other, other_end) = part.other();
             if part.is_single() {
-                plan.send(part.mid, sum_of(other, other_end));
+                send(plan, part.mid, part.other());
             } else if let Some(single) = part.single_to_serve() {
-                plan.recv_reduce(single, sum_of(own, own_end), true);
+                recv(plan, single, part.own(), true);
             }
         }
         plan.end_round();
     }
 }
 
-/// All levels upwards: gives the blocks of the own half, takes those of the other half.
-fn gather(plan: &mut Builder, blocks: &Blocks, rank: usize) {
-    let n = blocks.count();
+/// All levels upwards: gives the blocks of the own half, takes those of the other half. `blocks_of` says where the
+/// blocks of a range of places lie, as in [`scatter`].
+pub(super) fn gather(
+    plan: &mut Builder,
+    team: &Team,
+    place: usize,
+    blocks_of: impl Fn(usize, usize) -> Vec<Span>,
+) {
+    let n = team.len();
     for level in (0..levels(n)).rev() {
-        if let Some(part) = Part::of(n, rank, level) {
-            let (own, own_end) = part.own();
-            let (other, other_end) = part.other();
-            let own = run_of_blocks(blocks, own, own_end);
-            let other = run_of_blocks(blocks, other, other_end);
+        if let Some(part) = Part::of(n, place, level) {
+            let send = |plan: &mut Builder, to: usize| {
+                let (own, own_end) = part.own();
+                for span in blocks_of(own, own_end) {
+                    plan.send(team.rank_at(to), span);
+                }
+            };
+            let recv = |plan: &mut Builder, from: usize| {
+                let (other, other_end) = part.other();
+                for span in blocks_of(other, other_end) {
+                    plan.recv(team.rank_at(from), span);
+                }
+            };
             if let Some(partner) = part.partner() {
-                plan.send(partner, own);
-                plan.recv(partner, other);
+                send(plan, partner);
+                recv(plan, partner);
             }
             if part.is_single() {
-                plan.recv(part.mid, other);
+                recv(plan, part.mid);
             } else if let Some(single) = part.single_to_serve() {
-                plan.send(single, own);
+                send(plan, single);
             }
         }
         plan.end_round();
@@ -155,29 +228,29 @@ fn has_odd_range(n: usize, level: u32) -> bool {
         .any(|ranks| ranks > 1 && ranks % 2 == 1)
 }
 
-/// The range of ranks that holds one rank on one level, and where it splits.
+/// The range of places that holds one place on one level, and where it splits.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    rank: usize,
+    place: usize,
     first: usize,
     mid: usize,
     end: usize,
 }
 
 impl Part {
-    /// The range of `rank` on `level`; none where the rank is alone already.
-    fn of(n: usize, rank: usize, level: u32) -> Option<Self> {
+    /// The range of `place` on `level`; none where the place is alone already.
+    fn of(n: usize, place: usize, level: u32) -> Option<Self> {
         let (mut first, mut end) = (0, n);
         for _ in 0..level {
             let mid = first + (end - first).div_ceil(2);
-            if rank < mid {
+            if place < mid {
                 end = mid;
             } else {
                 first = mid;
             }
         }
         (end - first > 1).then(|| Self {
-            rank,
+            place,
             first,
             mid: first + (end - first).div_ceil(2),
             end,
@@ -185,10 +258,10 @@ impl Part {
     }
 
     fn is_lower(self) -> bool {
-        self.rank < self.mid
+        self.place < self.mid
     }
 
-    /// The half that holds the rank.
+    /// The half that holds the place.
     fn own(self) -> (usize, usize) {
         if self.is_lower() {
             (self.first, self.mid)
@@ -206,24 +279,24 @@ impl Part {
         }
     }
 
-    /// The rank at the same place in the other half.
+    /// The place that stands alike in the other half.
     fn partner(self) -> Option<usize> {
         if self.is_lower() {
-            let partner = self.mid + (self.rank - self.first);
+            let partner = self.mid + (self.place - self.first);
             (partner < self.end).then_some(partner)
         } else {
-            Some(self.first + (self.rank - self.mid))
+            Some(self.first + (self.place - self.mid))
         }
     }
 
-    /// Whether this is the rank without a partner.
+    /// Whether this is the place without a partner.
     fn is_single(self) -> bool {
         self.partner().is_none()
     }
 
-    /// The rank without a partner, on the rank that stands in for one.
+    /// The place without a partner, at the place that stands in for one.
     fn single_to_serve(self) -> Option<usize> {
         let odd = (self.end - self.first) % 2 == 1;
-        (odd && self.rank == self.mid).then(|| self.mid - 1)
+        (odd && self.place == self.mid).then(|| self.mid - 1)
     }
 }

@@ -4,162 +4,17 @@
 //! one rank of every host. So only what has to crosses the network. Rounds stay aligned over all ranks: a
 //! phase has as many as its longest part.
 
-use super::builder::{input, output, scratch};
-use super::plan::{Links, Plan, Round, Space, Span, Step};
+mod blocks;
+mod vectors;
+
+pub(super) use blocks::{all_gather, reduce_scatter};
+pub(super) use vectors::{all_reduce, broadcast, reduce};
+
+use super::halving::Team;
+use super::plan::{Links, Plan, Round, Span, Step};
 use super::problem::Problem;
 use super::registry::find;
 use super::shape::Blocks;
-
-/// `all_reduce`: within hosts each rank reduces a slice (or, where hosts are uneven, one rank everything), the ranks
-/// with one slice reduce it between hosts, and give it to their host.
-pub(super) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
-    let hosts = Hosts::of(problem);
-    match hosts.even() {
-        Some(_) => all_reduce_sliced(problem, &hosts, rank),
-        None => all_reduce_led(problem, &hosts, rank),
-    }
-}
-
-fn all_reduce_sliced(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
-    let count = problem.whole_count();
-    let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    let slices = Blocks::even(count, near.len());
-    let lens: Vec<usize> = (0..near.len()).map(|slice| slices.len(slice)).collect();
-    let (start, len) = (slices.start(place), slices.len(place));
-    let whole = |span: Span| match span.space {
-        Space::In => output(span.start, span.len),
-        Space::Out => output(start + span.start, span.len),
-        Space::Scratch => span,
-    };
-    let mut phases = Phases::default();
-    let given = Step::Copy {
-        src: input(0, count),
-        dst: output(0, count),
-    };
-    phases.first((count > 0).then_some(given));
-    let scattered = part(Problem::reduce_scatter_v(&lens), "ring", place);
-    phases.add(scattered, near, whole);
-    let far: Vec<usize> = hosts.members.iter().map(|members| members[place]).collect();
-    let own = |span: Span| match span.space {
-        Space::In | Space::Out => output(start + span.start, span.len),
-        Space::Scratch => span,
-    };
-    let between = part(Problem::all_reduce(far.len(), len), BETWEEN, host);
-    phases.add(between, &far, own);
-    let back = |span: Span| match span.space {
-        Space::In => output(start + span.start, span.len),
-        Space::Out | Space::Scratch => span,
-    };
-    let gathered = part(Problem::all_gather_v(&lens), "ring", place);
-    phases.add(gathered, near, back);
-    phases.plan()
-}
-
-fn all_reduce_led(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
-    let count = problem.whole_count();
-    let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    let mut phases = Phases::default();
-    phases.longest(hosts, |m| part(Problem::reduce(m, count, 0), TREE, 0));
-    phases.fill(
-        part(Problem::reduce(near.len(), count, 0), TREE, place),
-        near,
-        |span| span,
-    );
-    let leaders = hosts.leaders(None);
-    let between = |host| part(Problem::all_reduce(leaders.len(), count), BETWEEN, host);
-    phases.open(between(0).rounds.len());
-    if place == 0 {
-        let sum = |span: Span| match span.space {
-            Space::In | Space::Out => output(span.start, span.len),
-            Space::Scratch => span,
-        };
-        phases.fill(between(host), &leaders, sum);
-    }
-    phases.longest(hosts, |m| part(Problem::broadcast(m, count, 0), TREE, 0));
-    phases.fill(
-        part(Problem::broadcast(near.len(), count, 0), TREE, place),
-        near,
-        |span| span,
-    );
-    phases.plan()
-}
-
-/// `reduce`: within hosts to one rank of each, and between hosts to the root.
-pub(super) fn reduce(problem: &Problem, rank: usize) -> Plan {
-    let (count, root) = (problem.whole_count(), problem.the_root());
-    let hosts = Hosts::of(problem);
-    let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    let led_by = |host: usize| {
-        let leader = hosts.leader(host, Some(root));
-        hosts.place_of(leader).1
-    };
-    let leaders = hosts.leaders(Some(root));
-    // Behind the scratch of the parts, which need no more than one vector.
-    let sum = move |span: Span| {
-        if rank == root {
-            output(span.start, span.len)
-        } else {
-            scratch(count + span.start, span.len)
-        }
-    };
-    let mut phases = Phases::default();
-    phases.longest(&hosts, |m| part(Problem::reduce(m, count, 0), TREE, 0));
-    let within = part(
-        Problem::reduce(near.len(), count, led_by(host)),
-        TREE,
-        place,
-    );
-    phases.fill(within, near, |span| match span.space {
-        Space::Out => sum(span),
-        Space::In | Space::Scratch => span,
-    });
-    let (root_host, _) = hosts.place_of(root);
-    let between = |host| part(Problem::reduce(leaders.len(), count, root_host), TREE, host);
-    phases.open(between(root_host).rounds.len());
-    if leaders[host] == rank {
-        phases.fill(between(host), &leaders, |span| match span.space {
-            Space::In | Space::Out => sum(span),
-            Space::Scratch => span,
-        });
-        if rank != root {
-            phases.scratch = phases.scratch.max(2 * count);
-        }
-    }
-    phases.plan()
-}
-
-/// `broadcast`: from the root to one rank of each host, and on from these.
-pub(super) fn broadcast(problem: &Problem, rank: usize) -> Plan {
-    let (count, root) = (problem.whole_count(), problem.the_root());
-    let hosts = Hosts::of(problem);
-    let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    let leaders = hosts.leaders(Some(root));
-    let (root_host, _) = hosts.place_of(root);
-    let mut phases = Phases::default();
-    let between = |host| {
-        part(
-            Problem::broadcast(leaders.len(), count, root_host),
-            TREE,
-            host,
-        )
-    };
-    phases.open(between(root_host).rounds.len());
-    if leaders[host] == rank {
-        phases.fill(between(host), &leaders, |span| span);
-    }
-    let (_, leader) = hosts.place_of(leaders[host]);
-    phases.longest(&hosts, |m| part(Problem::broadcast(m, count, 0), TREE, 0));
-    phases.fill(
-        part(Problem::broadcast(near.len(), count, leader), TREE, place),
-        near,
-        |span| span,
-    );
-    phases.plan()
-}
 
 /// The algorithm between hosts: as little data as the ring, in fewer rounds.
 const BETWEEN: &str = "halving_doubling";
@@ -215,6 +70,48 @@ impl Hosts {
             .iter()
             .all(|members| members.len() == first)
             .then_some(first)
+    }
+
+    fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The host so many places on.
+    fn after(&self, host: usize, distance: usize) -> usize {
+        (host + distance) % self.count()
+    }
+
+    /// Most ranks of a host.
+    fn largest(&self) -> usize {
+        self.members.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The ranks of a host.
+    fn near(&self, host: usize) -> Team {
+        Team::of(&self.members[host])
+    }
+
+    /// The ranks of one place, where all hosts have one.
+    fn rail(&self, place: usize) -> Team {
+        let ranks: Vec<usize> = self.members.iter().map(|members| members[place]).collect();
+        Team::of(&ranks)
+    }
+
+    /// The ranks of `host` that carry the block of `rank`, each a part that begins and is as long as said. On its own
+    /// host the rank does.
+    fn carriers(
+        &self,
+        blocks: &Blocks,
+        rank: usize,
+        host: usize,
+    ) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        let (own_host, place) = self.place_of(rank);
+        let (theirs, ours) = (self.members[own_host].len(), &self.members[host]);
+        let places = (place % ours.len()..ours.len()).step_by(theirs);
+        let parts = Blocks::even(blocks.len(rank), places.len());
+        places
+            .enumerate()
+            .map(move |(part, place)| (ours[place], parts.start(part), parts.len(part)))
     }
 
     /// The rank that speaks for a host: the root for its own.
@@ -335,6 +232,8 @@ fn moved(step: Step, members: &[usize], place: &impl Fn(Span) -> Span) -> Step {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::check::check;
     use super::*;
     use crate::types::Collective;
@@ -352,53 +251,110 @@ mod tests {
             vec![0, 0, 0, 1, 1, 1],
             vec![0, 1, 2, 0, 1, 2, 0],
             vec![3, 3, 3, 3, 0, 0, 0, 0, 1, 1, 1, 1],
+            vec![0, 0, 1, 1, 1, 1, 1, 1],
+            vec![0, 1, 1, 1, 0, 2, 2],
+            vec![0, 1, 1, 0],
+            (0..8).map(|rank| rank / 4).collect(),
+            (0..8).map(|rank| rank / 2).collect(),
             (0..17).map(|rank| rank % 3).collect(),
         ];
         spreads.extend((2..10).map(|n| (0..n).map(|rank| rank / 3).collect()));
         spreads
     }
 
+    /// Blocks for everybody of these lengths; even ones by the name without `_v` too.
+    fn of_blocks(lengths: &[usize]) -> Vec<Problem> {
+        let n = lengths.len();
+        let mut problems = vec![
+            Problem::all_gather_v(lengths).expect("legal"),
+            Problem::reduce_scatter_v(lengths).expect("legal"),
+        ];
+        if lengths.iter().all(|len| *len == lengths[0]) {
+            problems.push(Problem::all_gather(n, lengths[0]).expect("legal"));
+            problems.push(Problem::reduce_scatter(n, lengths[0]).expect("legal"));
+        }
+        problems
+    }
+
+    /// Problems of `n` ranks, with blocks that are packed and blocks that are not.
+    fn problems(n: usize) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for count in [0, 1, 2, n, 4 * n + 3] {
+            problems.push(Problem::all_reduce(n, count).expect("legal"));
+            for root in 0..n {
+                problems.push(Problem::reduce(n, count, root).expect("legal"));
+                problems.push(Problem::broadcast(n, count, root).expect("legal"));
+            }
+        }
+        for len in [0, 1, 1000, 2000] {
+            problems.extend(of_blocks(&vec![len; n]));
+            let growing: Vec<usize> = (0..n).map(|rank| rank * len).collect();
+            problems.extend(of_blocks(&growing));
+            let scattered: Vec<usize> = (0..n).map(|rank| rank * 7 % 5 * len).collect();
+            problems.extend(of_blocks(&scattered));
+        }
+        problems
+    }
+
+    fn plans(problem: &Problem, in_place: bool) -> Vec<Plan> {
+        let algorithm = find(problem.collective(), "hierarchical").expect("registered");
+        algorithm.plans(problem, in_place).expect("plans")
+    }
+
     #[test]
     fn every_spread_over_hosts_is_proved_in_and_out_of_place() {
         for hosts in spreads() {
-            let n = hosts.len();
-            for count in [0, 1, 2, n, 4 * n + 3] {
-                let mut problems = vec![Problem::all_reduce(n, count).expect("legal")];
-                for root in 0..n {
-                    problems.push(Problem::reduce(n, count, root).expect("legal"));
-                    problems.push(Problem::broadcast(n, count, root).expect("legal"));
-                }
-                for problem in problems {
-                    let problem = problem.with_hosts(hosts.clone().into());
-                    let algorithm = find(problem.collective(), "hierarchical").expect("registered");
-                    for in_place in [false, true] {
-                        let plans = algorithm.plans(&problem, in_place).expect("plans");
-                        let proof = check(&problem, &plans);
-                        assert!(proof.is_ok(), "{problem:?}: {proof:?}");
-                    }
+            for problem in problems(hosts.len()) {
+                let problem = problem.with_hosts(hosts.clone().into());
+                for in_place in [false, true] {
+                    let proof = check(&problem, &plans(&problem, in_place));
+                    assert!(proof.is_ok(), "{problem:?}: {proof:?}");
                 }
             }
         }
     }
 
-    #[test]
-    fn between_hosts_goes_no_more_than_the_hosts_exchange() {
-        let hosts: Vec<u32> = (0..8).map(|rank| rank / 4).collect();
-        let problem = Problem::all_reduce(8, 800).expect("legal");
-        let problem = problem.with_hosts(hosts.clone().into());
-        let algorithm = find(Collective::AllReduce, "hierarchical").expect("registered");
-        let plans = algorithm.plans(&problem, false).expect("plans");
+    /// Elements that leave hosts.
+    fn crossing(problem: &Problem) -> usize {
+        let plans = plans(problem, false);
         let mut sent = 0;
         for (rank, plan) in plans.iter().enumerate() {
             for step in plan.rounds.iter().flat_map(|round| &round.steps) {
                 if let Step::Send { to, src } = step
-                    && hosts[*to] != hosts[rank]
+                    && problem.host_of(*to) != problem.host_of(rank)
                 {
                     sent += src.len;
                 }
             }
         }
-        // Each of two hosts sends half of the vector's sums and half of its results.
-        assert_eq!(sent, 2 * 800);
+        sent
+    }
+
+    /// Least number of elements that can leave hosts. Whatever a host needs comes in, and nothing comes twice; of a
+    /// sum, one vector of each host leaves it.
+    fn least_crossing(problem: &Problem, hosts: usize) -> usize {
+        match problem.collective() {
+            Collective::AllReduce => 2 * (hosts - 1) * problem.in_len(0),
+            Collective::Broadcast => (hosts - 1) * problem.out_len(0),
+            Collective::Reduce => (hosts - 1) * problem.in_len(0),
+            // Each block in every host but its own.
+            Collective::AllGather | Collective::AllGatherV => (hosts - 1) * problem.out_len(0),
+            Collective::ReduceScatter | Collective::ReduceScatterV => {
+                (hosts - 1) * problem.in_len(0)
+            }
+            other => unreachable!("{other} has no plan of two levels"),
+        }
+    }
+
+    #[test]
+    fn no_byte_more_than_needed_leaves_a_host() {
+        for hosts in spreads() {
+            let names: BTreeSet<u32> = hosts.iter().copied().collect();
+            for problem in problems(hosts.len()) {
+                let problem = problem.with_hosts(hosts.clone().into());
+                let least = least_crossing(&problem, names.len());
+                assert_eq!(crossing(&problem), least, "{problem:?}");
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The table itself.
 
-use super::super::{bruck, direct, doubling, halving, hierarchical, pairwise, ring, scan, tree};
+mod two_level;
+
+use super::super::{bruck, direct, doubling, halving, pairwise, ring, scan, tree};
 use super::{Algorithm, Links, Plan, Problem};
 use crate::types::Collective;
 
@@ -130,20 +132,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(RABENSEIFNER),
         build: halving::all_reduce,
     },
-    Algorithm {
-        name: "hierarchical",
-        collectives: &[Collective::AllReduce],
-        links: Links::Message,
-        steps: &[
-            "Within each host every rank reduces one slice (ring). Where hosts have unequal numbers of ranks, the \
-             first rank of each reduces everything (binomial tree).",
-            "The ranks with one slice, one of each host, reduce it between the hosts (halving and doubling).",
-            "Within each host the slices are passed on (ring, or binomial tree).",
-        ],
-        good: "Ranks on several hosts, several on each: as little as possible crosses the network.",
-        source: None,
-        build: hierarchical::all_reduce,
-    },
+    two_level::ALL_REDUCE,
     Algorithm {
         name: "direct",
         collectives: &[Collective::ReduceScatter, Collective::ReduceScatterV],
@@ -193,6 +182,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(THAKUR),
         build: pairwise::reduce_scatter,
     },
+    two_level::REDUCE_SCATTER,
     Algorithm {
         name: "direct",
         collectives: &[Collective::AllGather, Collective::AllGatherV],
@@ -242,6 +232,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: None,
         build: pairwise::all_gather,
     },
+    two_level::ALL_GATHER,
     Algorithm {
         name: "direct",
         collectives: &[Collective::AllToAll, Collective::AllToAllV],
@@ -314,18 +305,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(BARNETT),
         build: ring::scatter_all_gather,
     },
-    Algorithm {
-        name: "hierarchical",
-        collectives: &[Collective::Broadcast],
-        links: Links::Message,
-        steps: &[
-            "The root sends to one rank of each other host (binomial tree).",
-            "These, and the root, send to the ranks of their hosts (binomial tree).",
-        ],
-        good: "Ranks on several hosts, several on each: the vector crosses the network once for each host.",
-        source: None,
-        build: hierarchical::broadcast,
-    },
+    two_level::BROADCAST,
     Algorithm {
         name: "direct",
         collectives: &[Collective::Reduce],
@@ -365,18 +345,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(THAKUR),
         build: tree::reduce,
     },
-    Algorithm {
-        name: "hierarchical",
-        collectives: &[Collective::Reduce],
-        links: Links::Message,
-        steps: &[
-            "Within each host one rank, the root on its own, reduces everything (binomial tree).",
-            "The root reduces what these ranks have (binomial tree).",
-        ],
-        good: "Ranks on several hosts, several on each: one vector of each host crosses the network.",
-        source: None,
-        build: hierarchical::reduce,
-    },
+    two_level::REDUCE,
     Algorithm {
         name: "direct",
         collectives: &[Collective::Scan, Collective::ExclusiveScan],
