@@ -5,10 +5,14 @@
 //! phase has as many as its longest part.
 
 mod blocks;
+mod exchange;
+mod rooted;
 mod vectors;
 
 pub(super) use blocks::{all_gather, reduce_scatter};
-pub(super) use vectors::{all_reduce, broadcast, reduce};
+pub(super) use exchange::all_to_all;
+pub(super) use rooted::{gather, scatter};
+pub(super) use vectors::{all_reduce, barrier, broadcast, reduce};
 
 use super::halving::Team;
 use super::plan::{Links, Plan, Round, Span, Step};
@@ -63,13 +67,10 @@ impl Hosts {
         self.places[rank]
     }
 
-    /// Ranks of each host, where all have as many.
-    fn even(&self) -> Option<usize> {
+    /// Whether all hosts have equally many ranks.
+    fn is_even(&self) -> bool {
         let first = self.members[0].len();
-        self.members
-            .iter()
-            .all(|members| members.len() == first)
-            .then_some(first)
+        self.members.iter().all(|members| members.len() == first)
     }
 
     fn count(&self) -> usize {
@@ -137,12 +138,6 @@ struct Phases {
 }
 
 impl Phases {
-    /// A phase of one step of this rank's own.
-    fn first(&mut self, step: Option<Step>) {
-        self.open(1);
-        self.rounds[self.at].steps.extend(step);
-    }
-
     /// A phase of so many rounds.
     fn open(&mut self, rounds: usize) {
         self.at = self.rounds.len();
@@ -157,12 +152,6 @@ impl Phases {
             .map(|members| plan(members.len()).rounds.len());
         let rounds = rounds.max().unwrap_or(0);
         self.open(rounds);
-    }
-
-    /// A phase in which all ranks have parts of equally many rounds.
-    fn add(&mut self, part: Plan, members: &[usize], place: impl Fn(Span) -> Span) {
-        self.open(part.rounds.len());
-        self.fill(part, members, place);
     }
 
     /// This rank's part of the phase: `members` are the ranks of the part, `place` says where its spans lie.
@@ -273,13 +262,18 @@ mod tests {
             problems.push(Problem::all_gather(n, lengths[0]).expect("legal"));
             problems.push(Problem::reduce_scatter(n, lengths[0]).expect("legal"));
         }
+        for root in [0, n / 2, n - 1] {
+            problems.push(Problem::gather_v(lengths, root).expect("legal"));
+            problems.push(Problem::scatter_v(lengths, root).expect("legal"));
+        }
         problems
     }
 
     /// Problems of `n` ranks, with blocks that are packed and blocks that are not.
     fn problems(n: usize) -> Vec<Problem> {
-        let mut problems = Vec::new();
+        let mut problems = vec![Problem::barrier(n).expect("legal")];
         for count in [0, 1, 2, n, 4 * n + 3] {
+            problems.push(Problem::all_to_all(n, count).expect("legal"));
             problems.push(Problem::all_reduce(n, count).expect("legal"));
             for root in 0..n {
                 problems.push(Problem::reduce(n, count, root).expect("legal"));
@@ -333,6 +327,8 @@ mod tests {
     /// Least number of elements that can leave hosts. Whatever a host needs comes in, and nothing comes twice; of a
     /// sum, one vector of each host leaves it.
     fn least_crossing(problem: &Problem, hosts: usize) -> usize {
+        let n = problem.n();
+        let is_far = |one: usize, other: usize| problem.host_of(one) != problem.host_of(other);
         match problem.collective() {
             Collective::AllReduce => 2 * (hosts - 1) * problem.in_len(0),
             Collective::Broadcast => (hosts - 1) * problem.out_len(0),
@@ -342,6 +338,21 @@ mod tests {
             Collective::ReduceScatter | Collective::ReduceScatterV => {
                 (hosts - 1) * problem.in_len(0)
             }
+            // Every block that is for another host.
+            Collective::AllToAll => {
+                let pairs = (0..n * n).filter(|pair| is_far(pair / n, pair % n));
+                pairs.count() * (problem.in_len(0) / n)
+            }
+            Collective::Gather
+            | Collective::GatherV
+            | Collective::Scatter
+            | Collective::ScatterV => {
+                let root = problem.root().expect("rooted");
+                let far = (0..n).filter(|rank| is_far(root, *rank));
+                far.map(|rank| problem.the_blocks().len(rank)).sum()
+            }
+            // Every host hears of all others.
+            Collective::Barrier => hosts * hosts.next_power_of_two().ilog2() as usize,
             other => unreachable!("{other} has no plan of two levels"),
         }
     }

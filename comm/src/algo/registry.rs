@@ -275,6 +275,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_the_names_of_the_collective() {
         let error = find(Collective::Barrier, "ring").expect_err("no such barrier");
-        assert_eq!(error.known, ["direct", "dissemination"]);
+        assert_eq!(error.known, ["direct", "dissemination", "hierarchical"]);
     }
 }

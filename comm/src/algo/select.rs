@@ -53,18 +53,23 @@ all_reduce        bytes<16KiB                      -> recursive_doubling
 all_reduce        bytes<4MiB                       -> halving_doubling
 all_reduce                                         -> ring
 reduce_scatter    links=direct                     -> direct
+reduce_scatter    hosts>1  hosts<n                 -> hierarchical
 reduce_scatter    bytes<4MiB                       -> recursive_halving
 reduce_scatter                                     -> ring
 reduce_scatter_v  links=direct                     -> direct
+reduce_scatter_v  hosts>1  hosts<n                 -> hierarchical
 reduce_scatter_v  bytes<256KiB                     -> recursive_halving
 reduce_scatter_v                                   -> pairwise
 all_gather        links=direct                     -> direct
+all_gather        hosts>1  hosts<n                 -> hierarchical
 all_gather        bytes<4MiB                       -> recursive_doubling
 all_gather                                         -> ring
 all_gather_v      links=direct                     -> direct
+all_gather_v      hosts>1  hosts<n                 -> hierarchical
 all_gather_v      bytes<256KiB                     -> recursive_doubling
 all_gather_v                                       -> pairwise
 all_to_all        links=direct                     -> direct
+all_to_all        hosts>1  hosts<n  bytes<64KiB    -> hierarchical
 all_to_all        n>=8  bytes<64KiB                -> bruck
 all_to_all                                         -> pairwise
 all_to_all_v      links=direct                     -> direct
@@ -84,16 +89,21 @@ scan                                               -> linear
 exclusive_scan    links=direct                     -> direct
 exclusive_scan                                     -> linear
 gather            links=direct                     -> direct
+gather            hosts>1  hosts<n  bytes<1MiB     -> hierarchical
 gather            bytes<1MiB                       -> binomial_tree
 gather                                             -> linear
 gather_v          links=direct                     -> direct
+gather_v          hosts>1  hosts<n  bytes<1MiB     -> hierarchical
 gather_v                                           -> linear
 scatter           links=direct                     -> direct
+scatter           hosts>1  hosts<n  bytes<1MiB     -> hierarchical
 scatter           bytes<1MiB                       -> binomial_tree
 scatter                                            -> linear
 scatter_v         links=direct                     -> direct
+scatter_v         hosts>1  hosts<n  bytes<1MiB     -> hierarchical
 scatter_v                                          -> linear
 barrier           links=direct                     -> direct
+barrier           hosts>1  hosts<n                 -> hierarchical
 barrier                                            -> dissemination
 ";
 

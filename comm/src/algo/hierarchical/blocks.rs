@@ -30,7 +30,7 @@ pub(in crate::algo) fn all_gather(problem: &Problem, rank: usize) -> Plan {
         plan.copy(own, shares.block(rank));
     }
     plan.end_round();
-    if hosts.even().is_some() {
+    if hosts.is_even() {
         halving::gather(&mut plan, &hosts.rail(place), host, |first, end| {
             shares.spans(|piece| piece.holder == place && (first..end).contains(&piece.host))
         });
@@ -68,7 +68,7 @@ pub(in crate::algo) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
     let (host, place) = hosts.place_of(rank);
     let near = hosts.members[host].len();
     let (first, end) = halving::kept(near, place);
-    let is_even = hosts.even().is_some();
+    let is_even = hosts.is_even();
     let is_packed = is_packed(blocks);
     let mut shares = Shares::of(&hosts, blocks, host);
     if is_packed {

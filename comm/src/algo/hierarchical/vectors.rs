@@ -1,7 +1,8 @@
-//! Collectives of vectors: `all_reduce`, `reduce`, `broadcast`.
+//! Collectives of vectors: `all_reduce`, `reduce`, `broadcast`; and the barrier.
 
-use super::super::builder::{input, output, scratch};
-use super::super::plan::{Plan, Space, Span, Step};
+use super::super::builder::{Builder, input, output, scratch};
+use super::super::halving;
+use super::super::plan::{Plan, Space, Span};
 use super::super::problem::Problem;
 use super::super::shape::Blocks;
 use super::{BETWEEN, Hosts, Phases, TREE, part};
@@ -10,46 +11,36 @@ use super::{BETWEEN, Hosts, Phases, TREE, part};
 /// with one slice reduce it between hosts, and give it to their host.
 pub(in crate::algo) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
     let hosts = Hosts::of(problem);
-    match hosts.even() {
-        Some(_) => all_reduce_sliced(problem, &hosts, rank),
-        None => all_reduce_led(problem, &hosts, rank),
+    if hosts.is_even() {
+        all_reduce_sliced(problem, &hosts, rank)
+    } else {
+        all_reduce_led(problem, &hosts, rank)
     }
 }
 
 fn all_reduce_sliced(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
     let count = problem.whole_count();
     let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    let slices = Blocks::even(count, near.len());
-    let lens: Vec<usize> = (0..near.len()).map(|slice| slices.len(slice)).collect();
-    let (start, len) = (slices.start(place), slices.len(place));
-    let whole = |span: Span| match span.space {
-        Space::In => output(span.start, span.len),
-        Space::Out => output(start + span.start, span.len),
-        Space::Scratch => span,
+    let (near, rail) = (hosts.near(host), hosts.rail(place));
+    let slices = Blocks::even(count, hosts.largest());
+    let slices_of = |first: usize, end: usize| {
+        let run = output(slices.start(first), slices.between(first, end));
+        vec![run]
     };
-    let mut phases = Phases::default();
-    let given = Step::Copy {
-        src: input(0, count),
-        dst: output(0, count),
+    // Between hosts the own slice is cut again.
+    let parts = Blocks::even(slices.len(place), hosts.count());
+    let parts_of = |first: usize, end: usize| {
+        let start = slices.start(place) + parts.start(first);
+        vec![output(start, parts.between(first, end))]
     };
-    phases.first((count > 0).then_some(given));
-    let scattered = part(Problem::reduce_scatter_v(&lens), "ring", place);
-    phases.add(scattered, near, whole);
-    let far: Vec<usize> = hosts.members.iter().map(|members| members[place]).collect();
-    let own = |span: Span| match span.space {
-        Space::In | Space::Out => output(start + span.start, span.len),
-        Space::Scratch => span,
-    };
-    let between = part(Problem::all_reduce(far.len(), len), BETWEEN, host);
-    phases.add(between, &far, own);
-    let back = |span: Span| match span.space {
-        Space::In => output(start + span.start, span.len),
-        Space::Out | Space::Scratch => span,
-    };
-    let gathered = part(Problem::all_gather_v(&lens), "ring", place);
-    phases.add(gathered, near, back);
-    phases.plan()
+    let mut plan = Builder::new();
+    plan.copy(input(0, count), output(0, count));
+    plan.end_round();
+    halving::scatter(&mut plan, &near, place, slices_of);
+    halving::scatter(&mut plan, &rail, host, parts_of);
+    halving::gather(&mut plan, &rail, host, parts_of);
+    halving::gather(&mut plan, &near, place, slices_of);
+    plan.message_plan(0, true)
 }
 
 fn all_reduce_led(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
@@ -154,5 +145,33 @@ pub(in crate::algo) fn broadcast(problem: &Problem, rank: usize) -> Plan {
         near,
         |span| span,
     );
+    phases.plan()
+}
+
+/// `barrier`: one rank of each host hears from the others of it, hears of the other hosts, and tells them.
+pub(in crate::algo) fn barrier(problem: &Problem, rank: usize) -> Plan {
+    let hosts = Hosts::of(problem);
+    let (host, place) = hosts.place_of(rank);
+    let near = &hosts.members[host];
+    // The tokens lie anywhere, as long as those of one round are apart.
+    let apart = |span: Span| match span.space {
+        Space::In => scratch(0, span.len),
+        Space::Out => scratch(1 + span.start, span.len),
+        Space::Scratch => scratch(1 + near.len() + span.start, span.len),
+    };
+    let mut phases = Phases::default();
+    let heard = |n, me| part(Problem::gather(n, 1, 0), TREE, me);
+    phases.longest(&hosts, |n| heard(n, 0));
+    phases.fill(heard(near.len(), place), near, apart);
+    let leaders = hosts.leaders(None);
+    let between = |me| part(Problem::barrier(leaders.len()), "dissemination", me);
+    phases.open(between(0).rounds.len());
+    if place == 0 {
+        phases.fill(between(host), &leaders, apart);
+    }
+    let told = |n, me| part(Problem::broadcast(n, 1, 0), TREE, me);
+    phases.longest(&hosts, |n| told(n, 0));
+    phases.fill(told(near.len(), place), near, apart);
+    phases.scratch = 1 + 2 * near.len() + 2;
     phases.plan()
 }

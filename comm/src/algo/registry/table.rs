@@ -271,6 +271,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(BRUCK),
         build: bruck::all_to_all,
     },
+    two_level::ALL_TO_ALL,
     Algorithm {
         name: "direct",
         collectives: &[Collective::Broadcast],
@@ -405,6 +406,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: None,
         build: pairwise::gather,
     },
+    two_level::GATHER,
     Algorithm {
         name: "direct",
         collectives: &[Collective::Scatter, Collective::ScatterV],
@@ -438,6 +440,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: None,
         build: pairwise::scatter,
     },
+    two_level::SCATTER,
     Algorithm {
         name: "direct",
         collectives: &[Collective::Barrier],
@@ -459,4 +462,5 @@ pub static ALGORITHMS: &[Algorithm] = &[
         source: Some(HENSGEN),
         build: doubling::barrier,
     },
+    two_level::BARRIER,
 ];

@@ -1,6 +1,6 @@
 //! What the built-in table decides, and what a user's rules change.
 
-use super::super::registry::planned;
+use super::super::registry::{find, planned};
 use super::*;
 
 #[test]
@@ -115,6 +115,30 @@ fn plans_of_two_levels_are_for_hosts_with_several_ranks() {
     assert_eq!(name(8, 8, Links::Message), "halving_doubling");
     assert_eq!(name(8, 1, Links::Message), "halving_doubling");
     assert_eq!(name(8, 1, Links::Direct), "direct");
+    let spread = Spread {
+        n: 8,
+        hosts: 2,
+        links: Links::Message,
+    };
+    for collective in planned() {
+        let name = |bytes| {
+            let choice = choose(collective, bytes, spread).expect("a rule fits");
+            choice.algorithm.name
+        };
+        let has_two_levels = find(collective, "hierarchical").is_ok();
+        assert_eq!(name(64) == "hierarchical", has_two_levels, "{collective}");
+        // Much of this goes without a detour.
+        let is_straight = matches!(
+            collective,
+            Collective::AllToAll
+                | Collective::Gather
+                | Collective::GatherV
+                | Collective::Scatter
+                | Collective::ScatterV
+        );
+        let wanted = has_two_levels && !is_straight;
+        assert_eq!(name(1 << 24) == "hierarchical", wanted, "{collective}");
+    }
     let table = Table::with_overrides("broadcast hosts>=3 -> binomial_tree").expect("legal");
     for (hosts, wanted) in [(2, "hierarchical"), (3, "binomial_tree")] {
         let spread = Spread {

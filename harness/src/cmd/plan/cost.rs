@@ -70,6 +70,9 @@ pub(super) struct CostArgs {
 /// What holds for large groups.
 const FEW: &str = "The plans of a few ranks were priced, so these times are lower bounds; scans take far longer.\n";
 
+/// Elements of a block for which plans no longer pack blocks together.
+const LARGE_BLOCK: usize = 4096;
+
 /// One predicted time.
 struct Cell {
     bytes: u64,
@@ -85,18 +88,21 @@ pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
         .filter(|a| a.links == Links::Message || n <= machine.topology.ranks_per_host())
         .collect();
     let of_many = n > ALL_RANKS_MAX;
-    // Plans of large groups are made once, of one element a block, and priced at every size.
+    // Plans of large groups are made once of small blocks and once of large ones, and priced at every size.
     let planned = |algorithm: &&'static Algorithm, elements| {
         let problem = machine.spread(sweep::sized(args.collective, n, elements).map_err(unfit)?);
         Plans::of(algorithm, &problem).map_err(unfit)
     };
     let mut kept = Vec::new();
-    if of_many {
-        kept = (algorithms.iter().map(|one| planned(one, n))).collect::<Result<_, _>>()?;
+    for block in [1, LARGE_BLOCK] {
+        let all = algorithms.iter().filter(|_| of_many);
+        let plans = all.map(|one| planned(one, n * block));
+        kept.push((block, plans.collect::<Result<Vec<_>, _>>()?));
     }
     let mut cells = Vec::new();
     for bytes in &args.bytes {
         let elements = usize::try_from(*bytes).map_err(unfit)?;
+        let (block, kept) = &kept[usize::from(elements / n >= LARGE_BLOCK)];
         for (place, algorithm) in algorithms.iter().enumerate() {
             let own = if of_many {
                 None
@@ -104,7 +110,7 @@ pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
                 Some(planned(algorithm, elements)?)
             };
             let element_bytes = if of_many {
-                *bytes as f64 / n as f64
+                *bytes as f64 / (n * block) as f64
             } else {
                 1.0
             };

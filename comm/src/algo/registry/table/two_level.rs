@@ -11,10 +11,10 @@ pub(super) const ALL_REDUCE: Algorithm = Algorithm {
     collectives: &[Collective::AllReduce],
     links: Links::Message,
     steps: &[
-        "Within each host every rank reduces one slice (ring). Where hosts have unequal numbers of ranks, the \
+        "Within each host every rank reduces one slice (recursive halving). Where hosts have unequal numbers of ranks, the \
          first rank of each reduces everything (binomial tree).",
         "The ranks with one slice, one of each host, reduce it between the hosts (halving and doubling).",
-        "Within each host the slices are passed on (ring, or binomial tree).",
+        "Within each host the slices are passed on (recursive doubling, or binomial tree).",
     ],
     good: "Ranks on several hosts, several on each: as little as possible crosses the network.",
     source: None,
@@ -76,4 +76,58 @@ pub(super) const REDUCE: Algorithm = Algorithm {
     good: "Ranks on several hosts, several on each: one vector of each host crosses the network.",
     source: None,
     build: hierarchical::reduce,
+};
+
+pub(super) const ALL_TO_ALL: Algorithm = Algorithm {
+    name: NAME,
+    collectives: &[Collective::AllToAll],
+    links: Links::Message,
+    steps: &[
+        "Within each host every rank gives every other its block, and the blocks for the hosts that the other carries for.",
+        "Between each two hosts one rank of the one sends all blocks to one rank of the other.",
+        "Within each host these ranks hand out what has come.",
+    ],
+    good: "Small blocks on several hosts: one message for each ordered pair of hosts crosses the network.",
+    source: None,
+    build: hierarchical::all_to_all,
+};
+
+pub(super) const GATHER: Algorithm = Algorithm {
+    name: NAME,
+    collectives: &[Collective::Gather, Collective::GatherV],
+    links: Links::Message,
+    steps: &[
+        "Within each host every rank sends its block to one rank, the root on its own host.",
+        "These ranks send the blocks of their hosts to the root.",
+    ],
+    good: "Small blocks on several hosts: the root receives a message from each host, and not from each rank.",
+    source: None,
+    build: hierarchical::gather,
+};
+
+pub(super) const SCATTER: Algorithm = Algorithm {
+    name: NAME,
+    collectives: &[Collective::Scatter, Collective::ScatterV],
+    links: Links::Message,
+    steps: &[
+        "The root sends to one rank of each other host the blocks of that host.",
+        "These ranks, and the root, send the blocks to the ranks of their hosts.",
+    ],
+    good: "Small blocks on several hosts: the root sends a message to each host, and not to each rank.",
+    source: None,
+    build: hierarchical::scatter,
+};
+
+pub(super) const BARRIER: Algorithm = Algorithm {
+    name: NAME,
+    collectives: &[Collective::Barrier],
+    links: Links::Message,
+    steps: &[
+        "Within each host one rank hears from all others (binomial tree).",
+        "For distance 1, 2, 4, …: each of these ranks sends a token that many hosts on and waits for the one from that many hosts back.",
+        "Within each host they tell the others (binomial tree).",
+    ],
+    good: "Ranks on several hosts, several on each: few messages cross the network.",
+    source: None,
+    build: hierarchical::barrier,
 };
