@@ -82,9 +82,10 @@ impl Hosts {
         (host + distance) % self.count()
     }
 
-    /// Most ranks of a host.
-    fn largest(&self) -> usize {
-        self.members.iter().map(Vec::len).max().unwrap_or(0)
+    /// Most rounds that the ranks of any host need, as a function of their number.
+    fn most_rounds(&self, rounds: fn(usize) -> usize) -> usize {
+        let all = self.members.iter().map(|members| rounds(members.len()));
+        all.max().unwrap_or(0)
     }
 
     /// The ranks of a host.

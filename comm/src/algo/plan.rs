@@ -16,7 +16,8 @@
 //!   rounds (empty ones where a rank has nothing to do), and the plan ends on no rank before all
 //!   have completed their last round: one barrier of the engine after each round.
 //! - PLAN-3: messages between an ordered pair of ranks are matched in the order of rounds, and in
-//!   the order of steps within a round. A send may wait for its receive (rendezvous semantics).
+//!   the order of steps within a round. Both ends stand in rounds of one number, which the message
+//!   carries. A send may wait for its receive (rendezvous semantics).
 //! - PLAN-4: a span that was exposed in round k is readable by peers from round k+1 on, until its
 //!   owner writes to it. No peer reads an element in the round in which its owner writes it, or
 //!   after that, unless it was exposed anew.

@@ -138,7 +138,7 @@ impl Matching {
 }
 
 /// Every step of every plan with its place.
-fn all_steps(plans: &[Plan]) -> impl Iterator<Item = (At, &Step)> {
+pub(super) fn all_steps(plans: &[Plan]) -> impl Iterator<Item = (At, &Step)> {
     plans.iter().enumerate().flat_map(|(rank, plan)| {
         plan.rounds
             .iter()

@@ -1,15 +1,21 @@
 //! No step and no span of any plan is there in vain: without it the checker objects.
 
-use muster_comm::algo::{Span, Step, algorithms_for, check, planned, sweep};
+use muster_comm::algo::{Problem, Span, Step, algorithms_for, check, planned, sweep};
 
 use crate::steps;
+
+/// Hosts of the ranks: two even ones of the first four, uneven ones of five.
+const HOSTS: [u32; 5] = [0, 1, 1, 0, 1];
 
 #[test]
 fn no_step_of_any_plan_can_be_left_out() {
     let n = 5;
     let mut dropped = 0;
     for collective in planned() {
-        for problem in sweep::problems(collective, n).expect("legal") {
+        let problems = sweep::problems(collective, n).expect("legal");
+        let spread = |problem: &Problem| problem.clone().with_hosts(HOSTS[..n].into());
+        let spread: Vec<Problem> = problems.iter().map(spread).collect();
+        for problem in problems.into_iter().chain(spread) {
             for algorithm in algorithms_for(collective) {
                 let good = algorithm.plans(&problem, false).expect("it applies");
                 for rank in 0..n {
@@ -38,7 +44,9 @@ fn no_span_of_any_plan_can_be_moved_or_cut() {
     let mut moved = 0;
     for collective in planned() {
         let problems = sweep::problems(collective, n).expect("legal");
-        for problem in problems {
+        let spread = |problem: &Problem| problem.clone().with_hosts(HOSTS[..n].into());
+        let spread: Vec<Problem> = problems.iter().map(spread).collect();
+        for problem in problems.into_iter().chain(spread) {
             for algorithm in algorithms_for(collective) {
                 let good = algorithm.plans(&problem, false).expect("it applies");
                 for rank in 0..n {

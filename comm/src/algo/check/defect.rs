@@ -166,6 +166,16 @@ pub enum DefectKind {
         /// The first element in question.
         element: usize,
     },
+    /// PLAN-3: a message is sent in a round of another number than that in which it is received.
+    #[error("recv in round {mine} meets a send of rank {peer} in round {theirs}")]
+    RoundNumber {
+        /// The sender.
+        peer: usize,
+        /// The number of the receiver's round.
+        mine: usize,
+        /// The number of the sender's round.
+        theirs: usize,
+    },
     /// PLAN-2: ranks of a direct plan have different numbers of rounds.
     #[error("the plan has {rounds} rounds, and that of rank 0 has {first}")]
     Rounds {

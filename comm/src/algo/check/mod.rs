@@ -24,7 +24,7 @@ mod run;
 pub use self::defect::{Defect, DefectKind};
 pub use super::schedule::{At, Wait};
 
-use super::plan::{Links, Plan};
+use super::plan::{Links, Plan, Step};
 use super::problem::Problem;
 use super::schedule::{self, Matching, Mismatch, Stop};
 use super::shape::Matrix;
@@ -94,6 +94,7 @@ fn check_calls(problem: &Problem, plans: &[Plan], in_place: bool) -> Result<Proo
     let mut symbols = Symbols::new(problem, plans, &map);
     schedule::run(plans, &matching, &mut symbols).map_err(stopped)?;
     expect::check_results(problem, &symbols)?;
+    check_numbers(plans, &matching)?;
     Ok(Proof {
         n: problem.n(),
         rounds: plans
@@ -148,6 +149,27 @@ fn check_plan(map: &Map, rank: usize, plan: &Plan) -> Result<(), Defect> {
             rules::check_step(map, rank, plan.links, what).map_err(|kind| defect(step, kind))?;
         }
         rules::check_round(map, rank, round).map_err(|(step, kind)| defect(step, kind))?;
+    }
+    Ok(())
+}
+
+/// Whether the two ends of every message stand in rounds of one number, as PLAN-3 wants.
+fn check_numbers(plans: &[Plan], matching: &Matching) -> Result<(), Defect> {
+    let number = |place: At| {
+        let staged = usize::from(plans[place.rank].staged);
+        place.round.saturating_sub(staged)
+    };
+    for (recv, step) in schedule::all_steps(plans) {
+        let is_recv = matches!(step, Step::Recv { .. } | Step::RecvReduce { .. });
+        let send = matching.partner(recv).filter(|_| is_recv);
+        if let Some(send) = send.filter(|send| number(*send) != number(recv)) {
+            let kind = DefectKind::RoundNumber {
+                peer: send.rank,
+                mine: number(recv),
+                theirs: number(send),
+            };
+            return Err(at(recv, kind));
+        }
     }
     Ok(())
 }

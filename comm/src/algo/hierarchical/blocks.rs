@@ -47,7 +47,7 @@ pub(in crate::algo) fn all_gather(problem: &Problem, rank: usize) -> Plan {
         }
         plan.end_round();
     }
-    let within = plan.rounds() + halving::gather_rounds(hosts.largest());
+    let within = plan.rounds() + hosts.most_rounds(halving::gather_rounds);
     halving::gather(&mut plan, &hosts.near(host), place, |first, end| {
         shares.spans(|piece| (first..end).contains(&piece.holder))
     });
@@ -88,7 +88,7 @@ pub(in crate::algo) fn reduce_scatter(problem: &Problem, rank: usize) -> Plan {
         }
     }
     plan.end_round();
-    let within = plan.rounds() + halving::scatter_rounds(hosts.largest());
+    let within = plan.rounds() + hosts.most_rounds(halving::scatter_rounds);
     halving::scatter(&mut plan, &hosts.near(host), place, |first, end| {
         shares.spans(|piece| (first..end).contains(&piece.holder))
     });

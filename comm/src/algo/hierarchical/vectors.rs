@@ -22,7 +22,7 @@ fn all_reduce_sliced(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
     let count = problem.whole_count();
     let (host, place) = hosts.place_of(rank);
     let (near, rail) = (hosts.near(host), hosts.rail(place));
-    let slices = Blocks::even(count, hosts.largest());
+    let slices = Blocks::even(count, hosts.members[host].len());
     let slices_of = |first: usize, end: usize| {
         let run = output(slices.start(first), slices.between(first, end));
         vec![run]
@@ -151,27 +151,34 @@ pub(in crate::algo) fn broadcast(problem: &Problem, rank: usize) -> Plan {
 /// `barrier`: one rank of each host hears from the others of it, hears of the other hosts, and tells them.
 pub(in crate::algo) fn barrier(problem: &Problem, rank: usize) -> Plan {
     let hosts = Hosts::of(problem);
-    let (host, place) = hosts.place_of(rank);
-    let near = &hosts.members[host];
-    // The tokens lie anywhere, as long as those of one round are apart.
-    let apart = |span: Span| match span.space {
-        Space::In => scratch(0, span.len),
-        Space::Out => scratch(1 + span.start, span.len),
-        Space::Scratch => scratch(1 + near.len() + span.start, span.len),
-    };
-    let mut phases = Phases::default();
-    let heard = |n, me| part(Problem::gather(n, 1, 0), TREE, me);
-    phases.longest(&hosts, |n| heard(n, 0));
-    phases.fill(heard(near.len(), place), near, apart);
-    let leaders = hosts.leaders(None);
-    let between = |me| part(Problem::barrier(leaders.len()), "dissemination", me);
-    phases.open(between(0).rounds.len());
-    if place == 0 {
-        phases.fill(between(host), &leaders, apart);
+    let (host, _) = hosts.place_of(rank);
+    let (leader, near) = (hosts.leader(host, None), &hosts.members[host]);
+    let others = || near.iter().copied().filter(|other| *other != leader);
+    let token = scratch(0, 1);
+    let mut plan = Builder::new();
+    if rank == leader {
+        for (place, other) in others().enumerate() {
+            plan.recv(other, scratch(1 + place, 1));
+        }
+    } else {
+        plan.send(leader, token);
     }
-    let told = |n, me| part(Problem::broadcast(n, 1, 0), TREE, me);
-    phases.longest(&hosts, |n| told(n, 0));
-    phases.fill(told(near.len(), place), near, apart);
-    phases.scratch = 1 + 2 * near.len() + 2;
-    phases.plan()
+    plan.end_round();
+    let mut distance = 1;
+    while distance < hosts.count() {
+        if rank == leader {
+            let back = hosts.after(host, hosts.count() - distance);
+            plan.send(hosts.leader(hosts.after(host, distance), None), token);
+            plan.recv(hosts.leader(back, None), scratch(1, 1));
+        }
+        plan.end_round();
+        distance *= 2;
+    }
+    if rank == leader {
+        others().for_each(|other| plan.send(other, token));
+    } else {
+        plan.recv(leader, scratch(1, 1));
+    }
+    plan.end_round();
+    plan.message_plan(1 + near.len(), true)
 }

@@ -123,9 +123,9 @@ pub(super) const BARRIER: Algorithm = Algorithm {
     collectives: &[Collective::Barrier],
     links: Links::Message,
     steps: &[
-        "Within each host one rank hears from all others (binomial tree).",
+        "Within each host one rank hears from all others.",
         "For distance 1, 2, 4, …: each of these ranks sends a token that many hosts on and waits for the one from that many hosts back.",
-        "Within each host they tell the others (binomial tree).",
+        "Within each host these ranks tell the others.",
     ],
     good: "Ranks on several hosts, several on each: few messages cross the network.",
     source: None,
