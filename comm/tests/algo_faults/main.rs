@@ -365,6 +365,18 @@ fn a_barrier_that_is_a_round_short_is_no_barrier() {
 }
 
 #[test]
+fn a_message_between_rounds_of_two_numbers_is_named() {
+    let problem = Problem::broadcast(2, 3, 0).expect("legal");
+    let mut plans = plans(&problem, "binomial_tree");
+    plans[1].rounds.insert(0, Round::default());
+    let fault = fault(&problem, &plans);
+    assert_eq!(place(&fault), (1, Some(1), Some(0)));
+    let (peer, mine, theirs) = (0, 1, 0);
+    let kind = DefectKind::RoundNumber { peer, mine, theirs };
+    assert_eq!(fault.kind, kind);
+}
+
+#[test]
 fn steps_that_make_no_sense_are_named() {
     let problem = Problem::all_reduce(3, 4).expect("legal");
     let good = plans(&problem, "ring");
