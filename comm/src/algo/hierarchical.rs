@@ -82,6 +82,11 @@ impl Hosts {
         (host + distance) % self.count()
     }
 
+    /// Most ranks of a host.
+    fn largest(&self) -> usize {
+        self.most_rounds(|ranks| ranks)
+    }
+
     /// Most rounds that the ranks of any host need, as a function of their number.
     fn most_rounds(&self, rounds: fn(usize) -> usize) -> usize {
         let all = self.members.iter().map(|members| rounds(members.len()));

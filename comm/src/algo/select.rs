@@ -69,7 +69,7 @@ all_gather_v      hosts>1  hosts<n                 -> hierarchical
 all_gather_v      bytes<256KiB                     -> recursive_doubling
 all_gather_v                                       -> pairwise
 all_to_all        links=direct                     -> direct
-all_to_all        hosts>1  hosts<n  bytes<64KiB    -> hierarchical
+all_to_all        hosts>1  hosts<n  bytes<256KiB   -> hierarchical
 all_to_all        n>=8  bytes<64KiB                -> bruck
 all_to_all                                         -> pairwise
 all_to_all_v      links=direct                     -> direct

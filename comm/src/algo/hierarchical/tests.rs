@@ -55,7 +55,7 @@ fn of_blocks(lengths: &[usize]) -> Vec<Problem> {
 /// Problems of `n` ranks, with blocks that are packed and blocks that are not.
 fn problems(n: usize) -> Vec<Problem> {
     let mut problems = vec![Problem::barrier(n).expect("legal")];
-    for count in [0, 1, 2, n, 4 * n + 3] {
+    for count in [0, 1, 2, 4 * n + 3, 10_000] {
         problems.push(Problem::all_to_all(n, count).expect("legal"));
         problems.push(Problem::all_reduce(n, count).expect("legal"));
         for root in 0..n {

@@ -1,21 +1,81 @@
 //! Collectives of vectors: `all_reduce`, `reduce`, `broadcast`; and the barrier.
 
 use super::super::builder::{Builder, input, output, scratch};
-use super::super::halving;
+use super::super::halving::{self, Team};
 use super::super::plan::{Plan, Space, Span};
 use super::super::problem::Problem;
 use super::super::shape::Blocks;
 use super::{BETWEEN, Hosts, Phases, TREE, part};
 
-/// `all_reduce`: within hosts each rank reduces a slice (or, where hosts are uneven, one rank everything), the ranks
-/// with one slice reduce it between hosts, and give it to their host.
+/// `all_reduce`: within hosts each rank reduces a slice (or, where there is little or hosts are uneven, one rank
+/// everything), the ranks with one slice reduce it between hosts, and give it to their host.
 pub(in crate::algo) fn all_reduce(problem: &Problem, rank: usize) -> Plan {
     let hosts = Hosts::of(problem);
-    if hosts.is_even() {
+    if problem.whole_count() * hosts.largest() <= SMALL {
+        all_reduce_small(problem, &hosts, rank)
+    } else if hosts.is_even() {
         all_reduce_sliced(problem, &hosts, rank)
     } else {
         all_reduce_led(problem, &hosts, rank)
     }
+}
+
+/// Most elements that one rank reduces for its whole host.
+const SMALL: usize = 8192;
+
+/// One rank of each host reduces everything: more work for it, but a message passes each host only twice.
+fn all_reduce_small(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {
+    let count = problem.whole_count();
+    let (host, place) = hosts.place_of(rank);
+    let near = &hosts.members[host];
+    let (leader, all) = (near[0], output(0, count));
+    let mut plan = Builder::new();
+    if rank == leader {
+        plan.copy(input(0, count), all);
+    }
+    plan.end_round();
+    // The others send at once; their sums are taken in the order of ranks.
+    for other in 1..hosts.largest() {
+        if rank == leader && other < near.len() {
+            plan.recv_reduce(near[other], all, false);
+        } else if other == place {
+            plan.send(leader, input(0, count));
+        }
+        plan.end_round();
+    }
+    let leaders = hosts.leaders(None);
+    if let [one, other] = leaders[..] {
+        let far = if host == 0 { other } else { one };
+        if rank == leader {
+            plan.send(far, all);
+            plan.recv(far, scratch(0, count));
+        }
+        plan.end_round();
+        if rank == leader {
+            plan.reduce(scratch(0, count), all, host == 1);
+        }
+        plan.end_round();
+    } else {
+        let between =
+            halving::scatter_rounds(leaders.len()) + halving::gather_rounds(leaders.len());
+        let ended = plan.rounds() + between;
+        let parts = Blocks::even(count, leaders.len());
+        let parts_of =
+            |first: usize, end: usize| vec![output(parts.start(first), parts.between(first, end))];
+        if rank == leader {
+            let team = Team::of(&leaders);
+            halving::scatter(&mut plan, &team, host, parts_of);
+            halving::gather(&mut plan, &team, host, parts_of);
+        }
+        plan.end_rounds_up_to(ended);
+    }
+    if rank == leader {
+        near[1..].iter().for_each(|other| plan.send(*other, all));
+    } else {
+        plan.recv(leader, all);
+    }
+    plan.end_round();
+    plan.message_plan(count, true)
 }
 
 fn all_reduce_sliced(problem: &Problem, hosts: &Hosts, rank: usize) -> Plan {

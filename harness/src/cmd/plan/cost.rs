@@ -70,6 +70,9 @@ pub(super) struct CostArgs {
 /// What holds for large groups.
 const FEW: &str = "The plans of a few ranks were priced, so these times are lower bounds; scans take far longer.\n";
 
+/// Elements of a block for which plans pack blocks together, and cut vectors.
+const SMALL_BLOCK: usize = 64;
+
 /// Elements of a block for which plans no longer pack blocks together.
 const LARGE_BLOCK: usize = 4096;
 
@@ -94,7 +97,7 @@ pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
         Plans::of(algorithm, &problem).map_err(unfit)
     };
     let mut kept = Vec::new();
-    for block in [1, LARGE_BLOCK] {
+    for block in [SMALL_BLOCK, LARGE_BLOCK] {
         let all = algorithms.iter().filter(|_| of_many);
         let plans = all.map(|one| planned(one, n * block));
         kept.push((block, plans.collect::<Result<Vec<_>, _>>()?));

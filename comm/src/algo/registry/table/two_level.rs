@@ -11,10 +11,10 @@ pub(super) const ALL_REDUCE: Algorithm = Algorithm {
     collectives: &[Collective::AllReduce],
     links: Links::Message,
     steps: &[
-        "Within each host every rank reduces one slice (recursive halving). Where hosts have unequal numbers of ranks, the \
-         first rank of each reduces everything (binomial tree).",
+        "Within each host every rank reduces one slice (recursive halving). Where there is little, the first rank of each host \
+         reduces everything, rank after rank; also (binomial tree) where hosts have unequal numbers of ranks.",
         "The ranks with one slice, one of each host, reduce it between the hosts (halving and doubling).",
-        "Within each host the slices are passed on (recursive doubling, or binomial tree).",
+        "Within each host the slices are passed on (recursive doubling, at once, or binomial tree).",
     ],
     good: "Ranks on several hosts, several on each: as little as possible crosses the network.",
     source: None,
