@@ -41,8 +41,8 @@ const PULSE_NS: u64 = 1_000_000_000;
 /// Puts a group where its calls are to be made.
 pub type Place<'a> = &'a dyn Fn(Communicator) -> Result<Ground, CommError>;
 
-/// What a group is made for: the kind, the algorithm and the segment.
-type Rules = (usize, Option<&'static str>, u32);
+/// What a group is made for: the kind, the algorithm of a collective, and the segment.
+type Rules = (usize, Option<(&'static str, Collective)>, u32);
 
 impl std::fmt::Debug for Bench<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -150,7 +150,8 @@ impl<'a> Bench<'a> {
 
     /// The group of this rank in a cell, if it is in one.
     fn group(&mut self, cell: &Cell) -> Result<Option<Ground>, CommError> {
-        let rules = (cell.kind, cell.algo, cell.segment);
+        let algo = cell.algo.zip(cell.collective());
+        let rules = (cell.kind, algo, cell.segment);
         if let Some((current, comm)) = &self.current
             && *current == rules
         {

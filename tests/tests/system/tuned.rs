@@ -202,6 +202,10 @@ fn all_algorithms_side_by_side_are_each_named_and_each_taken() {
     ] {
         assert!(ways.contains(way), "{way} is missing from {ways:?}");
     }
+    let of_two = bench(&["all_gather", "--algo", "ring"]);
+    for record in of_two.json()["records"].as_array().expect("records") {
+        assert_eq!(record["taken"], "ring", "{record}");
+    }
     let segments = bench(&[
         "--algo",
         "direct",
