@@ -3,6 +3,7 @@
 pub mod bell;
 pub mod board;
 pub mod directory;
+pub mod doorbell;
 pub mod epoch;
 pub mod memory;
 pub mod ring;

@@ -6,6 +6,8 @@ pub use crate::arena;
 pub mod bell;
 #[path = "../../comm/src/transport/shm/directory.rs"]
 pub mod directory;
+#[path = "../../comm/src/transport/shm/doorbell.rs"]
+pub mod doorbell;
 #[expect(dead_code, reason = "models have no users' blocks")]
 #[path = "../../comm/src/transport/shm/heap.rs"]
 pub mod heap;

@@ -1,6 +1,8 @@
 //! Every model in every order that its bound allows.
 
-use muster_models::models::{bell, board, check, directory, epoch, memory, ring, slot, tap};
+use muster_models::models::{
+    bell, board, check, directory, doorbell, epoch, memory, ring, slot, tap,
+};
 
 #[test]
 fn two_ranks_exchange_entries() {
@@ -42,6 +44,23 @@ fn nobody_sleeps_for_ever() {
 #[should_panic(expected = "deadlock")]
 fn without_a_fence_a_wake_up_may_be_missed() {
     check(4, || bell::nobody_sleeps_for_ever(1, 1, false));
+}
+
+#[test]
+fn threads_that_sleep_at_a_doorbell_are_woken() {
+    check(4, || doorbell::threads_of_a_rank_are_woken(1, 2));
+    check(2, || doorbell::threads_of_a_rank_are_woken(2, 2));
+}
+
+#[test]
+fn a_rank_is_woken_by_each_of_its_peers() {
+    check(3, || doorbell::a_rank_is_woken_by_each_of_its_peers(1));
+    check(2, || doorbell::a_rank_is_woken_by_each_of_its_peers(2));
+}
+
+#[test]
+fn who_waits_for_room_or_for_units_of_a_ring_is_woken() {
+    check(3, || doorbell::who_waits_for_room_or_for_units_is_woken(4));
 }
 
 #[test]

@@ -24,6 +24,7 @@ use super::{Counts, Failure, Request, matching};
 use crate::algo::{Algorithm, Plan, Step};
 use crate::error::{ErrorKind, Field};
 use crate::transport::shm::slot::Entry;
+use crate::transport::shm::wakers::Sleeper;
 use crate::transport::{CallTag, Stream, TagField};
 use crate::types::{Collective, Rank};
 use crate::watch::{Mark, Slip};
@@ -38,7 +39,7 @@ use open::Awaited;
 pub(crate) use open::RingBlock;
 pub(crate) use point::{Message, first};
 pub(crate) use unread::sent_in_vain;
-use wait_policy::{by_blame, linger, rest_on, way_to_rest};
+use wait_policy::{by_blame, linger, rest_on, sleep_by, way_to_rest};
 
 /// Plans that one communicator remembers. Programs call with few shapes, over and over.
 const PLANS_MAX: usize = 64;
@@ -62,6 +63,8 @@ pub(crate) struct Links {
     /// The host of each member, from the first call on.
     hosts: Option<Arc<[u32]>>,
     counters: point::Counters,
+    /// Where the group waits for streams, if peers that share memory can wake it there.
+    sleeper: Option<Arc<Sleeper>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +126,9 @@ impl Links {
             callsite_check.begin(seq, Mark(call.mark), call.tag);
             run.set_heed(callsite_check);
         }
-        let (outcome, mut run) = drive(wait_context, run, &mut self.collective, awaited);
+        let sleeper = self.sleeper(wait_context);
+        let sleeper = sleeper.as_deref();
+        let (outcome, mut run) = drive(wait_context, run, &mut self.collective, awaited, sleeper);
         if !checked {
             self.callsite_check = Some(run.set_heed(CallsiteCheck::default()));
         }
@@ -145,6 +150,17 @@ impl Links {
             .hosts
             .get_or_insert_with(|| wait_context.group.members.iter().map(host).collect());
         Arc::clone(hosts)
+    }
+
+    /// Where the group waits for streams, if there is one; made at the first wait.
+    fn sleeper(&mut self, wait_context: &WaitContext<'_>) -> Option<Arc<Sleeper>> {
+        if self.sleeper.is_none() {
+            let island = wait_context.context.island.as_ref();
+            let wakers = island.and_then(|island| island.wakers.as_ref());
+            // Without a descriptor for it the group looks up now and then.
+            self.sleeper = wakers.and_then(|wakers| Sleeper::new(wakers).ok().map(Arc::new));
+        }
+        self.sleeper.clone()
     }
 
     fn plan(
@@ -191,6 +207,7 @@ fn drive(
     run: MessageRun,
     streams: &mut [Option<Box<dyn Stream>>],
     mut awaited: Awaited,
+    sleeper: Option<&Sleeper>,
 ) -> (Result<(), ErrorKind>, MessageRun) {
     awaited.hold(streams);
     let (run, held) = (RefCell::new(run), RefCell::new(&mut *streams));
@@ -206,12 +223,14 @@ fn drive(
         outcome.get() != Ok(Progress::Blocked)
     };
     let missing = || by_blame(run.borrow().waits().map(|wait| (wait.direction, wait.peer)));
-    let sleep = |timeout| {
-        let run = run.borrow();
-        let waits = run.waits().map(|wait| (wait.direction, wait.peer));
-        rest_on(&held.borrow(), waits, timeout);
+    let sleep = |look: &mut dyn FnMut() -> bool, timeout| {
+        sleep_by(sleeper, look, |bell| {
+            let run = run.borrow();
+            let waits = run.waits().map(|wait| (wait.direction, wait.peer));
+            rest_on(&held.borrow(), waits, bell, timeout);
+        });
     };
-    let rest = way_to_rest(&held.borrow(), &sleep);
+    let rest = way_to_rest(&held.borrow(), sleeper, &sleep);
     let result = loop {
         if let Err(kind) = wait_context.wait(&rest, &mut ready, missing)
             && !linger(wait_context, &kind, &mut ready, missing)

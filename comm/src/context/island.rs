@@ -8,6 +8,7 @@ use super::unread::Unread;
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::spaces::Spaces;
+use crate::transport::shm::wakers::Wakers;
 use crate::types::Rank;
 
 /// What a destroyed group left in shared memory, where peers may still read it.
@@ -31,6 +32,8 @@ pub(crate) struct Island {
     pub(crate) local: usize,
     /// Index of every world rank's region, `None` for ranks elsewhere.
     pub(crate) locals: Vec<Option<usize>>,
+    /// What wakes the ranks of the island in `poll`, where they have links to ranks elsewhere.
+    pub(crate) wakers: Option<Arc<Wakers>>,
     /// What destroyed groups held and peers may still read.
     pub(crate) retired: Mutex<Vec<Box<dyn Leftover>>>,
 }

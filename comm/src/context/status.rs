@@ -20,6 +20,7 @@ use crate::error::verdict::{CallId, Verdict};
 use crate::rendezvous::DownReason;
 use crate::sync::{AtomicU64, Deadline};
 use crate::transport::shm::arena::{Arena, OwnerMark};
+use crate::transport::shm::wakers::Wakers;
 use crate::types::Rank;
 use crate::watch::arbiter::covers;
 use crate::watch::probe::Probe;
@@ -93,6 +94,8 @@ pub(crate) struct Status {
     telling: Mutex<()>,
     /// The shared memory in which ranks leave marks for those who outlive them, where there is one.
     marks: OnceLock<Marks>,
+    /// What wakes threads of this rank that sleep in `poll`, where they do.
+    wakers: OnceLock<Arc<Wakers>>,
 }
 
 /// Regions of shared memory.
@@ -142,6 +145,12 @@ impl Status {
         }
     }
 
+    /// From now on an event wakes threads of this rank that sleep in `poll`.
+    pub(crate) fn set_wakers(&self, wakers: Arc<Wakers>) {
+        // The first ones stay.
+        let _ = self.wakers.set(wakers);
+    }
+
     fn mark_trouble(&self) {
         if let Some(marks) = self.marks.get() {
             marks.arena.set_owner_mark(marks.local, OwnerMark::Troubled);
@@ -163,7 +172,7 @@ impl Status {
             self.mark_trouble();
         }
         self.known().gone.entry(rank).or_insert(gone);
-        self.epoch.advance();
+        self.disturb();
     }
 
     /// A group was given up. Of several notices that of the earliest call stays: it is the cause.
@@ -181,13 +190,13 @@ impl Status {
                 }
             }
         }
-        self.epoch.advance();
+        self.disturb();
     }
 
     /// A rank testified.
     pub(crate) fn set_testimony(&self, stall_report: StallReport) {
         if self.court.hear(stall_report) {
-            self.epoch.advance();
+            self.disturb();
         }
     }
 
@@ -195,7 +204,7 @@ impl Status {
     pub(crate) fn set_cut_off(&self, cut_off: CutOff) {
         self.mark_trouble();
         self.known().cut_off.get_or_insert(cut_off);
-        self.epoch.advance();
+        self.disturb();
     }
 
     /// The arbiter has found something. Told again, a verdict ends more calls than before. `say` is called
@@ -218,7 +227,7 @@ impl Status {
         self.mark_trouble();
         let _one_by_one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if self.cause_of(call, true, probe).is_some() {
-            self.epoch.advance();
+            self.disturb();
         } else {
             self.learn(verdict, probe.now_ms(), say);
         }
@@ -255,7 +264,7 @@ impl Status {
             }
             None => {}
         }
-        self.epoch.advance();
+        self.disturb();
     }
 
     /// The verdict that ends this call, or is about it.
@@ -347,6 +356,14 @@ impl Status {
     /// Sleeps until the epoch is no longer `seen`, at most for `time`.
     pub(crate) fn await_news(&self, seen: u64, time: Duration) {
         self.epoch.sleep(seen, time);
+    }
+
+    /// Something has happened, and is recorded: whoever waits learns of it.
+    fn disturb(&self) {
+        self.epoch.advance();
+        if let Some(wakers) = self.wakers.get() {
+            wakers.ring_own();
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

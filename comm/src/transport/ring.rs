@@ -303,6 +303,12 @@ impl RingStream {
         self.send.cursor.capacity()
     }
 
+    /// Whether the peer may have found no room before this side read the last `len` bytes; to be asked behind a fence.
+    #[must_use]
+    pub fn was_full(&self, len: usize) -> bool {
+        self.recv.cursor.was_full(told(&self.recv.theirs), len)
+    }
+
     /// Remembers an error for good.
     fn settle(&mut self, result: Result<usize, LinkError>) -> Result<usize, LinkError> {
         if let Err(error) = result {

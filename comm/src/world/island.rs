@@ -32,6 +32,10 @@ const FAILED_PROOFS_MAX: u32 = 1000;
 const FETCH_STEP: Duration = Duration::from_millis(20);
 const NONCE_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
+/// Of the number of descriptors.
+const COUNT_BYTES: usize = 4;
+/// Descriptors in one message: the system takes 253 at most.
+const FILES_MAX: usize = 250;
 
 /// Key of the island's handshake, derived from the job's secret.
 #[derive(Clone)]
@@ -112,10 +116,10 @@ pub(crate) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Hands a descriptor to `expected` peers; returns how many got it before the deadline.
+/// Hands descriptors to `expected` peers; returns how many got it before the deadline.
 pub(crate) fn hand_out(
     listener: &UnixListener,
-    file: BorrowedFd<'_>,
+    files: &[BorrowedFd<'_>],
     key: &IslandKey,
     expected: usize,
     deadline: Deadline,
@@ -124,7 +128,7 @@ pub(crate) fn hand_out(
     let (mut served, mut failed) = (0, 0);
     while served < expected && failed < FAILED_PROOFS_MAX && !deadline.passed() {
         match listener.accept() {
-            Ok((stream, _)) => match serve(&stream, file, key) {
+            Ok((stream, _)) => match serve(&stream, files, key) {
                 Ok(()) => served += 1,
                 Err(_) => failed += 1,
             },
@@ -150,8 +154,8 @@ fn wait_readable(socket: &impl AsFd, deadline: Deadline) -> io::Result<bool> {
     }
 }
 
-/// Both sides prove the secret; then the descriptor goes over.
-fn serve(mut stream: &UnixStream, file: BorrowedFd<'_>, key: &IslandKey) -> io::Result<()> {
+/// Both sides prove the secret; then the descriptors go over.
+fn serve(mut stream: &UnixStream, files: &[BorrowedFd<'_>], key: &IslandKey) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PROOF_TIMEOUT))?;
     stream.set_write_timeout(Some(PROOF_TIMEOUT))?;
@@ -162,20 +166,28 @@ fn serve(mut stream: &UnixStream, file: BorrowedFd<'_>, key: &IslandKey) -> io::
     stream.read_exact(&mut answer)?;
     let (theirs, proof) = answer.split_at(NONCE_BYTES);
     check_proof(proof, key.mac(b'j', &[&mine, theirs]))?;
-    let reply = key.mac(b'l', &[theirs, &mine]);
-    let descriptors = [file];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("no room for one descriptor"));
+    let count = u32::try_from(files.len()).map_err(io::Error::other)?;
+    let count = count.to_le_bytes();
+    let proof = key.mac(b'l', &[theirs, &mine, &count]);
+    let reply = [&count[..], &proof].concat();
+    let mut bytes = &reply[..];
+    for some in files.chunks(FILES_MAX) {
+        send_files(stream, bytes, some)?;
+        bytes = &[0];
     }
-    let sent = sendmsg(
-        stream,
-        &[IoSlice::new(&reply)],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?;
-    if sent == reply.len() {
+    Ok(())
+}
+
+/// Sends some descriptors with these bytes.
+fn send_files(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::other("no room for the descriptors"));
+    }
+    let flags = SendFlags::NOSIGNAL;
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut control, flags)?;
+    if sent == bytes.len() {
         Ok(())
     } else {
         Err(io::ErrorKind::WriteZero.into())
@@ -197,13 +209,14 @@ fn check_proof(proof: &[u8], expected: [u8; MAC_BYTES]) -> io::Result<()> {
     }
 }
 
-/// Fetches the descriptor that a peer hands out, unless it `is_over` before: the peer may stand still.
+/// Fetches the descriptors that a peer hands out, unless it `is_over` before: the peer may stand still. They are fewer than it
+/// gave where the system has no room for more, and one at least.
 pub(crate) fn fetch(
     name: &str,
     key: &IslandKey,
     deadline: Deadline,
     is_over: &dyn Fn() -> bool,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Vec<OwnedFd>> {
     let mut stream = connect(name, deadline, is_over)?;
     let patience = deadline.left().max(Duration::from_millis(1));
     stream.set_read_timeout(Some(patience))?;
@@ -219,29 +232,47 @@ pub(crate) fn fetch(
     answer[NONCE_BYTES..].copy_from_slice(&key.mac(b'j', &[&theirs, &mine]));
     stream.write_all(&answer)?;
     await_bytes(&stream, deadline, is_over)?;
-    let mut reply = [0; MAC_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut reply = [0; COUNT_BYTES + MAC_BYTES];
+    let mut files = Vec::new();
+    receive_files(&stream, &mut reply, &mut files)?;
+    let (count, proof) = reply.split_at(COUNT_BYTES);
+    check_proof(proof, key.mac(b'l', &[&mine, &theirs, count]))?;
+    let count = count
+        .iter()
+        .rev()
+        .fold(0, |count, byte| count << 8 | usize::from(*byte));
+    let mut before = 0;
+    while files.len() < count && files.len() - before == FILES_MAX {
+        before = files.len();
+        receive_files(&stream, &mut [0], &mut files)?;
+    }
+    if files.is_empty() {
+        let what = "no descriptor came along";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(files)
+}
+
+/// Receives as many bytes as there is room for, and the descriptors that came with them.
+fn receive_files(
+    stream: &UnixStream,
+    bytes: &mut [u8],
+    files: &mut Vec<OwnedFd>,
+) -> io::Result<()> {
+    let expected = bytes.len();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let received = recvmsg(
-        &stream,
-        &mut [IoSliceMut::new(&mut reply)],
-        &mut control,
-        flags,
-    )?;
-    if received.bytes != reply.len() {
+    let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
+    if received.bytes != expected {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    check_proof(&reply, key.mac(b'l', &[&mine, &theirs]))?;
-    control
-        .drain()
-        .find_map(|message| {
-            let RecvAncillaryMessage::ScmRights(mut descriptors) = message else {
-                return None;
-            };
-            descriptors.next()
-        })
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no descriptor came along"))
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            files.extend(descriptors);
+        }
+    }
+    Ok(())
 }
 
 /// Connects to a peer. Where more have come than it has taken in, that takes until it does.
@@ -291,7 +322,7 @@ mod tests {
     use crate::transport::shm::arena::{Arena, HEAP_BYTES_MIN};
 
     #[test]
-    fn who_knows_the_secret_gets_the_arena_and_nobody_else() {
+    fn who_knows_the_secret_gets_the_descriptors_and_nobody_else() {
         let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
         let name = socket_name().unwrap();
         let listener = listen(&name).unwrap();
@@ -305,13 +336,12 @@ mod tests {
                     UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap())
                         .unwrap();
                 garbage.write_all(&[0xff; 200]).unwrap();
-                let file = fetch(&name, &key, deadline, &|| false).unwrap();
-                assert!(Arena::attach(file, 1).is_ok());
+                let mut files = fetch(&name, &key, deadline, &|| false).unwrap();
+                assert_eq!(files.len(), 2 * FILES_MAX + 1);
+                assert!(Arena::attach(files.remove(0), 1).is_ok());
             });
-            assert_eq!(
-                hand_out(&listener, arena.file(), &key, 1, deadline).unwrap(),
-                1
-            );
+            let files = vec![arena.file(); 2 * FILES_MAX + 1];
+            assert_eq!(hand_out(&listener, &files, &key, 1, deadline).unwrap(), 1);
         });
     }
 }

@@ -83,6 +83,12 @@ impl World {
         if let Some(island) = &met.island {
             let locals = island.locals.clone();
             status.set_island(Arc::clone(&island.arena), island.local, locals);
+            if let Some(wakers) = &island.wakers {
+                status.set_wakers(Arc::clone(wakers));
+                if let Some(net) = &met.net {
+                    net.listener.set_wakers(Arc::clone(wakers));
+                }
+            }
         }
         let inner = Context {
             watch: watch(&options, &session, &status),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::transport::shm::arena::Arena;
 use crate::transport::shm::heap::Heap;
 use crate::transport::shm::peer_memory::{Beacon, Speeds};
 use crate::transport::shm::spaces::Spaces;
+use crate::transport::shm::wakers::Wakers;
 use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
 use crate::watch::wire::{self, FromRank};
@@ -52,6 +53,8 @@ const ROUND_MEMORY: &str = "memory";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ready {
     attached: bool,
+    /// It can wake those that share memory with it, and be woken by them, while it sleeps in `poll`.
+    has_wakers: bool,
     data_address: Option<SocketAddr>,
     /// It brought memory along.
     has_memory: bool,
@@ -131,7 +134,7 @@ impl BringUp<'_> {
         } else {
             None
         };
-        let (arena, mut all) = self.attach(&mut door, &group, listener.as_ref())?;
+        let (arena, counters, mut all) = self.attach(&mut door, &group, listener.as_ref())?;
         if self.somebody_stands_apart(&all) {
             // Now even ranks that expected none need links.
             let listener = match &mut listener {
@@ -160,6 +163,11 @@ impl BringUp<'_> {
         };
         let island = arena.map(|arena| {
             let mut island = island_of(arena, memories, me, &group, &all, size);
+            let is_woken = |rank: &usize| !all[*rank].attached || all[*rank].has_wakers;
+            if group.iter().all(is_woken) {
+                let wakers = Wakers::new(Arc::clone(&island.arena), island.local, counters);
+                island.wakers = wakers.map(Arc::new);
+            }
             if Reads::agreed(group.iter().map(|rank| all[*rank].reads)) {
                 let pids = group
                     .iter()
@@ -207,7 +215,7 @@ impl BringUp<'_> {
         let is_over = || self.session.is_over();
         let rows = std::thread::scope(|scope| {
             if let (Some(door), Some(own)) = (door, own) {
-                scope.spawn(|| self.hand_out(door, own.file(), &key, mates - 1, &finished));
+                scope.spawn(|| self.hand_out(door, &[own.file()], &key, mates - 1, &finished));
             }
             for (memory, rank) in memories.iter_mut().zip(group) {
                 if door.is_none() || !attached(rank) || !all[*rank].has_memory {
@@ -217,7 +225,8 @@ impl BringUp<'_> {
                     own.map(Arc::clone)
                 } else {
                     let address = &self.session.roster()[*rank].unix_address;
-                    let file = island::fetch(address, &key, patience, &is_over).ok();
+                    let files = island::fetch(address, &key, patience, &is_over).ok();
+                    let file = files.and_then(|files| files.into_iter().next());
                     file.and_then(|file| SharedMemory::attach(file).ok())
                 };
             }
@@ -235,11 +244,11 @@ impl BringUp<'_> {
         Ok(memories)
     }
 
-    /// Hands a descriptor out until `count` peers have it or the round that follows is over.
+    /// Hands descriptors out until `count` peers have it or the round that follows is over.
     fn hand_out(
         &self,
         door: &UnixListener,
-        file: BorrowedFd<'_>,
+        files: &[BorrowedFd<'_>],
         key: &IslandKey,
         count: usize,
         finished: &OnceLock<()>,
@@ -247,7 +256,7 @@ impl BringUp<'_> {
         let mut missing = count;
         while missing > 0 && finished.get().is_none() && !self.deadline.passed() {
             let step = Deadline::after(HAND_OUT_STEP.min(self.deadline.left()));
-            match island::hand_out(door, file, key, missing, step) {
+            match island::hand_out(door, files, key, missing, step) {
                 Ok(served) => missing -= served.min(missing),
                 // Those who come now do not get it, and say so in the round.
                 Err(_) => break,
@@ -263,16 +272,18 @@ impl BringUp<'_> {
         all.iter().enumerate().any(apart)
     }
 
-    /// Makes or fetches the arena, and ends with the round that tells everybody how that went.
+    /// Makes or fetches the arena, and what wakes its ranks where they have links too. Ends with the round that tells everybody
+    /// how that went.
     fn attach(
         &self,
         door: &mut Option<UnixListener>,
         group: &[usize],
         listener: Option<&Listener>,
-    ) -> Result<(Option<Arc<Arena>>, Vec<Ready>), BringUpError> {
+    ) -> Result<(Option<Arc<Arena>>, Vec<OwnedFd>, Vec<Ready>), BringUpError> {
         let me = self.session.rank();
-        let ready = |attached| Ready {
+        let ready = |attached, counters: &[OwnedFd]| Ready {
             attached,
+            has_wakers: counters.len() == group.len(),
             data_address: listener.map(|listener| self.address(listener)),
             has_memory: self.options.memory.is_some(),
             reads: self.reads(group),
@@ -280,16 +291,23 @@ impl BringUp<'_> {
         };
         let key = IslandKey::derive(self.options.secret.expose());
         let (Some(listening), true) = (door.as_ref(), group.len() > 1) else {
-            return Ok((None, self.round(ROUND_READY, ready(false))?));
+            return Ok((
+                None,
+                Vec::new(),
+                self.round(ROUND_READY, ready(false, &[]))?,
+            ));
         };
         if group[0] != me.index() {
             let leader = &self.session.roster()[group[0]].unix_address;
-            let arena = island::fetch(leader, &key, self.deadline, &|| self.session.is_over())
-                .ok()
+            let fetched =
+                island::fetch(leader, &key, self.deadline, &|| self.session.is_over()).ok();
+            let mut counters = fetched.unwrap_or_default();
+            let file = (!counters.is_empty()).then(|| counters.remove(0));
+            let arena = file
                 .and_then(|file| Arena::attach(file, group.len()).ok())
                 .map(Arc::new);
-            let all = self.round(ROUND_READY, ready(arena.is_some()))?;
-            return Ok((arena, all));
+            let all = self.round(ROUND_READY, ready(arena.is_some(), &counters))?;
+            return Ok((arena, counters, all));
         }
         let arena = match Arena::create(group.len(), self.options.region_bytes) {
             Ok(arena) => Arc::new(arena),
@@ -304,21 +322,27 @@ impl BringUp<'_> {
                     ROUND_READY,
                     Ready {
                         refused,
-                        ..ready(false)
+                        ..ready(false, &[])
                     },
                 )?;
-                return Ok((None, all));
+                return Ok((None, Vec::new(), all));
             }
         };
+        // Without them ranks that wait look up now and then.
+        let counters = listener.and_then(|_| Wakers::make_counters(group.len()).ok());
+        let counters = counters.unwrap_or_default();
+        let files: Vec<BorrowedFd<'_>> = std::iter::once(arena.file())
+            .chain(counters.iter().map(AsFd::as_fd))
+            .collect();
         let finished = OnceLock::new();
         let all = std::thread::scope(|scope| {
-            scope
-                .spawn(|| self.hand_out(listening, arena.file(), &key, group.len() - 1, &finished));
-            let all = self.round(ROUND_READY, ready(true));
+            scope.spawn(|| self.hand_out(listening, &files, &key, group.len() - 1, &finished));
+            let all = self.round(ROUND_READY, ready(true, &counters));
             let _ = finished.set(());
             all
         })?;
-        Ok((Some(arena), all))
+        drop(files);
+        Ok((Some(arena), counters, all))
     }
 
     /// What this rank says of reading the memory of these ranks by system call.
@@ -441,6 +465,7 @@ fn island_of(
         arena,
         local,
         locals,
+        wakers: None,
         retired: Mutex::default(),
     }
 }

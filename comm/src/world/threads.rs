@@ -151,6 +151,7 @@ impl World {
                 spaces: Spaces::new(Arc::clone(&arena), vec![options.memory.clone()], Some(0)),
                 local,
                 locals: locals.clone(),
+                wakers: None,
                 retired: Mutex::default(),
             };
             let inner = Context {

@@ -10,10 +10,10 @@ use crate::ring::cursor::{CLOSED, Cursor, OPEN, Told};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Units of a ring: fewer than are sent, so that places are used again.
-const CAPACITY: usize = 2;
+pub(super) const CAPACITY: usize = 2;
 
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     index: AtomicU64,
     state: AtomicU32,
 }
@@ -26,7 +26,7 @@ impl End {
         }
     }
 
-    fn told(&self) -> Told<'_> {
+    pub(super) fn told(&self) -> Told<'_> {
         Told {
             index: &self.index,
             state: &self.state,
@@ -35,15 +35,15 @@ impl End {
 }
 
 #[derive(Debug)]
-struct Ring {
-    writer: End,
+pub(super) struct Ring {
+    pub(super) writer: End,
     reader: End,
     /// What is sent. Relaxed loads and stores stand for copies: nothing but the ring orders them.
     units: [AtomicU64; CAPACITY],
 }
 
 impl Ring {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             writer: End::new(),
             reader: End::new(),
@@ -52,7 +52,7 @@ impl Ring {
     }
 
     /// Writes a unit, if there is room.
-    fn put(&self, cursor: &mut Cursor, unit: u64) -> bool {
+    pub(super) fn put(&self, cursor: &mut Cursor, unit: u64) -> bool {
         let has_room = cursor.room(self.reader.told(), 1) == Ok(1);
         if has_room {
             let (place, _) = cursor.run(1);
@@ -66,7 +66,7 @@ impl Ring {
     ///
     /// # Panics
     /// If the writer's index cannot be.
-    fn take(&self, cursor: &mut Cursor) -> Option<u64> {
+    pub(super) fn take(&self, cursor: &mut Cursor) -> Option<u64> {
         let there = cursor.there(self.writer.told(), 1).expect("an index");
         (there > 0).then(|| {
             let (place, _) = cursor.run(1);

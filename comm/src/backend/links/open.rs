@@ -11,6 +11,7 @@ use crate::transport::ring::{RingError, RingStream};
 use crate::transport::shm::arena::Arena;
 use crate::transport::shm::directory;
 use crate::transport::shm::heap::Block;
+use crate::transport::shm::wakers::WakingRing;
 use crate::transport::{LinkError, LinkKind, Source, Stream, Target};
 use crate::types::Rank;
 
@@ -121,7 +122,7 @@ impl Links {
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
         match region_of(wait_context.context, wait_context.group, peer) {
-            Some((island, _)) => self.create_ring(wait_context, island, plane, peer),
+            Some(near) => self.create_ring(wait_context, near, plane, peer),
             None => remote::open(wait_context, plane, peer),
         }
     }
@@ -129,7 +130,7 @@ impl Links {
     fn create_ring(
         &mut self,
         wait_context: &WaitContext<'_>,
-        island: &Island,
+        (island, peer_local): (&Island, usize),
         plane: Plane,
         peer: usize,
     ) -> Result<Box<dyn Stream>, ErrorKind> {
@@ -163,7 +164,10 @@ impl Links {
             plane,
             peer: wait_context.group.members[peer],
         });
-        Ok(Box::new(ring))
+        if let Some(wakers) = &island.wakers {
+            wakers.ring(peer_local);
+        }
+        Ok(waking(ring, island, peer_local))
     }
 
     /// Closes all streams; what is left is memory that the other sides may still read.
@@ -283,11 +287,19 @@ pub(super) fn attach_ring(
     // peer published the ring after making it.
     let ring = unsafe { RingStream::attach(arena.at(found.offset, bytes), bytes, keep) };
     match ring {
-        Ok(ring) => Ok(Some(Box::new(ring))),
+        Ok(ring) => Ok(Some(waking(ring, island, local))),
         Err(error @ (RingError::InUse | RingError::NotCreated)) => {
             Err(broken(format!("its ring is not to be had: {error}")))
         }
         Err(error) => Err(broken(error.to_string())),
+    }
+}
+
+/// A ring to the rank with region `peer`, which wakes it where it may sleep in `poll`.
+fn waking(ring: RingStream, island: &Island, peer: usize) -> Box<dyn Stream> {
+    match &island.wakers {
+        Some(wakers) => Box::new(WakingRing::new(ring, wakers, peer)),
+        None => Box::new(ring),
     }
 }
 

@@ -10,7 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Awaited, Links, Plane, by_blame, explain, linger, rest_on, translate, way_to_rest};
+use super::{
+    Awaited, Links, Plane, by_blame, explain, linger, rest_on, sleep_by, translate, way_to_rest,
+};
 use crate::algo::{self, Plan, Round, Space, Span, Step};
 use crate::backend::Failure;
 use crate::backend::message::{
@@ -146,6 +148,8 @@ impl Links {
         let mut awaited = begun.awaited;
         let running = RefCell::new(begun.running);
         let failed = Cell::new(None);
+        let sleeper = self.sleeper(wait_context);
+        let sleeper = sleeper.as_deref();
         let streams = self.plane(Plane::PointToPoint);
         awaited.hold(streams);
         let held = RefCell::new(&mut *streams);
@@ -167,8 +171,12 @@ impl Links {
                 .collect()
         };
         let missing = || by_blame(waits().into_iter());
-        let sleep = |timeout| rest_on(&held.borrow(), waits().into_iter(), timeout);
-        let rest = way_to_rest(&held.borrow(), &sleep);
+        let sleep = |look: &mut dyn FnMut() -> bool, timeout| {
+            sleep_by(sleeper, look, |bell| {
+                rest_on(&held.borrow(), waits().into_iter(), bell, timeout);
+            });
+        };
+        let rest = way_to_rest(&held.borrow(), sleeper, &sleep);
         let waited = loop {
             match wait_context.wait(&rest, &mut ready, missing) {
                 Err(kind) if linger(wait_context, &kind, &mut ready, missing) => {}

@@ -64,7 +64,10 @@ fn link(
             true
         }
     };
-    let sleep = |time| connector.borrow().rest(time);
+    let sleep = |look: &mut dyn FnMut() -> bool, time| {
+        connector.borrow().rest(time);
+        look();
+    };
     wait_context.wait(&Rest::Descriptors(&sleep), ready, || vec![peer])?;
     match made.take() {
         Some(Ok(link)) => Ok(link),

@@ -1,6 +1,7 @@
 //! How a run over messages waits: how it sleeps, whom it blames, and when what a rank sent before it left may
 //! still come.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::super::message::Direction;
@@ -10,7 +11,8 @@ use crate::error::ErrorKind;
 use crate::sync::{Clock, Deadline};
 use crate::transport::Stream;
 use crate::transport::poll::{Interest, wait_until_ready};
-use crate::transport::shm::wait::Rest;
+use crate::transport::shm::wait::{Rest, SleepOnDescriptors};
+use crate::transport::shm::wakers::Sleeper;
 
 /// How long to sleep where no descriptor tells when a stream is ready.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);
@@ -18,16 +20,14 @@ const BLIND_PAUSE: Duration = Duration::from_millis(1);
 /// not run.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to rest while these streams are polled.
+/// How to rest while these streams are polled: the peers of a `sleeper` wake it.
 pub(super) fn way_to_rest<'a>(
     streams: &[Option<Box<dyn Stream>>],
-    sleep: &'a dyn Fn(Duration),
+    sleeper: Option<&Sleeper>,
+    sleep: &'a SleepOnDescriptors<'a>,
 ) -> Rest<'a> {
-    if streams
-        .iter()
-        .flatten()
-        .any(|stream| stream.descriptor(false).is_some())
-    {
+    let mut open = streams.iter().flatten();
+    if sleeper.is_some() || open.any(|stream| stream.descriptor(false).is_some()) {
         Rest::Descriptors(sleep)
     } else {
         Rest::Pause
@@ -78,21 +78,45 @@ pub(super) fn linger(
     false
 }
 
-/// Sleeps until one of the streams that are waited for is ready, at most for `timeout`; a moment
-/// where one of them has no descriptor to wait for.
+/// Sleeps by `rest` and asks then whether the wait is over; before that too where peers wake the `sleeper`, whose bell `rest` gets.
+pub(super) fn sleep_by(
+    sleeper: Option<&Sleeper>,
+    look: &mut dyn FnMut() -> bool,
+    rest: impl FnOnce(Option<BorrowedFd<'_>>),
+) {
+    if let Some(sleeper) = sleeper {
+        sleeper.sleep(look, |bell| rest(Some(bell)));
+    } else {
+        rest(None);
+        look();
+    }
+}
+
+/// Sleeps until one of the streams that are waited for is ready, or the bell rings, at most for `timeout`; a moment where there is
+/// no bell and one of them has no descriptor to wait for.
 pub(super) fn rest_on(
     streams: &[Option<Box<dyn Stream>>],
     waits: impl Iterator<Item = (Direction, usize)>,
+    bell: Option<BorrowedFd<'_>>,
     timeout: Duration,
 ) {
+    let by_bell = bell.map(|descriptor| Interest {
+        descriptor,
+        write: false,
+    });
     let interest = |(direction, peer): (Direction, usize)| {
         let write = direction == Direction::Send;
         let descriptor = streams.get(peer)?.as_ref()?.descriptor(write)?;
         Some(Interest { descriptor, write })
     };
-    let interests: Option<Vec<Interest<'_>>> = waits.map(interest).collect();
+    // The bell rings for streams without a descriptor.
+    let interests: Option<Vec<Interest<'_>>> = waits
+        .map(interest)
+        .filter(|interest| interest.is_some() || by_bell.is_none())
+        .collect();
     let deadline = Deadline::after(timeout);
-    let slept = interests.map(|interests| wait_until_ready(interests.into_iter(), deadline));
+    let slept =
+        interests.map(|interests| wait_until_ready(interests.into_iter().chain(by_bell), deadline));
     if !matches!(slept, Some(Ok(_))) {
         Clock::pause(timeout.min(BLIND_PAUSE));
     }

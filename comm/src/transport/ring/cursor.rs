@@ -126,6 +126,13 @@ impl Cursor {
         Ok(crate::types::index(self.seen - self.index))
     }
 
+    /// For the reader: whether the writer may have seen a full ring before the last `len` units were read. Behind a fence.
+    pub(crate) fn was_full(&self, writer: Told<'_>, len: usize) -> bool {
+        // Relaxed: ordered by the fence, with that of the writer before it looked for the last time.
+        let written = writer.index.load(Ordering::Relaxed);
+        written.wrapping_sub(self.index - len as u64) >= self.capacity as u64
+    }
+
     /// Publishes that `len` more units are done, which lie in one run.
     pub(crate) fn advance(&mut self, mine: Told<'_>, len: usize) {
         self.index += len as u64;

@@ -18,6 +18,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"musterA1");
 /// Space for the arena's own header, and for each region's.
 const HEADER_BYTES: usize = 4096;
+/// Where the word lies that says whether the owner of a region sleeps in `poll`: in a line that nobody writes otherwise.
+const ASLEEP: usize = 128;
 /// Entries of a region's directory: groups, staging and rings that a rank has published and not
 /// yet withdrawn. Enough for every group of every kind of a large layout at once.
 pub const DIRECTORY_ENTRIES: usize = 8192;
@@ -248,6 +250,12 @@ impl Arena {
         marks.iter().any(|mark| found & *mark as u64 != 0)
     }
 
+    /// The word of region `local` that says whether its owner sleeps in `poll`; see `doorbell`.
+    #[must_use]
+    pub fn asleep_word(&self, local: usize) -> &AtomicU32 {
+        self.word32(self.region_offset(local) + ASLEEP)
+    }
+
     /// Offset of the heap of region `local`.
     #[must_use]
     pub fn heap_offset(&self, local: usize) -> usize {
@@ -379,7 +387,7 @@ fn arena_bytes(ranks: usize, heap_bytes: usize) -> usize {
         .saturating_add(REGION_ALIGN)
 }
 
-const _: () = assert!(HEADER_BYTES >= 64);
+const _: () = assert!(HEADER_BYTES >= ASLEEP + 64);
 
 #[cfg(test)]
 mod tests {

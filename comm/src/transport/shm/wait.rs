@@ -84,13 +84,16 @@ pub enum Interrupted {
     Epoch,
 }
 
+/// Sleeps on descriptors for some time at most, and then asks what is given whether the wait is over. Where something may wake it that
+/// is no descriptor of a stream, it asks once more before.
+pub type SleepOnDescriptors<'a> = dyn Fn(&mut dyn FnMut() -> bool, Duration) + 'a;
+
 /// What a waiter does when it has polled and yielded long enough.
 pub enum Rest<'a> {
     /// Sleeps until the bell rings.
     Bell(Bell<'a>),
-    /// Sleeps until descriptors are ready, at most for the time given. Polling those costs a system
-    /// call each time, so the waiter comes to this soon.
-    Descriptors(&'a dyn Fn(Duration)),
+    /// Sleeps until descriptors are ready. Polling those costs a system call each time, so the waiter comes to this soon.
+    Descriptors(&'a SleepOnDescriptors<'a>),
     /// Sleeps a moment: nobody can wake it.
     Pause,
 }
@@ -135,11 +138,25 @@ impl Rest<'_> {
         }
     }
 
-    /// Sleeps for `time` at most; `true` if what is waited for was seen meanwhile.
-    fn sleep(&self, ready: &mut dyn FnMut() -> bool, time: Duration) -> bool {
+    /// Sleeps for `time` at most; `true` if what is waited for was seen meanwhile. Where it looks up before it sleeps, and is woken
+    /// by news of the world, it does not sleep if that `is_disturbed`.
+    fn sleep(
+        &self,
+        ready: &mut dyn FnMut() -> bool,
+        is_disturbed: impl Fn() -> bool,
+        time: Duration,
+    ) -> bool {
         match self {
             Self::Bell(bell) => return bell.sleep(ready, time),
-            Self::Descriptors(sleep) => sleep(time),
+            Self::Descriptors(sleep) => {
+                let mut is_ready = false;
+                let mut look = || {
+                    is_ready = ready();
+                    is_ready || is_disturbed()
+                };
+                sleep(&mut look, time);
+                return is_ready;
+            }
             Self::Pause => Clock::pause(time),
         }
         ready()
@@ -283,7 +300,10 @@ pub fn later(
             rustix::thread::sched_yield();
             ready()
         } else {
-            rest.sleep(&mut ready, deadline.left().min(backoff.sleep_max(rest)))
+            let time = deadline.left().min(backoff.sleep_max(rest));
+            // SYNC: as above.
+            let is_disturbed = || epoch.load(Ordering::Acquire) != seen;
+            rest.sleep(&mut ready, is_disturbed, time)
         };
         if seen {
             return Ok(());
@@ -339,7 +359,7 @@ mod tests {
             backoff.begun_ns = backoff.begun_ns.saturating_sub(waited_ms * 1_000_000);
             (
                 backoff.sleep_max(&Rest::Pause),
-                backoff.sleep_max(&Rest::Descriptors(&|_| ())),
+                backoff.sleep_max(&Rest::Descriptors(&|_, _| ())),
             )
         };
         let ms = Duration::from_millis;
@@ -360,7 +380,10 @@ mod tests {
         let mut backoff = Backoff::new(Pace { spins: 0, crowd: 1 });
         for slice in 0..3 {
             let rests = Cell::new(0_u32);
-            let sleep = |_: Duration| rests.set(rests.get() + 1);
+            let sleep = |look: &mut dyn FnMut() -> bool, _: Duration| {
+                rests.set(rests.get() + 1);
+                look();
+            };
             let rest = Rest::Descriptors(&sleep);
             let mut polls = 0_u32;
             let ready = || {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use super::hello::{self, HELLO_BYTES, Key, LinkName, PROOF_BYTES, Refusal, Role,
 use super::{TcpError, TcpLink};
 use crate::strangers::Stranger;
 use crate::sync::Deadline;
+use crate::transport::shm::wakers::Wakers;
 use crate::transport::stream::Stream;
 
 /// Strangers that are listened to at once. A world of ranks that all start together stays below
@@ -69,6 +70,8 @@ pub struct Listener {
 struct Shared {
     table: Mutex<Table>,
     arrived: Condvar,
+    /// What wakes threads of this rank that sleep in `poll`, where they do.
+    wakers: OnceLock<Arc<Wakers>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +99,9 @@ impl Shared {
             table.parked.insert(key, link);
             drop(table);
             self.arrived.notify_all();
+            if let Some(wakers) = self.wakers.get() {
+                wakers.ring_own();
+            }
         }
     }
 }
@@ -147,6 +153,12 @@ impl Listener {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// From now on a link that comes wakes threads of this rank that sleep in `poll`.
+    pub fn set_wakers(&self, wakers: Arc<Wakers>) {
+        // The first ones stay.
+        let _ = self.shared.wakers.set(wakers);
     }
 
     /// The link of this name, as soon as the peer has connected it.
