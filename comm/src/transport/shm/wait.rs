@@ -27,8 +27,8 @@ const SPINS_LEAST: u32 = 32;
 /// that yielded on would get no processor when its turn comes, and would read no clock for half a second.
 const YIELDS: u32 = 2000;
 const YIELD_MAX: Duration = Duration::from_millis(8);
-/// Yields before the first sleep on descriptors, whose polling costs system calls.
-const YIELDS_DESCRIPTORS: u32 = 20;
+/// Yields before the first sleep on descriptors, whose polling costs system calls. None for a while where they are long.
+const YIELDS_DESCRIPTORS: u32 = 100;
 /// Longest single sleep on descriptors: they wake the sleeper by themselves, but for news of the
 /// world.
 const SLEEP_DESCRIPTORS_MAX: Duration = Duration::from_millis(5);
@@ -128,6 +128,12 @@ impl Rest<'_> {
             Self::Bell(_) | Self::Pause => YIELDS,
             Self::Descriptors(_) => YIELDS_DESCRIPTORS,
         }
+    }
+
+    /// Whether a sleep is better than a yield that lasts long: who sleeps here is woken the moment that there is something to do, and
+    /// the kernel then gives it a processor before a program that computes.
+    fn avoids_long_turns(&self) -> bool {
+        matches!(self, Self::Descriptors(_))
     }
 
     /// Longest single sleep at the beginning of a wait.
@@ -286,7 +292,8 @@ pub fn later(
             };
         }
         // While yielding, the exact clock is read now and then; a sleep is worth a look each time.
-        let is_yielding = backoff.is_yielding(rest);
+        let is_yielding =
+            backoff.is_yielding(rest) && !(rest.avoids_long_turns() && turns::are_long());
         let look = !is_yielding || backoff.polls.is_multiple_of(CLOCK_EVERY);
         if look && deadline.passed() {
             return if ready() {
@@ -297,7 +304,11 @@ pub fn later(
         }
         backoff.polls = backoff.polls.saturating_add(1);
         let seen = if is_yielding {
-            rustix::thread::sched_yield();
+            if rest.avoids_long_turns() {
+                turns::give();
+            } else {
+                rustix::thread::sched_yield();
+            }
             ready()
         } else {
             let time = deadline.left().min(backoff.sleep_max(rest));
@@ -310,6 +321,8 @@ pub fn later(
         }
     }
 }
+
+mod turns;
 
 #[cfg(test)]
 mod tests {
