@@ -2,7 +2,8 @@
 //!
 //! A yield that gives the processor to a peer, which soon waits itself, ends after some microseconds. One that gives it to a program
 //! which computes ends with that program's turn, milliseconds later, and takes the time off this thread's share (see `YIELDS`).
-//! The thread finds out by its yields: after a long one it makes none for a while, and longer with each that is long again.
+//! The thread finds out by its yields: after a long one it makes none for a while, and for twice as long where the next one comes
+//! soon after that. Short ones between them say little: peers and programs share the processors.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::sync::Clock;
 /// A yield that lasts longer gave the processor to a program that computes. Peers hand over sooner, and turns of programs are
 /// longer: the kernel's shortest are 0.7 ms.
 const LONG: Duration = Duration::from_micros(500);
-/// How long a thread makes no yields: after the first that was long, and at most.
+/// How long a thread makes no yields after a long one: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -21,12 +22,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 struct Turns {
     /// No yields before.
     until_ns: u64,
-    /// Zero after a short one.
+    /// How long it was before that.
     pause: Duration,
 }
 
 impl Turns {
-    const SHORT: Self = Self {
+    const NEVER: Self = Self {
         until_ns: 0,
         pause: Duration::ZERO,
     };
@@ -34,19 +35,21 @@ impl Turns {
     /// After a turn of this length that ended at `now_ns`.
     fn after(self, turn: Duration, now_ns: u64) -> Self {
         if turn <= LONG {
-            return Self::SHORT;
+            return self;
         }
-        let pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let is_soon = now_ns < self.until_ns.saturating_add(nanos(self.pause));
+        let pause = if is_soon { self.pause * 2 } else { PAUSE_MIN };
+        let pause = pause.clamp(PAUSE_MIN, PAUSE_MAX);
         Self {
-            until_ns: now_ns.saturating_add(pause_ns),
+            until_ns: now_ns.saturating_add(nanos(pause)),
             pause,
         }
     }
 }
 
 thread_local! {
-    static TURNS: Cell<Turns> = const { Cell::new(Turns::SHORT) };
+    static TURNS: Cell<Turns> = const { Cell::new(Turns::NEVER) };
 }
 
 /// Whether a turn that this thread gives would be long, as far as it knows.
@@ -69,16 +72,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_long_turn_makes_the_next_one_rarer_until_there_is_a_short_one() {
+    fn each_long_turn_makes_the_next_one_rarer_until_none_comes_for_as_long() {
         let (long, short) = (Duration::from_millis(4), Duration::from_micros(20));
-        let mut turns = Turns::SHORT;
+        let mut turns = Turns::NEVER.after(short, 1);
+        assert_eq!(turns, Turns::NEVER);
+        let mut now_ns = 1_000_000_000;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            turns = turns.after(long, 1_000_000);
-            assert_eq!(turns.until_ns, 1_000_000 + turns.pause.as_nanos() as u64);
+            turns = turns.after(long, now_ns);
+            assert!(turns.until_ns > now_ns);
+            // The pause is over, and a peer's turn is short.
+            now_ns = turns.until_ns + 1;
+            turns = turns.after(short, now_ns);
             pauses.push(turns.pause.as_millis());
         }
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
-        assert_eq!(turns.after(short, 5), Turns::SHORT);
+        now_ns = turns.until_ns + 2_000_000_000;
+        assert_eq!(turns.after(long, now_ns).pause, PAUSE_MIN);
     }
 }
