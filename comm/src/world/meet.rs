@@ -95,6 +95,9 @@ impl Reads {
     }
 }
 
+/// The arena, and the counters that wake its ranks in `poll`, if there are any.
+type Attached = (Arc<Arena>, Vec<OwnedFd>);
+
 /// What a rank has when all have met.
 pub(super) struct Met {
     pub(super) island: Option<Island>,
@@ -134,7 +137,7 @@ impl BringUp<'_> {
         } else {
             None
         };
-        let (arena, counters, mut all) = self.attach(&mut door, &group, listener.as_ref())?;
+        let (attached, mut all) = self.attach(&mut door, &group, listener.as_ref())?;
         if self.somebody_stands_apart(&all) {
             // Now even ranks that expected none need links.
             let listener = match &mut listener {
@@ -157,11 +160,11 @@ impl BringUp<'_> {
             lanes: self.options.tcp_streams.clamp(1, LANES_MAX),
         });
         let memories = if all.iter().any(|ready| ready.has_memory) {
-            self.share_memory(door.as_ref().filter(|_| arena.is_some()), &group, &all)?
+            self.share_memory(door.as_ref().filter(|_| attached.is_some()), &group, &all)?
         } else {
             vec![None; group.len()]
         };
-        let island = arena.map(|arena| {
+        let island = attached.map(|(arena, counters)| {
             let mut island = island_of(arena, memories, me, &group, &all, size);
             let is_woken = |rank: &usize| !all[*rank].attached || all[*rank].has_wakers;
             if group.iter().all(is_woken) {
@@ -279,7 +282,7 @@ impl BringUp<'_> {
         door: &mut Option<UnixListener>,
         group: &[usize],
         listener: Option<&Listener>,
-    ) -> Result<(Option<Arc<Arena>>, Vec<OwnedFd>, Vec<Ready>), BringUpError> {
+    ) -> Result<(Option<Attached>, Vec<Ready>), BringUpError> {
         let me = self.session.rank();
         let ready = |attached, counters: &[OwnedFd]| Ready {
             attached,
@@ -291,11 +294,7 @@ impl BringUp<'_> {
         };
         let key = IslandKey::derive(self.options.secret.expose());
         let (Some(listening), true) = (door.as_ref(), group.len() > 1) else {
-            return Ok((
-                None,
-                Vec::new(),
-                self.round(ROUND_READY, ready(false, &[]))?,
-            ));
+            return Ok((None, self.round(ROUND_READY, ready(false, &[]))?));
         };
         if group[0] != me.index() {
             let leader = &self.session.roster()[group[0]].unix_address;
@@ -307,7 +306,7 @@ impl BringUp<'_> {
                 .and_then(|file| Arena::attach(file, group.len()).ok())
                 .map(Arc::new);
             let all = self.round(ROUND_READY, ready(arena.is_some(), &counters))?;
-            return Ok((arena, counters, all));
+            return Ok((arena.map(|arena| (arena, counters)), all));
         }
         let arena = match Arena::create(group.len(), self.options.region_bytes) {
             Ok(arena) => Arc::new(arena),
@@ -325,7 +324,7 @@ impl BringUp<'_> {
                         ..ready(false, &[])
                     },
                 )?;
-                return Ok((None, Vec::new(), all));
+                return Ok((None, all));
             }
         };
         // Without them ranks that wait look up now and then.
@@ -342,7 +341,7 @@ impl BringUp<'_> {
             all
         })?;
         drop(files);
-        Ok((Some(arena), counters, all))
+        Ok((Some((arena, counters)), all))
     }
 
     /// What this rank says of reading the memory of these ranks by system call.

@@ -117,7 +117,7 @@ pub fn who_waits_for_room_or_for_units_is_woken(sent: u64) {
     let ring = Ring::new();
     let (writer, reader) = (Rank::new(1, 0), Rank::new(1, 0));
     let thread = {
-        let (ring, writer, reader) = (ring.clone(), writer.clone(), reader.clone());
+        let (ring, writer, reader) = (Arc::clone(&ring), Arc::clone(&writer), Arc::clone(&reader));
         thread::spawn(move || {
             let mut cursor = Cursor::new(CAPACITY);
             for unit in 1..=sent {
