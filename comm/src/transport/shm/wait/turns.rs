@@ -14,8 +14,8 @@ use crate::sync::Clock;
 /// longer: the kernel's shortest are 0.7 ms.
 const LONG: Duration = Duration::from_micros(500);
 /// How long a thread makes no yields after a long one: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// What a thread knows of the turns that it gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ mod tests {
             turns = turns.after(short, now_ns);
             pauses.push(turns.pause.as_millis());
         }
-        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
-        now_ns = turns.until_ns + 2_000_000_000;
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]);
+        now_ns = turns.until_ns + 10_000_000_000;
         assert_eq!(turns.after(long, now_ns).pause, PAUSE_MIN);
     }
 }
