@@ -86,7 +86,10 @@ mod tests {
             turns = turns.after(short, now_ns);
             pauses.push(turns.pause.as_millis());
         }
-        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]);
+        assert_eq!(
+            pauses,
+            [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]
+        );
         now_ns = turns.until_ns + 10_000_000_000;
         assert_eq!(turns.after(long, now_ns).pause, PAUSE_MIN);
     }
