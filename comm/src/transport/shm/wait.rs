@@ -322,6 +322,7 @@ pub fn later(
     }
 }
 
+#[path = "wait/turns.rs"]
 mod turns;
 
 #[cfg(test)]
