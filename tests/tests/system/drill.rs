@@ -68,10 +68,8 @@ fn memory_order_runs_between_two_ranks_and_says_how_much_it_looked_at() {
     let ended = muster(&["drill", "--only", "memory-order", "--json"]);
     ended.expect_code(0);
     let run = &ended.json()["drills"][0];
-    assert_eq!(
-        (&run["transport"], &run["world_size"]),
-        (&"shm".into(), &2.into())
-    );
+    assert_eq!(run["transport"], "shm");
+    assert_eq!(run["world_size"], 2);
     let note = run["notes"][0].as_str().expect("a note");
     assert!(note.starts_with("in order: "), "{note}");
 }
