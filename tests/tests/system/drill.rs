@@ -67,7 +67,8 @@ fn the_table_says_what_was_found_and_how_many_passed() {
 fn memory_order_runs_between_two_ranks_and_says_how_much_it_looked_at() {
     let ended = muster(&["drill", "--only", "memory-order", "--json"]);
     ended.expect_code(0);
-    let run = &ended.json()["drills"][0];
+    let report = ended.json();
+    let run = &report["drills"][0];
     assert_eq!(run["transport"], "shm");
     assert_eq!(run["world_size"], 2);
     let note = run["notes"][0].as_str().expect("a note");
