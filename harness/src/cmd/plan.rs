@@ -213,7 +213,7 @@ mod tests {
             .text;
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(value["passed"], true);
-        assert_eq!(value["algorithms"].as_array().map(Vec::len), Some(2));
+        assert_eq!(value["algorithms"].as_array().map(Vec::len), Some(3));
         assert_eq!(value["algorithms"][1]["cases"], 9);
     }
 
