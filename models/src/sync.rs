@@ -27,6 +27,12 @@ impl Clock {
         NOW.get()
     }
 
+    /// The same.
+    #[must_use]
+    pub fn nanos() -> u64 {
+        Self::coarse_ns()
+    }
+
     /// Others run.
     pub fn pause(_: Duration) {
         loom::thread::yield_now();
