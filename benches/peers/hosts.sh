@@ -159,7 +159,8 @@ of_mpi() {
         [ "$mpi" = mpich ] || names="$names:$each"
     done
     if [ "$mpi" = mpich ]; then
-        TMPDIR=$folder timeout 600 "$folder/on" "${tag}0" mpirun.mpich -iface eth0 -localhost "${tag}0" -launcher ssh \
+        # Its libraries know the machine by more than its name, and would use shared memory between hosts.
+        TMPDIR=$folder UCX_TLS=tcp,self FI_PROVIDER=tcp timeout 600 "$folder/on" "${tag}0" mpirun.mpich -iface eth0 -localhost "${tag}0" -launcher ssh \
             -launcher-exec "$folder/agent" -hosts "${names#,}" -ppn "$each" -n $((${shape%x*} * each)) "$@"
     else
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$folder timeout 600 "$folder/on" "${tag}0" mpirun.openmpi \
@@ -177,7 +178,7 @@ one() {
     esac
 }
 
-echo "raw stream: $(shape=2x1 ranks "$python" "$here/stream.py") MB/s"
+echo "raw stream: $(shape=2x1 ranks python3 "$here/stream.py") MB/s"
 for round in $(seq "$rounds"); do
     for shape in $(echo "$shapes" | tr , ' '); do
         for peer in $peers; do
