@@ -17,6 +17,8 @@ const NAME_MAX: usize = 200;
 /// How long no process may have come before ranks that no launcher numbers are told by their communicators.
 const ALL_CAME_NS: u64 = 1_000_000_000;
 
+/// Most members of a communicator that is recorded.
+const MEMBERS_MAX: u32 = 65_536;
 /// How long a call waits until the members of its communicator are known: their boards may be found a moment later.
 const MEMBERS_NS: u64 = 1_000_000_000;
 
@@ -215,7 +217,7 @@ impl Reel {
     /// Takes note of the communicators on the board of the rank.
     fn note_groups(&mut self, board: &BoardFile, groups: &mut Groups) {
         let own = board.groups().map(|own| own.groups).unwrap_or_default();
-        for group in own {
+        for group in own.into_iter().filter(|group| group.size <= MEMBERS_MAX) {
             self.made.insert(group.created_ns, group.key);
             let (name, members) = groups.entry(group.key).or_insert_with(|| {
                 let name = format!("communicator {:08x}", group.key & 0xffff_ffff);
