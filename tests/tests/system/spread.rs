@@ -231,7 +231,7 @@ fn every_algorithm_is_right_between_hosts_over_one_and_over_several_connections(
         "--algo",
         "auto,pairwise",
         "--sizes",
-        "3,200000",
+        "3,100000",
         "--dtypes",
         "f32",
         "--format",
