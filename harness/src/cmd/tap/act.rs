@@ -47,19 +47,10 @@ pub(super) fn tell<'a>(
         }
     }
     out::note(&verdict.line());
-    let variables = |rank: u32| {
-        let member = members.iter().find(|member| member.rank == rank);
-        let pid = member.and_then(|member| number(&member.board.process()));
-        pid.map(|pid| environment(Some(pid))).unwrap_or_default()
-    };
-    let with_variables = |report: &Report| Report {
-        environment: variables(report.rank),
-        ..report.clone()
-    };
-    let reports: Vec<Report> = reports.map(with_variables).collect();
+    let reports: Vec<&Report> = reports.collect();
     for action in actions {
         match action {
-            OnVerdict::Dump(folder) => dump(folder, &reports, verdict),
+            OnVerdict::Dump(folder) => dump(folder, &reports, members, verdict),
             OnVerdict::Command(text) => run(text, members, verdict),
             OnVerdict::Abort | OnVerdict::Report => {}
         }
@@ -69,11 +60,19 @@ pub(super) fn tell<'a>(
     }
 }
 
-fn dump(folder: &Path, reports: &[Report], verdict: &Verdict) {
+fn dump(folder: &Path, reports: &[&Report], members: &[Member<'_>], verdict: &Verdict) {
+    let variables = |rank: u32| {
+        let member = members.iter().find(|member| member.rank == rank);
+        let pid = member.and_then(|member| number(&member.board.process()));
+        pid.map(|pid| environment(Some(pid))).unwrap_or_default()
+    };
+    let with_variables = |report: &&Report| Report {
+        environment: variables(report.rank),
+        ..Report::clone(report)
+    };
     let written = fs::create_dir_all(folder).and_then(|()| {
-        reports
-            .iter()
-            .try_for_each(|report| keep(folder, report, Some(verdict)))
+        let mut reports = reports.iter().map(with_variables);
+        reports.try_for_each(|report| keep(folder, &report, Some(verdict)))
     });
     let folder = folder.display();
     out::note(&match written {
