@@ -45,14 +45,14 @@ pub(super) struct Seals {
 
 /// One connection.
 pub(super) struct Conn {
+    /// As long as the secret is not proved. The first field: it is dropped before the stream.
+    stranger: Option<Stranger>,
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
     pub(super) stage: Stage,
     pub(super) seals: Option<Box<Seals>>,
     /// When the connection is dropped, if it has not come further by then.
     pub(super) until: Option<Instant>,
-    /// As long as the secret is not proved.
-    stranger: Option<Stranger>,
     /// Whether the poller watches for room to write.
     pub(super) is_write_watched: bool,
     inbox: Inbox,

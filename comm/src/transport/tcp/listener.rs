@@ -262,6 +262,8 @@ struct Acceptor {
 /// A connection that has not proved anything yet.
 #[derive(Debug)]
 struct Pending {
+    /// The first field: it is dropped before the socket.
+    stranger: Stranger,
     socket: TcpStream,
     deadline: Deadline,
     /// The hello, as far as it has come.
@@ -271,7 +273,6 @@ struct Pending {
     filled: usize,
     /// What was asked for and the proof that is expected, once the hello was answered.
     challenged: Option<(LinkName, blake3::Hash)>,
-    _stranger: Stranger,
 }
 
 /// What becomes of a pending connection.
@@ -286,16 +287,19 @@ impl Acceptor {
         loop {
             let Some(ready) = self.wait() else { return };
             let mut kept = Vec::with_capacity(self.pending.len());
-            for (at, mut stranger) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            for (at, mut pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
                 let fate = if ready.get(at).copied().unwrap_or(false) {
-                    stranger.progress(&self.key, self.me)
+                    pending.progress(&self.key, self.me)
                 } else {
                     Fate::Keep
                 };
                 match fate {
-                    Fate::Keep if stranger.deadline.passed() => {}
-                    Fate::Keep => kept.push(stranger),
-                    Fate::Admit(name) => self.admit(stranger.socket, name),
+                    Fate::Keep if pending.deadline.passed() => {}
+                    Fate::Keep => kept.push(pending),
+                    Fate::Admit(name) => {
+                        drop(pending.stranger);
+                        self.admit(pending.socket, name);
+                    }
                     Fate::Drop => {}
                 }
             }
@@ -399,13 +403,13 @@ impl Pending {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         Ok(Self {
+            stranger: Stranger::new(),
             socket,
             deadline: Deadline::after(HANDSHAKE_MAX),
             hello: [0; HELLO_BYTES],
             proof: [0; PROOF_BYTES],
             filled: 0,
             challenged: None,
-            _stranger: Stranger::new(),
         })
     }
 
