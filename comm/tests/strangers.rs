@@ -1,6 +1,8 @@
 //! Connections that prove nothing are nothing that a process holds: a test of its own, because it counts the
 //! descriptors of its whole process.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
