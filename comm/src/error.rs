@@ -138,7 +138,8 @@ impl CommError {
             ErrorKind::DeviceStalled { blamed, .. } => blamed
                 .first()
                 .map_or(Blame::Local, |peer| Blame::Peer(*peer)),
-            ErrorKind::Mismatch { peer, .. }
+            ErrorKind::Corrupt { peer, .. }
+            | ErrorKind::Mismatch { peer, .. }
             | ErrorKind::PeerClosed { peer, .. }
             | ErrorKind::Transport { peer, .. }
             | ErrorKind::Malformed { peer, .. } => Blame::Peer(*peer),

@@ -308,8 +308,7 @@ fn translate(wait_context: &WaitContext<'_>, error: &MessageError) -> ErrorKind 
         ),
         MessageError::Checksum { peer, .. }
         | MessageError::Frame { peer, .. }
-        | MessageError::Repeated { peer, .. } => ErrorKind::Malformed {
-            what: "message".to_owned(),
+        | MessageError::Repeated { peer, .. } => ErrorKind::Corrupt {
             peer: members[*peer],
             detail: error.to_string(),
         },

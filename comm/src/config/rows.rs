@@ -128,6 +128,9 @@ table! {
     PEER_READS: PeerReadsChoice = "MUSTER_PEER_READS", parse::peer_reads,
         default "auto", allowed "auto, never or always",
         "Whether ranks of one host read large blocks of each other's ordinary memory by system call, instead of staging them; auto does so if it is allowed and faster.";
+    CHECKSUM: bool = "MUSTER_CHECKSUM", parse::switch,
+        default "off", allowed "on or off",
+        "Whether messages over sockets carry a checksum of their data, so that a bit that changes on the way is a DATA verdict; headers always carry one.";
     PIN: bool = "MUSTER_PIN", parse::switch,
         default "off", allowed "on or off",
         "Whether each rank is pinned to its share of the processors of its host.";

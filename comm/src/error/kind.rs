@@ -142,6 +142,14 @@ pub enum ErrorKind {
         /// Who, what and since when.
         what: String,
     },
+    /// A message that is not what its sender wrote, or came twice: at which end or on which way that happened cannot be seen.
+    #[error("message from rank {peer}: {detail}")]
+    Corrupt {
+        /// Who sent it.
+        peer: Rank,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// Data of a peer that cannot be understood.
     #[error("{what} from rank {peer}: {detail}")]
     Malformed {
@@ -214,7 +222,7 @@ impl ErrorKind {
                 "see what the named ranks are doing; if they are only slow, give the call more time"
             }
             Self::Transport { .. } => "check the path between the two hosts",
-            Self::Malformed { .. } => {
+            Self::Corrupt { .. } | Self::Malformed { .. } => {
                 "make sure that all ranks run the same program; if they do, test the memory of both hosts and the \
                  network between them"
             }

@@ -21,6 +21,8 @@ mod exit {
     pub(super) const UNREACHABLE: u8 = 12;
     pub(super) const PEER_DEAD: u8 = 20;
     pub(super) const PEER_FROZEN: u8 = 21;
+    pub(super) const NOT_JOINED: u8 = 22;
+    pub(super) const LINK: u8 = 23;
     pub(super) const RESOURCE: u8 = 60;
     pub(super) const INTERNAL: u8 = 70;
 }
@@ -393,9 +395,21 @@ impl RendezvousError {
             | Self::PortTaken { .. }
             | Self::Silent { .. }
             | Self::Unreachable { .. } => exit::UNREACHABLE,
-            Self::CoordinatorGone { .. } | Self::RankDown { .. } | Self::RankLeft { .. } => {
-                exit::PEER_DEAD
-            }
+            Self::CoordinatorGone { .. } | Self::RankLeft { .. } => exit::PEER_DEAD,
+            Self::RankDown { reason, .. } => match reason {
+                DownReason::Ended
+                | DownReason::Exited { .. }
+                | DownReason::HungUp
+                | DownReason::Killed { .. }
+                | DownReason::OutOfMemory { .. }
+                | DownReason::Panicked { .. } => exit::PEER_DEAD,
+                // Its process lives, or may live.
+                DownReason::Deserted { .. } => exit::NOT_JOINED,
+                DownReason::Disconnected { .. }
+                | DownReason::NotReading { .. }
+                | DownReason::Unreachable { .. } => exit::LINK,
+                DownReason::ProtocolBroken { .. } => exit::INTERNAL,
+            },
             Self::RankFrozen { .. } => exit::PEER_FROZEN,
             Self::Descriptors { .. }
             | Self::Resource { .. }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::low_level::pipe;
 
-use super::report::Report;
-use super::{Watch, dump};
+use super::report::{REPORT_VERSION, Report};
+use super::{Watch, dump, process};
 use crate::error::verdict::Verdict;
 use crate::sync::Clock;
 
@@ -38,6 +38,32 @@ pub fn keep(folder: &Path, report: &Report, verdict: Option<&Verdict>) -> io::Re
         }
     }
     Ok(())
+}
+
+/// Writes the dump of this process as a rank that has no world, so no groups and no calls: what it is, and the verdict. The folder is
+/// made if it is not there.
+///
+/// # Errors
+/// As [`keep`].
+pub(crate) fn keep_without_world(
+    folder: &Path,
+    rank: u32,
+    world_size: u32,
+    verdict: &Verdict,
+) -> io::Result<()> {
+    let pid = std::process::id();
+    let report = Report {
+        version: REPORT_VERSION,
+        rank,
+        world_size,
+        pid,
+        wall_ms: Clock::wall_ms(),
+        process: process::look(pid),
+        environment: process::environment(None),
+        ..Report::default()
+    };
+    std::fs::create_dir_all(folder)?;
+    keep(folder, &report, Some(verdict))
 }
 
 /// Where dumps of a rank go.

@@ -1,6 +1,8 @@
 //! Verdicts about ranks that never found each other. Pure: what the coordinator told all of them becomes
 //! the same line on all of them.
 
+use super::failure::goodbye;
+use super::judge::Fate;
 use crate::error::ErrorKind;
 use crate::error::verdict::{Class, Confidence, Verdict, ranks};
 use crate::rendezvous::RendezvousError;
@@ -19,12 +21,8 @@ pub(crate) fn verdict(error: &RendezvousError, at_unix_ms: u64) -> Verdict {
         place: error.to_string(),
         since_unix_ms: at_unix_ms.saturating_sub(waited_ms),
         elapsed_ms: waited_ms,
-        confidence: if error.is_late() {
-            Confidence::Likely
-        } else {
-            Confidence::Certain
-        },
-        evidence: vec![evidence(error, class).to_owned()],
+        confidence: confidence(error),
+        evidence: vec![evidence(error, class)],
         others: others(error),
         next: error.help().to_owned(),
         cascades: Vec::new(),
@@ -43,6 +41,8 @@ fn class(error: &RendezvousError) -> Class {
         Class::RdvUnreachable,
         Class::PeerDead,
         Class::PeerFrozen,
+        Class::NotJoined,
+        Class::Link,
         Class::Resource,
     ];
     classes
@@ -136,12 +136,31 @@ fn waited_ms(error: &RendezvousError) -> u64 {
     }
 }
 
+/// How a rank went that had come.
+fn fate(error: &RendezvousError) -> Option<Fate> {
+    match error {
+        RendezvousError::RankDown { reason, .. } => Some(Fate::from(reason)),
+        RendezvousError::RankLeft { .. } => Some(goodbye(0)),
+        _ => None,
+    }
+}
+
+fn confidence(error: &RendezvousError) -> Confidence {
+    if error.is_late() {
+        return Confidence::Likely;
+    }
+    fate(error).map_or(Confidence::Certain, |fate| fate.confidence)
+}
+
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the other classes rest on what one process met itself"
 )]
-fn evidence(error: &RendezvousError, class: Class) -> &'static str {
-    match class {
+fn evidence(error: &RendezvousError, class: Class) -> String {
+    if let Some(fate) = fate(error) {
+        return fate.evidence;
+    }
+    let evidence = match class {
         Class::Resource if error.is_late() => "the coordinator counted who came",
         Class::RdvConflict => "what the ranks said of themselves, compared by the coordinator",
         Class::RdvMissing if is_unheard(error) => "this rank waited for it and heard nothing",
@@ -149,7 +168,8 @@ fn evidence(error: &RendezvousError, class: Class) -> &'static str {
         Class::PeerDead => "the connection to it ended",
         Class::PeerFrozen => "its process was found in that state at every look of a second",
         _ => "this process met it itself",
-    }
+    };
+    evidence.to_owned()
 }
 
 /// Whether the rank that serves the rendezvous is missing itself, so that nobody counted.
@@ -172,7 +192,7 @@ fn others(error: &RendezvousError) -> String {
 mod tests {
     use super::*;
     use crate::host_load::HostLoad;
-    use crate::rendezvous::{Absence, Presence, WorldClaim};
+    use crate::rendezvous::{Absence, DownReason, Presence, WorldClaim};
     use crate::types::Rank;
 
     fn absence() -> RendezvousError {
@@ -208,6 +228,40 @@ mod tests {
             "{line}"
         );
         assert!(line.contains("since=12:03:02.512Z (+2.0 s)"), "{line}");
+    }
+
+    #[test]
+    fn how_a_rank_went_decides_class_confidence_and_evidence_as_it_does_in_a_world() {
+        let text = || "told".to_owned();
+        let reasons = [
+            DownReason::Deserted { program: text() },
+            DownReason::Disconnected { why: text() },
+            DownReason::Ended,
+            DownReason::Exited { code: 0 },
+            DownReason::HungUp,
+            DownReason::Killed { signal: 9 },
+            DownReason::OutOfMemory { evidence: text() },
+            DownReason::Panicked { text: text() },
+            DownReason::NotReading { bytes_queued: 7 },
+            DownReason::ProtocolBroken { what: text() },
+            DownReason::Unreachable { why: text() },
+        ];
+        for reason in reasons {
+            let fate = Fate::from(&reason);
+            let error = RendezvousError::RankDown {
+                rank: Rank(2),
+                host: String::new(),
+                pid: 0,
+                reason,
+            };
+            let verdict = verdict(&error, 0);
+            assert_eq!(
+                (verdict.class, verdict.confidence, &verdict.evidence[..]),
+                (fate.class, fate.confidence, [fate.evidence].as_slice()),
+                "{error}"
+            );
+            assert_eq!(verdict.class.code(), error.exit_code(), "{error}");
+        }
     }
 
     #[test]

@@ -476,6 +476,54 @@ mod tests {
         );
     }
 
+    /// What the document "Trace Event Format" asks of the phases that we write: fields and what they hold.
+    #[test]
+    fn trace_events_have_the_fields_that_the_format_asks_for() {
+        let is_number = |value: &Value| value.as_f64().is_some_and(|number| number >= 0.0);
+        let value = chrome(&[report(0, Some(1)), report(1, None)]);
+        assert!(
+            ["ms", "ns"]
+                .map(Value::from)
+                .contains(&value["displayTimeUnit"])
+        );
+        let events = value["traceEvents"].as_array().unwrap();
+        assert!(events.len() > 4, "{events:?}");
+        let mut ends: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        for event in events {
+            assert!(event["name"].is_string(), "{event}");
+            let (pid, tid) = (event["pid"].as_u64(), event["tid"].as_u64());
+            let track = (pid.expect("a process"), tid.expect("a thread"));
+            let args = event["args"].as_object().expect("arguments");
+            if event["ph"] == "M" {
+                let (name, key) = (event["name"].as_str().unwrap(), args.keys().next());
+                let expected = match name {
+                    "process_name" | "thread_name" => "name",
+                    "process_sort_index" => "sort_index",
+                    other => panic!("{other}"),
+                };
+                assert_eq!(key.map(String::as_str), Some(expected));
+                let is_text = expected == "name";
+                assert_eq!(args[expected].is_string(), is_text, "{event}");
+                assert_eq!(args[expected].is_i64() || args[expected].is_u64(), !is_text);
+            } else {
+                assert_eq!(event["ph"], "X", "{event}");
+                assert!(event["cat"].is_string(), "{event}");
+                assert!(
+                    is_number(&event["ts"]) && is_number(&event["dur"]),
+                    "{event}"
+                );
+                // Complete events of a thread nest or follow each other; ours follow.
+                let (start, dur) = (
+                    event["ts"].as_f64().unwrap(),
+                    event["dur"].as_f64().unwrap(),
+                );
+                let end = ends.insert(track, start + dur);
+                assert!(end.is_none_or(|end| end <= start), "{event}");
+            }
+        }
+        assert!(!ends.is_empty());
+    }
+
     #[test]
     fn dumps_of_all_ranks_lead_to_the_verdict_that_the_arbiter_would_give() {
         let verdict = explain(&[report(0, Some(1)), report(1, None)]).unwrap();

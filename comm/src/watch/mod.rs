@@ -8,7 +8,7 @@
 //! It must not know how data moves: it sees calls, waits and processes.
 
 pub mod arbiter;
-mod autodump;
+pub(crate) mod autodump;
 mod board;
 pub(crate) mod bring_up;
 mod callsite_history;

@@ -1,6 +1,7 @@
 //! Why a rank could not join its world, in words, as an exit code and as a verdict.
 
 use std::io::Write;
+use std::path::Path;
 
 use crate::error::verdict::Verdict;
 use crate::launch::ExchangeError;
@@ -8,7 +9,7 @@ use crate::rendezvous::RendezvousError;
 use crate::sync::Clock;
 use crate::transport::tcp::TcpError;
 use crate::types::Rank;
-use crate::watch::bring_up;
+use crate::watch::{autodump, bring_up};
 
 /// Why a rank could not join its world.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,24 @@ impl BringUpError {
             let _ = std::io::stderr()
                 .lock()
                 .write_all(format!("{verdict}\n").as_bytes());
+        }
+    }
+
+    /// Writes the dump of a rank that cannot join, if there is a verdict and it has a number. Where that fails, one line says so.
+    pub(super) fn keep(&self, folder: &Path, rank: i64, world_size: i64) {
+        let Some(verdict) = self.verdict() else {
+            return;
+        };
+        let (Ok(rank), Ok(world_size)) = (u32::try_from(rank), u32::try_from(world_size)) else {
+            return;
+        };
+        if let Err(error) = autodump::keep_without_world(folder, rank, world_size, &verdict) {
+            let line = format!(
+                "muster: rank {rank}: no dump in {}: {error}\n",
+                folder.display()
+            );
+            // As above.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }
     }
 

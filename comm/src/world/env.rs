@@ -199,6 +199,9 @@ impl JoinOptions {
             region_bytes: environment
                 .read(&config::REGION_BYTES)?
                 .map_or(HEAP_BYTES_DEFAULT, index),
+            checksum: environment
+                .read(&config::CHECKSUM)?
+                .unwrap_or(self.checksum),
             pin: environment.read(&config::PIN)?.unwrap_or(false),
             tcp_streams: environment
                 .read(&config::TCP_STREAMS)?

@@ -36,11 +36,19 @@ impl World {
     /// [`BringUpError`]: whatever keeps the ranks from finding each other, the same on all of them
     /// where the job itself is at fault; at the latest shortly after `options.bring_up`.
     pub fn join(options: JoinOptions) -> Result<Self, BringUpError> {
-        let watched = options.watched;
-        let joined = options.find().and_then(Self::come_together);
+        let (watched, dumps) = (options.watched, options.dumps.clone());
+        let mut claimed = (options.rank, options.world_size);
+        let found = options.find();
+        let joined = found.and_then(|options| {
+            claimed = (options.rank, options.world_size);
+            Self::come_together(options)
+        });
         joined.inspect_err(|error| {
             if watched {
                 error.tell();
+            }
+            if let Some(folder) = dumps {
+                error.keep(&folder, claimed.0, claimed.1);
             }
         })
     }

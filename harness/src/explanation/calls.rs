@@ -79,7 +79,8 @@ impl Group {
             }
         }
         let differs_at = numbers.iter().enumerate().find_map(|(column, number)| {
-            let mut made = rows.iter().map(|(_, cells)| {
+            let there = rows.iter().filter(|(_, cells)| !is_before(cells, column));
+            let mut made = there.map(|(_, cells)| {
                 let cell = cells[column].as_ref();
                 cell.map(|cell| (&cell.call, &cell.site))
             });
@@ -98,6 +99,12 @@ impl Group {
             differs_at,
         })
     }
+}
+
+/// Whether a rank is still in an earlier call than that of this column: it may yet make the same.
+fn is_before(cells: &[Option<Cell>], column: usize) -> bool {
+    let last = cells[..column].iter().rev().flatten().next();
+    cells[column].is_none() && last.is_some_and(|cell| matches!(cell.how, How::Open(_)))
 }
 
 fn cell(call: &CallRecord, report: &Report) -> Cell {
@@ -169,7 +176,7 @@ fn table(group: &Group) -> Markup {
                     @for (ranks, cells) in group.rows.iter().take(ROWS_MAX) {
                         tr {
                             th scope="row" { (listed(ranks)) }
-                            @for one in cells { (shown(one.as_ref())) }
+                            @for (column, one) in cells.iter().enumerate() { (shown(one.as_ref(), is_before(cells, column))) }
                         }
                     }
                 }
@@ -179,9 +186,9 @@ fn table(group: &Group) -> Markup {
     )
 }
 
-fn shown(cell: Option<&Cell>) -> Markup {
+fn shown(cell: Option<&Cell>, is_before: bool) -> Markup {
     let Some(cell) = cell else {
-        return html! { td.soft { "not seen" } };
+        return html! { td.soft { @if is_before { "not there yet" } @else { "not seen" } } };
     };
     html! {
         td {

@@ -212,11 +212,13 @@ impl Document for Explanation {
         html! {
             dl.facts {
                 @if let Some(verdict) = &self.verdict {
-                    (fact("the call", &verdict.what, ""))
+                    (fact("what", &verdict.what, ""))
                     (fact("for", &seconds(verdict.elapsed_ms.saturating_mul(1000)), "when the verdict was given"))
                     (fact("others", &verdict.others, ""))
                 }
-                (fact("ranks that wait", &self.waiting().to_string(), &format!("of {}", counted(u64::from(self.world()), "rank", "ranks"))))
+                @if self.ranks.iter().any(|report| !report.groups.is_empty()) {
+                    (fact("ranks that wait", &self.waiting().to_string(), &format!("of {}", counted(u64::from(self.world()), "rank", "ranks"))))
+                }
                 (fact("dumps", &counted(dumped, "rank", "ranks"), ""))
             }
             (late(&self.late))

@@ -125,7 +125,8 @@ fn processes(seen: &[&Report], blamed: &[u32]) -> Markup {
                             th scope="row" { (report.rank) @if blamed.contains(&report.rank) { " – to blame" } }
                             td.n { (report.pid) }
                             td { (process.state) ": " (state(process.state)) @if process.freezer.is_some() { ", frozen" } @if process.is_exiting { ", ending" } }
-                            td { code { (escaped(&process.wchan)) } }
+                            // The kernel says 0 of a process that is in none of its functions.
+                            td { @if process.wchan != "0" { code { (escaped(&process.wchan)) } } }
                             td.n { (report.threads) }
                             td { (process.load) }
                         }

@@ -243,3 +243,13 @@ fn variables_of_who_is_to_blame_are_shown_with_what_others_have() {
     );
     assert!(!page.contains("Environment of rank 0"));
 }
+
+#[test]
+fn a_rank_that_is_still_in_an_earlier_call_does_not_differ() {
+    let of = |number: u32, seq| rank(number, 2, Some(("tp", &[0, 1], seq, &[1 - number])), &[]);
+    let reports = vec![of(0, 3), of(1, 4)];
+    let calls = calls::Group::of(reports[0].groups[0].key, &reports).expect("calls");
+    assert_eq!((calls.rows.len(), calls.differs_at), (2, None));
+    let (_, page) = explained(reports);
+    assert!(page.contains("not there yet") && !page.contains("not seen"));
+}

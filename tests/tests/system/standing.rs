@@ -67,6 +67,31 @@ fn a_rank_that_is_killed_after_it_joined_ends_bring_up_for_all_with_one_line() {
 }
 
 #[test]
+fn ranks_that_do_not_find_each_other_leave_dumps_and_a_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dumps = folder.path().to_str().expect("text");
+    let script = "[ $MUSTER_RANK = 2 ] && exit 0; exec $FAULTY well";
+    let args = ["run", "-n", "4", "--dumps", dumps, "--", "sh", "-c", script];
+    let ended = start(binary(), &args, &[("FAULTY", FAULTY)]).wait();
+    let line = verdict(ended.expect_code(20));
+    assert!(line.contains("evidence=its process ended "), "{line}");
+    let page = folder.path().join("page.html");
+    let page = page.to_str().expect("text");
+    let explained = start(binary(), &["explain", dumps, "--report", page], &[]).wait();
+    explained.expect_code(20);
+    assert_eq!(explained.stdout.lines().next(), Some(line.as_str()));
+    let page = std::fs::read_to_string(page).expect("a page");
+    for (part, is_there) in [
+        ("never joined", true),
+        ("bring-up of the world", true),
+        ("Processes", true),
+        ("ranks that wait", false),
+    ] {
+        assert_eq!(page.contains(part), is_there, "{part}");
+    }
+}
+
+#[test]
 fn a_rank_that_is_stopped_after_its_last_call_is_named_and_one_that_runs_on_is_not() {
     let script =
         "if [ $MUSTER_RANK = 2 ]; then $FAULTY well; kill -STOP $$; else exec $FAULTY well; fi";

@@ -105,6 +105,10 @@ impl Class {
             ErrorKind::PeerClosed { peer, .. } => (Self::PeerDead, vec![peer.0]),
             ErrorKind::Resource { .. } => (Self::Resource, vec![rank]),
             ErrorKind::Stalled { waiting_for, .. } => (Self::NotJoined, numbers(waiting_for)),
+            // At which end it happened, or between them, the error does not say.
+            ErrorKind::Corrupt { peer, .. } => {
+                (Self::Data, vec![rank.min(peer.0), rank.max(peer.0)])
+            }
             ErrorKind::Transport { peer, .. } => {
                 (Self::Link, vec![rank.min(peer.0), rank.max(peer.0)])
             }
@@ -159,8 +163,13 @@ mod tests {
             peer: Rank(1),
             what: String::new(),
         };
+        let corrupt = ErrorKind::Corrupt {
+            peer: Rank(4),
+            detail: String::new(),
+        };
         let orphaned = ErrorKind::Orphaned { why: String::new() };
         for (kind, class, blamed) in [
+            (corrupt, Class::Data, vec![3, 4]),
             (vendor(507_010, ""), Class::Resource, vec![3]),
             (vendor(507_056, ""), Class::Link, vec![3]),
             // Who reports these is not to blame for them.
