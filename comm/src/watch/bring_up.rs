@@ -137,6 +137,10 @@ fn waited_ms(error: &RendezvousError) -> u64 {
 }
 
 /// How a rank went that had come.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others are about no rank that went"
+)]
 fn fate(error: &RendezvousError) -> Option<Fate> {
     match error {
         RendezvousError::RankDown { reason, .. } => Some(Fate::from(reason)),
