@@ -44,12 +44,7 @@ pub struct RunArgs {
     #[command(flatten)]
     rules: Rules,
     /// The program of every rank and its arguments
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true,
-        value_name = "CMD"
-    )]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

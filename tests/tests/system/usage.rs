@@ -53,6 +53,10 @@ fn nonsense_is_answered_with_what_is_allowed() {
         (vec!["verify", "--sizes", "99999999999"], vec!["67108864"]),
         (vec!["verify", "--deadline", "0s"], vec!["1ms to 24 hours"]),
         (vec!["verify", "--etp", "0"], vec!["etp"]),
+        (
+            vec!["run", "-n", "2", "--deadline", "2s", "--", "true"],
+            vec!["unexpected argument '--deadline'"],
+        ),
         (vec!["verify", "--order", "tp-tp"], vec!["tp"]),
         (
             vec!["verify", "--inject", "bitflop:rank=1"],
