@@ -111,6 +111,23 @@ pub(super) fn endpoint(text: &str) -> Option<Endpoint> {
     text.parse().ok()
 }
 
+/// Names of network interfaces, best first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceNames(pub(crate) Vec<String>);
+
+/// Names separated by commas.
+pub(crate) fn interfaces(text: &str) -> Option<InterfaceNames> {
+    /// The longest that the kernel takes, in bytes.
+    const NAME_MAX: usize = 15;
+    let is_legal = |name: &String| {
+        let mut bytes = name.bytes();
+        let is_plain = bytes.all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        is_plain && (1..=NAME_MAX).contains(&name.len())
+    };
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    names.iter().all(is_legal).then_some(InterfaceNames(names))
+}
+
 pub(super) fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }

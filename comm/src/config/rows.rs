@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::parse::{self, AlgoSource, CallSitesChoice, PeerReadsChoice, TransportChoice};
+use super::parse::{
+    self, AlgoSource, CallSitesChoice, InterfaceNames, PeerReadsChoice, TransportChoice,
+};
 use crate::kernel::Kernels;
 use crate::rendezvous::Endpoint;
 
@@ -107,6 +109,9 @@ table! {
     TRANSPORT: TransportChoice = "MUSTER_TRANSPORT", parse::transport,
         default "auto", allowed "auto, shm or tcp",
         "What carries bytes between ranks; auto is shared memory within a host and TCP between hosts.";
+    IFNAME: InterfaceNames = "MUSTER_IFNAME", parse::interfaces,
+        default "the interface that leads to the rendezvous", allowed "names of network interfaces, separated by commas",
+        "The interface on which ranks listen for ranks of other hosts: the first of them that is up and has an address.";
     TCP_STREAMS: u8 = "MUSTER_TCP_STREAMS", parse::streams,
         default "1", allowed "a whole number from 1 to 16",
         "Connections between two ranks that share no memory, for each group: large messages use all of them.";

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::World;
 use super::bring_up::BringUpError;
+use super::interface::{self, NoInterface};
 use super::options::{
     BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,
 };
@@ -76,6 +77,9 @@ pub enum FromEnvError {
     /// The selection table cannot be used.
     #[error(transparent)]
     Selection(#[from] SelectionError),
+    /// The interface that the user names cannot be used.
+    #[error(transparent)]
+    Interface(#[from] NoInterface),
     /// The ranks did not come together.
     #[error(transparent)]
     BringUp(#[from] BringUpError),
@@ -89,6 +93,7 @@ impl FromEnvError {
             Self::BringUp(error) => error.exit_code(),
             Self::Secret(_) => 60,
             Self::Config(_)
+            | Self::Interface(_)
             | Self::Launch(_)
             | Self::Loopback { .. }
             | Self::NoEndpoint
@@ -115,7 +120,7 @@ impl FromEnvError {
             Self::Selection(_) => {
                 "`muster plan table --file FILE` checks a table and says what lines may look like"
             }
-            Self::Config(_) | Self::Launch(_) | Self::RankTable(_) => {
+            Self::Config(_) | Self::Interface(_) | Self::Launch(_) | Self::RankTable(_) => {
                 "correct the variable that is named"
             }
         }
@@ -199,6 +204,7 @@ impl JoinOptions {
             region_bytes: environment
                 .read(&config::REGION_BYTES)?
                 .map_or(HEAP_BYTES_DEFAULT, index),
+            listen_on: self.listening(environment)?,
             checksum: environment
                 .read(&config::CHECKSUM)?
                 .unwrap_or(self.checksum),
@@ -216,6 +222,15 @@ impl JoinOptions {
         })
     }
 
+    /// The address of the interface that the user names, if he does.
+    fn listening(&self, environment: &Environment) -> Result<Option<IpAddr>, FromEnvError> {
+        let Some(names) = environment.read(&config::IFNAME)? else {
+            return Ok(self.listen_on);
+        };
+        let is_v6 = self.endpoint.literal().is_some_and(|one| one.is_ipv6());
+        Ok(Some(interface::address(&names, is_v6)?))
+    }
+
     /// Starts the rendezvous that these options lead to, where this rank is to serve it; and tells the others where it is, where
     /// they do not know.
     ///
@@ -226,7 +241,8 @@ impl JoinOptions {
             return Ok(None);
         }
         if let Some(exchange) = self.take_exchange() {
-            let coordinator = self.serve_at((own_address()?, 0).into())?;
+            let own = self.listen_on.map_or_else(own_address, Ok)?;
+            let coordinator = self.serve_at((own, 0).into())?;
             let deadline = Deadline::after(self.bring_up);
             self.endpoint = coordinator.address().into();
             exchange.tell(&self.endpoint, deadline)?;

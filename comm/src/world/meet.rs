@@ -423,7 +423,9 @@ impl BringUp<'_> {
 
     /// Listens where the other ranks can reach this one.
     fn listen(&self) -> Result<Listener, TcpError> {
-        let address = SocketAddr::new(local_address(&self.options.endpoint), 0);
+        let own = self.options.listen_on;
+        let own = own.unwrap_or_else(|| local_address(&self.options.endpoint));
+        let address = SocketAddr::new(own, 0);
         Listener::bind(address, self.session.rank().0, self.options.secret.expose())
     }
 }

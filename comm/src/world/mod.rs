@@ -8,6 +8,7 @@ mod alloc;
 mod bring_up;
 mod env;
 mod hub;
+mod interface;
 mod island;
 mod join;
 mod meet;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use alloc::{AllocError, RegionBuffer};
 pub use bring_up::BringUpError;
 pub use env::FromEnvError;
+pub use interface::NoInterface;
 pub(crate) use join::{Word, note};
 pub use options::{
     BRING_UP_DEFAULT, JoinOptions, PeerReads, ServedBy, TCP_STREAMS_DEFAULT, Transport,

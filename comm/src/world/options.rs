@@ -1,6 +1,6 @@
 //! What a rank that is a process needs to join a world.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,9 @@ pub struct JoinOptions {
     /// The address under which other hosts reach this rank's links, where that is not the one on which it
     /// listens: behind a proxy, or a port that a container forwards.
     pub advertise: Option<SocketAddr>,
+    /// The address on which this rank listens for ranks of other hosts; `None` for that of the interface that leads to the
+    /// rendezvous.
+    pub listen_on: Option<IpAddr>,
     /// Connections between two ranks that share no memory, for each group: 1 to 16. Of two ranks that differ, the
     /// one with the lower index in the group decides.
     pub tcp_streams: u8,
@@ -160,6 +163,7 @@ impl JoinOptions {
             memory: None,
             pin: false,
             advertise: None,
+            listen_on: None,
             tcp_streams: TCP_STREAMS_DEFAULT,
             kernels: None,
             peer_reads: PeerReads::default(),

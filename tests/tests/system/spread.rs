@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::joined::{ALLOW_ROOT, Mpi, find_mpirun};
 
-/// Two hosts on one wire, each a network namespace; removed at the end.
+/// Two hosts on two wires, each a network namespace; removed at the end.
 struct Hosts {
     names: [String; 2],
 }
@@ -22,27 +22,30 @@ impl Hosts {
         let names = ["a", "b"].map(|host| format!("spread-{mark}-{}-{host}", std::process::id()));
         let hosts = Self { names };
         let [a, b] = &hosts.names;
+        let wire = |name: &str, network: &str| {
+            let pair = ["link", "add", name, "netns", a, "type", "veth"];
+            let ends = [(a, 1), (b, 2)].map(|(host, last)| (host, format!("{network}.{last}/24")));
+            ip(&[&pair[..], &["peer", "name", name, "netns", b]].concat())
+                && ends.iter().all(|(host, address)| {
+                    ip(&["-n", host, "address", "add", address, "dev", name])
+                        && ip(&["-n", host, "link", "set", name, "up"])
+                })
+        };
         let is_made = ip(&["netns", "add", a])
             && ip(&["netns", "add", b])
-            && ip(&[
-                "link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns",
-                b,
-            ])
-            && [(a, "10.198.0.1/24"), (b, "10.198.0.2/24")]
+            && [a, b]
                 .iter()
-                .all(|(host, address)| {
-                    ip(&["-n", host, "address", "add", address, "dev", "eth0"])
-                        && ip(&["-n", host, "link", "set", "eth0", "up"])
-                        && ip(&["-n", host, "link", "set", "lo", "up"])
-                });
+                .all(|host| ip(&["-n", host, "link", "set", "lo", "up"]))
+            && wire("eth0", "10.198.0")
+            && wire("eth1", "10.199.0");
         is_made.then_some(hosts)
     }
 
-    /// Bytes that have left the hosts.
-    fn sent(&self) -> u64 {
-        let counter = "/sys/class/net/eth0/statistics/tx_bytes";
+    /// Bytes that have left the hosts by this interface.
+    fn sent(&self, interface: &str) -> u64 {
+        let counter = format!("/sys/class/net/{interface}/statistics/tx_bytes");
         let of_host = |host: &String| {
-            let words = ["netns", "exec", host, "cat", counter];
+            let words = ["netns", "exec", host, "cat", &counter];
             let output = Command::new("ip").args(words).output().expect("it runs");
             let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             text.parse::<u64>().expect("a number")
@@ -199,9 +202,9 @@ fn no_byte_more_than_needed_leaves_a_host() {
             "json",
         ];
         let job = format!("bytes-{call}-{}", std::process::id());
-        let before = hosts.sent();
+        let before = hosts.sent("eth0");
         let all = hosts.run(&job, 2, &args, &[]);
-        let sent = hosts.sent() - before;
+        let sent = hosts.sent("eth0") - before;
         for ended in &all {
             ended.expect_code(0);
         }
@@ -217,6 +220,35 @@ fn no_byte_more_than_needed_leaves_a_host() {
             (least..most).contains(&sent),
             "{call}: {sent} bytes, {least} needed"
         );
+    }
+}
+
+#[test]
+fn data_goes_over_the_interface_that_is_named() {
+    let Some(hosts) = Hosts::make("rail") else {
+        return skipped("network namespaces cannot be made here");
+    };
+    let args = ["bench", "all_reduce", "-b", "4M", "-e", "4M", "-n", "4"];
+    let job = format!("rail-{}", std::process::id());
+    // The first name is of no interface of these hosts.
+    let all = hosts.run(&job, 2, &args, &[("MUSTER_IFNAME", "ib0,eth1")]);
+    for ended in &all {
+        ended.expect_code(0);
+    }
+    let (control, data) = (hosts.sent("eth0"), hosts.sent("eth1"));
+    assert!(
+        control < 1 << 20 && data > 16 << 20,
+        "{control} bytes by eth0, {data} by eth1"
+    );
+    let all = hosts.run(&job, 2, &args, &[("MUSTER_IFNAME", "ib0")]);
+    for ended in &all {
+        let reason = "MUSTER_IFNAME is \"ib0\", and no interface of that name is up with an address; there are ";
+        assert!(
+            ended.expect_code(2).stderr.contains(reason),
+            "{}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains("eth1 (10.199.0."), "{}", ended.stderr);
     }
 }
 

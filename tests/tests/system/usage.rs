@@ -53,10 +53,6 @@ fn nonsense_is_answered_with_what_is_allowed() {
         (vec!["verify", "--sizes", "99999999999"], vec!["67108864"]),
         (vec!["verify", "--deadline", "0s"], vec!["1ms to 24 hours"]),
         (vec!["verify", "--etp", "0"], vec!["etp"]),
-        (
-            vec!["run", "-n", "2", "--deadline", "2s", "--", "true"],
-            vec!["unexpected argument '--deadline'"],
-        ),
         (vec!["verify", "--order", "tp-tp"], vec!["tp"]),
         (
             vec!["verify", "--inject", "bitflop:rank=1"],
@@ -161,4 +157,16 @@ fn help_teaches_with_examples_and_all_exit_codes() {
             );
         }
     }
+}
+
+#[test]
+fn an_option_that_a_launcher_does_not_have_is_no_program() {
+    let args = ["run", "-n", "2", "--deadline", "2s", "--", "true"];
+    let ended = muster(&args);
+    let reason = "unexpected argument '--deadline'";
+    assert!(
+        ended.expect_code(2).stderr.contains(reason),
+        "{}",
+        ended.stderr
+    );
 }
