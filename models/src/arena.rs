@@ -114,6 +114,12 @@ impl Arena {
         (self.directory_offset(local) + DIRECTORY_BYTES).next_multiple_of(128)
     }
 
+    /// The heap for small blocks, which has no bytes here, and the large one.
+    #[must_use]
+    pub fn heap_ranges(&self, local: usize) -> [(usize, usize); 2] {
+        [(0, 0), (self.heap_offset(local), HEAP_BYTES_MIN)]
+    }
+
     /// Whether these bytes lie in that heap.
     #[must_use]
     pub fn heap_holds(&self, local: usize, offset: usize, len: usize) -> bool {

@@ -1,4 +1,8 @@
 //! The arena: one memfd for all ranks of a host, and where things lie in it.
+//!
+//! A rank's region has four parts: a header, a directory, a heap for small blocks, and a large heap. Parts of one kind lie side by
+//! side for all ranks. So a rank that looks at the slots of a thousand others needs some hundred pages of page tables, and not two
+//! for each of them.
 #![expect(
     unsafe_code,
     reason = "maps and addresses memory that several processes share"
@@ -26,8 +30,10 @@ pub const DIRECTORY_ENTRIES: usize = 8192;
 /// Bytes of one directory entry: key, offset, note.
 pub(super) const ENTRY_BYTES: usize = 24;
 const DIRECTORY_BYTES: usize = (DIRECTORY_ENTRIES * ENTRY_BYTES).next_multiple_of(HEADER_BYTES);
-/// Regions begin at multiples of this, so that huge pages fit where the kernel gives them.
-const REGION_ALIGN: usize = 2 << 20;
+/// Large heaps begin at multiples of this, so that huge pages fit where the kernel gives them.
+const HEAP_ALIGN: usize = 2 << 20;
+/// Bytes of the heap for small blocks: slots of some groups of any size. What does not fit goes into the large one.
+const SMALL_HEAP_BYTES: usize = 128 << 10;
 /// Most ranks of one island.
 pub const ISLAND_MAX: usize = 4096;
 /// Bytes of heap in each region unless configured. Address space only: a page costs memory from
@@ -256,24 +262,41 @@ impl Arena {
         self.word32(self.region_offset(local) + ASLEEP)
     }
 
-    /// Offset of the heap of region `local`.
+    /// Offset of the large heap of region `local`.
     #[must_use]
     pub fn heap_offset(&self, local: usize) -> usize {
-        self.region_offset(local) + HEADER_BYTES + DIRECTORY_BYTES
+        self.check(local);
+        heaps_start(self.ranks) + local * heap_stride(self.heap_bytes)
     }
 
-    /// Whether `len` bytes at `offset` lie in the heap of region `local`: the check that every
+    /// Offsets and lengths of the two heaps of region `local`: that for small blocks, and the large one.
+    #[must_use]
+    pub fn heap_ranges(&self, local: usize) -> [(usize, usize); 2] {
+        let small = small_heaps_start(self.ranks) + local * SMALL_HEAP_BYTES;
+        [
+            (small, SMALL_HEAP_BYTES),
+            (self.heap_offset(local), self.heap_bytes),
+        ]
+    }
+
+    /// Whether `len` bytes at `offset` lie in a heap of region `local`: the check that every
     /// offset read from shared memory goes through.
     #[must_use]
     pub fn heap_holds(&self, local: usize, offset: usize, len: usize) -> bool {
-        let start = self.heap_offset(local);
-        offset >= start && len <= self.heap_bytes && offset - start <= self.heap_bytes - len
+        let holds = |(start, bytes): (usize, usize)| {
+            offset >= start && len <= bytes && offset - start <= bytes - len
+        };
+        self.heap_ranges(local).into_iter().any(holds)
     }
 
-    /// Whether `len` bytes at `offset` lie in the heap of one region, whosever it is.
+    /// Whether `len` bytes at `offset` lie in a heap of one region, whosever it is.
     #[must_use]
     pub fn in_some_heap(&self, offset: usize, len: usize) -> bool {
-        let local = offset.saturating_sub(REGION_ALIGN) / region_bytes(self.heap_bytes);
+        let large = heaps_start(self.ranks);
+        let local = match offset.checked_sub(large) {
+            Some(within) => within / heap_stride(self.heap_bytes),
+            None => offset.saturating_sub(small_heaps_start(self.ranks)) / SMALL_HEAP_BYTES,
+        };
         local < self.ranks && self.heap_holds(local, offset, len)
     }
 
@@ -350,12 +373,18 @@ impl Arena {
     }
 
     pub(super) fn directory_offset(&self, local: usize) -> usize {
-        self.region_offset(local) + HEADER_BYTES
+        self.check(local);
+        directories_start(self.ranks) + local * DIRECTORY_BYTES
     }
 
+    /// Where the header of a region lies: behind that of the arena.
     fn region_offset(&self, local: usize) -> usize {
+        self.check(local);
+        (local + 1) * HEADER_BYTES
+    }
+
+    fn check(&self, local: usize) {
         assert!(local < self.ranks, "region {local} of {}", self.ranks);
-        region_start(local, self.heap_bytes)
     }
 
     fn header(&self, word: HeaderWord) -> &AtomicU64 {
@@ -372,19 +401,28 @@ impl Drop for Arena {
     }
 }
 
-fn region_bytes(heap_bytes: usize) -> usize {
-    (HEADER_BYTES + DIRECTORY_BYTES + heap_bytes).next_multiple_of(REGION_ALIGN)
+fn directories_start(ranks: usize) -> usize {
+    (ranks + 1) * HEADER_BYTES
 }
 
-fn region_start(local: usize, heap_bytes: usize) -> usize {
-    REGION_ALIGN + local * region_bytes(heap_bytes)
+fn small_heaps_start(ranks: usize) -> usize {
+    (directories_start(ranks) + ranks * DIRECTORY_BYTES).next_multiple_of(SMALL_HEAP_BYTES)
+}
+
+/// Beyond the end of the small heaps, so that no block is joined with one of theirs.
+fn heaps_start(ranks: usize) -> usize {
+    (small_heaps_start(ranks) + ranks * SMALL_HEAP_BYTES + 1).next_multiple_of(HEAP_ALIGN)
+}
+
+fn heap_stride(heap_bytes: usize) -> usize {
+    heap_bytes.next_multiple_of(HEAP_ALIGN)
 }
 
 fn arena_bytes(ranks: usize, heap_bytes: usize) -> usize {
     // Saturating: a damaged header must lead to a refusal, not to an overflow.
-    region_bytes(heap_bytes.min(ARENA_BYTES_MAX))
+    heap_stride(heap_bytes.min(ARENA_BYTES_MAX))
         .saturating_mul(ranks)
-        .saturating_add(REGION_ALIGN)
+        .saturating_add(heaps_start(ranks))
 }
 
 const _: () = assert!(HEADER_BYTES >= ASLEEP + 64);
@@ -404,6 +442,40 @@ mod tests {
                 theirs.word(offset).load(Ordering::Acquire),
                 7 + local as u64
             );
+        }
+    }
+
+    #[test]
+    fn the_parts_of_all_regions_lie_apart_and_only_heaps_are_heaps() {
+        for ranks in [1, 2, 7, 64] {
+            let arena = Arena::create(ranks, HEAP_BYTES_MIN).unwrap();
+            let mut parts = vec![(0, HEADER_BYTES)];
+            for local in 0..ranks {
+                parts.push((arena.region_offset(local), HEADER_BYTES));
+                parts.push((arena.directory_offset(local), DIRECTORY_BYTES));
+                for (start, bytes) in arena.heap_ranges(local) {
+                    parts.push((start, bytes));
+                    assert!(
+                        arena.in_some_heap(start, bytes) && arena.heap_holds(local, start, bytes)
+                    );
+                    assert!(!arena.heap_holds(local, start, bytes + 1));
+                    assert!(
+                        !arena.heap_holds((local + 1) % (ranks + 1) % ranks, start, 1)
+                            || ranks == 1
+                    );
+                }
+                for part in [arena.region_offset(local), arena.directory_offset(local)] {
+                    assert!(!arena.in_some_heap(part, 1));
+                }
+            }
+            parts.sort_unstable();
+            let end = parts.last().map_or(0, |(start, bytes)| start + bytes);
+            assert!(
+                parts
+                    .windows(2)
+                    .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0)
+            );
+            assert!(end <= arena.bytes && !arena.in_some_heap(end, 1));
         }
     }
 

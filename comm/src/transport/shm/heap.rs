@@ -1,4 +1,4 @@
-//! The allocator of one region's heap.
+//! The allocator of one region's heaps: that for small blocks, and the large one.
 //!
 //! Its books lie in the owner's private memory: peers learn offsets only through the directory and
 //! through slots. First fit over a list of free ranges, with neighbours joined; blocks are few (a
@@ -22,6 +22,8 @@ pub struct Heap {
     arena: Arc<Arena>,
     /// Free ranges by offset; never empty-length, never adjacent.
     free: Mutex<BTreeMap<usize, usize>>,
+    /// Blocks of whole pages lie from here on.
+    large_from: usize,
     /// See [`Heap::close`].
     closed: AtomicBool,
     /// See [`Heap::distrust_users`].
@@ -54,8 +56,10 @@ impl Heap {
     /// The heap of region `local`, all of it free.
     #[must_use]
     pub fn new(arena: Arc<Arena>, local: usize) -> Self {
-        let free = BTreeMap::from([(arena.heap_offset(local), arena.heap_bytes())]);
+        let ranges = arena.heap_ranges(local).into_iter();
+        let free = ranges.filter(|(_, bytes)| *bytes > 0).collect();
         Self {
+            large_from: arena.heap_offset(local),
             arena,
             free: Mutex::new(free),
             closed: AtomicBool::new(false),
@@ -90,7 +94,12 @@ impl Heap {
             return Err(full(&free));
         }
         let bytes = bytes.max(1).next_multiple_of(align);
-        let fit = free.iter().find_map(|(&start, &len)| {
+        let from = if bytes >= PAGES_FROM {
+            self.large_from
+        } else {
+            0
+        };
+        let fit = free.range(from..).find_map(|(&start, &len)| {
             let offset = start.next_multiple_of(align);
             (offset - start + bytes <= len).then_some((start, len, offset))
         });
@@ -231,6 +240,19 @@ mod tests {
         drop(kept);
         assert!(heap.take(HEAP_BYTES_MIN - page_bytes()).is_ok());
         assert!(heap.take(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn small_blocks_lie_in_the_small_heap_while_it_has_room() {
+        let heap = heap();
+        let [(small, bytes), (large, _)] = heap.arena.heap_ranges(0);
+        let count = bytes / BLOCK_ALIGN;
+        let blocks: Vec<Block> = (0..=count).map(|_| heap.take(1).unwrap()).collect();
+        assert_eq!((blocks[0].offset(), blocks[count].offset()), (small, large));
+        drop(blocks);
+        assert_eq!(heap.take(PAGES_FROM).unwrap().offset(), large);
+        let most = PAGES_FROM - BLOCK_ALIGN;
+        assert_eq!(heap.take(most).unwrap().offset(), small);
     }
 
     #[test]
