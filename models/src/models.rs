@@ -9,6 +9,7 @@ pub mod memory;
 pub mod ring;
 pub mod slot;
 pub mod tap;
+pub mod tree;
 
 use loom::model::Builder;
 

@@ -13,5 +13,7 @@ pub mod doorbell;
 pub mod heap;
 #[path = "../../comm/src/transport/shm/slot.rs"]
 pub mod slot;
+#[path = "../../comm/src/transport/shm/tree.rs"]
+pub mod tree;
 #[path = "../../comm/src/transport/shm/wait.rs"]
 pub mod wait;

@@ -1,12 +1,26 @@
 //! Every model in every order that its bound allows.
 
 use muster_models::models::{
-    bell, board, check, directory, doorbell, epoch, memory, ring, slot, tap,
+    bell, board, check, directory, doorbell, epoch, memory, ring, slot, tap, tree,
 };
 
 #[test]
 fn two_ranks_exchange_entries() {
     check(4, || slot::entries_are_exchanged(3));
+}
+
+#[test]
+fn a_root_and_a_leaf_meet() {
+    check(3, || tree::a_root_and_a_leaf_meet(2));
+}
+
+#[test]
+fn the_root_sees_a_leaf_that_it_does_not_look_at() {
+    for odd in [None, Some(3)] {
+        check(3, move || {
+            tree::the_root_sees_a_leaf_that_it_does_not_look_at(odd);
+        });
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::direct::{Run, Staging};
 use super::exchange;
 use super::links::Links;
 use super::retire::Retired;
-use super::shm_exchange::{BufferAddrs, Local, Placement};
+use super::shm_exchange::{BufferAddrs, Local, Placement, Wanted};
 use super::wait_context::WaitContext;
 use super::zero_copy::{self, ZeroCopy};
 use super::{Counts, Failure, Request};
@@ -225,7 +225,13 @@ impl OnIsland<'_> {
         if let Some(chosen) = by_message {
             *self.seq += 1;
             self.local
-                .exchange(wait_context, request, *self.seq, Placement::Staged, offer)
+                .exchange(
+                    wait_context,
+                    request,
+                    *self.seq,
+                    (Placement::Staged, offer),
+                    Wanted::Agreement,
+                )
                 .map_err(fatal_unless_judged)?;
             *self.taken = chosen.algorithm.name;
             self.links
@@ -235,7 +241,13 @@ impl OnIsland<'_> {
             *self.seq += 1;
             *self.taken = ENTRY.name;
             self.local
-                .exchange(wait_context, request, *self.seq, ride, offer)
+                .exchange(
+                    wait_context,
+                    request,
+                    *self.seq,
+                    (ride, offer),
+                    Wanted::Contributions,
+                )
                 .map_err(fatal_unless_judged)?;
             self.local.exchange.finish(request, wait_context.group.me);
             Ok(())
@@ -332,7 +344,13 @@ impl Large<'_> {
             begun = Some(run);
         }
         local
-            .exchange(wait_context, request, seq, self.ride, self.offer)
+            .exchange(
+                wait_context,
+                request,
+                seq,
+                (self.ride, self.offer),
+                Wanted::Entries,
+            )
             .map_err(fatal_unless_judged)?;
         // A rule that names an algorithm is obeyed for small parts too, on all ranks alike.
         let by_size = self.offer.way == 0;

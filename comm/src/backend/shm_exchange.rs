@@ -5,12 +5,16 @@
 //! the whole collective, one synchronisation, and each rank computes its result from the payloads
 //! in rank order.
 //!
-//! - LOCAL-1: all members look at all entries of a call before they go on, so all of them come to
-//!   the same verdict about a mismatch, and the next call finds them in step again.
+//! - LOCAL-1: all members know of all entries of a call that they agree, or look at all of them, before they go on. So all of
+//!   them come to the same verdict about a mismatch, and the next call finds them in step again. In a large group they look at all
+//!   only where the tree has found a difference (`assembly`).
 #![expect(
     unsafe_code,
     reason = "payloads of peers are read through raw pointers"
 )]
+
+mod arrival;
+mod assembly;
 
 use std::sync::Arc;
 
@@ -18,10 +22,13 @@ use super::exchange::Exchange;
 use super::wait_context::WaitContext;
 use super::{Request, matching};
 use crate::context::{Island, Status};
-use crate::error::{ErrorKind, Field};
+use crate::error::ErrorKind;
 use crate::kernel;
 use crate::transport::shm::arena::Arena;
-use crate::transport::shm::slot::{self, Entry, PAYLOAD_MAX, PayloadClass, PeerSlot, Slot};
+use crate::transport::shm::slot::{
+    self, Differs, Entry, PAYLOAD_MAX, PayloadClass, PeerSlot, Slot,
+};
+use crate::transport::shm::tree::Tree;
 use crate::transport::shm::wait::Rest;
 use crate::types::Rank;
 use crate::watch::{CallsiteHistory, Mark};
@@ -37,6 +44,8 @@ pub(crate) struct Local {
     locals: Vec<usize>,
     members: Vec<Rank>,
     me: usize,
+    /// Who looks at whom, where the group is large.
+    tree: Option<Tree>,
     /// Where all members have made their calls.
     trail: CallsiteHistory,
     /// What the last call exchanged: kept, so that a small call allocates nothing.
@@ -50,6 +59,17 @@ pub(crate) enum Placement {
     Inline(usize),
     /// Through staging.
     Staged,
+}
+
+/// What a rank needs of the others' entries, besides that they agree with its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Nothing.
+    Agreement,
+    /// The contributions that its result is made of.
+    Contributions,
+    /// All that they say.
+    Entries,
 }
 
 /// Where a rank's memory for one call lies, as its entry says.
@@ -104,6 +124,7 @@ impl Local {
             slot,
             peers: vec![None; locals.len()],
             trail: CallsiteHistory::new(locals.len()),
+            tree: Tree::of(locals.len()),
             locals,
             members: group.members.clone(),
             me: group.me,
@@ -134,8 +155,8 @@ impl Local {
         wait_context: &WaitContext<'_>,
         request: &Request<'_>,
         seq: u64,
-        ride: Placement,
-        offer: BufferAddrs,
+        (ride, offer): (Placement, BufferAddrs),
+        wanted: Wanted,
     ) -> Result<(), ErrorKind> {
         self.exchange.data_at = row_bytes(request);
         let (mine, payload) = self.publish(wait_context, request, seq, ride, offer);
@@ -144,28 +165,13 @@ impl Local {
         self.exchange.entries[self.me] = mine;
         self.exchange.payloads.resize(n, payload);
         self.exchange.payloads[self.me] = payload;
-        let (mut agreed, mut together, mut alike) = (true, true, true);
-        let mut all_here = false;
-        for step in 1..n {
-            let peer = (self.me + step) % n;
-            let slot = match self.peers[peer] {
-                Some(slot) if all_here => slot,
-                _ => self.await_entry(wait_context, peer, seq)?,
-            };
-            if step == 1 && n > 2 {
-                all_here = self.all_entered(seq);
+        let differs = match self.tree {
+            Some(tree) => {
+                self.exchange_by_tree(wait_context, request, (seq, &mine), (tree, wanted))?
             }
-            let entry = slot.entry(&self.arena, seq);
-            agreed &=
-                (entry.call, entry.count, entry.splits) == (mine.call, mine.count, mine.splits);
-            together &= entry.mark == mine.mark;
-            alike &= entry.room == mine.room;
-            self.exchange.entries[peer] = entry;
-            self.exchange.payloads[peer] = slot.payload(&self.arena, seq, mine.room);
-        }
-        if !alike {
-            self.find_payloads(seq);
-        }
+            None => self.look_at_all(wait_context, seq, &mine)?,
+        };
+        let (agreed, together) = (!differs.has(Differs::CALL), !differs.has(Differs::MARK));
         let slip = if together && agreed {
             self.trail.together(Mark(mine.mark));
             None
@@ -193,6 +199,36 @@ impl Local {
             matching::check_splits(&wait_context.group.members, &self.exchange)?;
         }
         Ok(())
+    }
+
+    /// Waits for the entries of all others, and takes them; says in what they differ.
+    fn look_at_all(
+        &mut self,
+        wait_context: &WaitContext<'_>,
+        seq: u64,
+        mine: &Entry,
+    ) -> Result<Differs, ErrorKind> {
+        let n = self.peers.len();
+        let mut differs = Differs::default();
+        let mut all_here = false;
+        for step in 1..n {
+            let peer = (self.me + step) % n;
+            let slot = match self.peers[peer] {
+                Some(slot) if all_here => slot,
+                _ => self.await_entry(wait_context, peer, seq)?,
+            };
+            if step == 1 && n > 2 {
+                all_here = self.all_entered(seq);
+            }
+            let entry = slot.entry(&self.arena, seq);
+            differs = differs.and(Differs::between(&entry, mine));
+            self.exchange.entries[peer] = entry;
+            self.exchange.payloads[peer] = slot.payload(&self.arena, seq, mine.room);
+        }
+        if differs.has(Differs::ROOM) {
+            self.find_payloads(seq);
+        }
+        Ok(differs)
     }
 
     /// Looks anew for the payloads of all peers, by what their entries say.
@@ -295,111 +331,6 @@ impl Local {
         missing == 0
     }
 
-    /// Waits until a peer has published entry `seq`.
-    fn await_entry(
-        &mut self,
-        wait_context: &WaitContext<'_>,
-        peer: usize,
-        seq: u64,
-    ) -> Result<PeerSlot, ErrorKind> {
-        let slot = match self.peers[peer] {
-            Some(slot) => slot,
-            None => self.await_slot(wait_context, peer, seq)?,
-        };
-        let arena = &self.arena;
-        let entered = || slot.entered(arena, seq) == seq;
-        if entered() {
-            return Ok(slot);
-        }
-        let missing = || self.not_entered(wait_context, seq);
-        let ready = || entered() || !slot.belongs(arena);
-        wait_context.wait(&Rest::Bell(slot.bell(arena)), ready, missing)?;
-        if entered() {
-            return Ok(slot);
-        }
-        // A rank that ends destroys its groups first; that it ended says more.
-        Err(wait_context
-            .news(&[peer])
-            .unwrap_or_else(|| ErrorKind::PeerClosed {
-                peer: self.members[peer],
-                how: "destroyed the group".to_owned(),
-                orderly: true,
-            }))
-    }
-
-    /// Waits until a peer has made its side of the group.
-    fn await_slot(
-        &mut self,
-        wait_context: &WaitContext<'_>,
-        peer: usize,
-        seq: u64,
-    ) -> Result<PeerSlot, ErrorKind> {
-        let (arena, local, key) = (&self.arena, self.locals[peer], wait_context.group.key);
-        let mut found = PeerSlot::find(arena, local, key);
-        if found == Ok(None) {
-            let ready = || {
-                found = PeerSlot::find(arena, local, key);
-                found != Ok(None)
-            };
-            let waited =
-                wait_context.wait(&Rest::Pause, ready, || self.not_entered(wait_context, seq));
-            // Only when the time is up: until then the peer may have a group of this name with
-            // others by right, and come to this one next.
-            let late = matches!(waited, Err(ErrorKind::Stalled { .. }));
-            if let Some(mismatch) = late
-                .then(|| self.other_members(wait_context, peer))
-                .flatten()
-            {
-                return Err(mismatch);
-            }
-            waited?;
-        }
-        let rank = wait_context.group.members[peer];
-        match found {
-            Ok(Some(slot)) => {
-                self.peers[peer] = Some(slot);
-                Ok(slot)
-            }
-            Ok(None) => Err(wait_context.stalled(&[peer])),
-            Err(bad) => Err(ErrorKind::Transport {
-                peer: rank,
-                what: bad.to_string(),
-            }),
-        }
-    }
-
-    /// Whether a peer that seems to be missing has made the group of this name with others.
-    fn other_members(&self, wait_context: &WaitContext<'_>, peer: usize) -> Option<ErrorKind> {
-        let group = wait_context.group;
-        let theirs = PeerSlot::members_by_note(&self.arena, self.locals[peer], group.note)?;
-        let mine: Vec<u32> = group.members.iter().map(|rank| rank.0).collect();
-        (theirs != mine).then(|| ErrorKind::Mismatch {
-            field: Field::Membership,
-            rank: group.members[self.me],
-            mine: format!("{mine:?}"),
-            peer: group.members[peer],
-            theirs: format!("{theirs:?}"),
-        })
-    }
-
-    /// Indices of the members whose entry `seq` is not there.
-    fn not_entered(&self, wait_context: &WaitContext<'_>, seq: u64) -> Vec<usize> {
-        // Of the members behind the one that is waited for, no slot was looked for yet.
-        let slot = |peer: usize| {
-            self.peers[peer].or_else(|| {
-                let found = PeerSlot::find(&self.arena, self.locals[peer], wait_context.group.key);
-                found.ok().flatten()
-            })
-        };
-        let here = |peer: &usize| {
-            *peer == self.me
-                || slot(*peer).is_some_and(|slot| {
-                    slot.entered(&self.arena, seq) >= seq && slot.belongs(&self.arena)
-                })
-        };
-        (0..self.peers.len()).filter(|peer| !here(peer)).collect()
-    }
-
     /// Publishes tick `tick` of call `seq` and waits until all members have reached it.
     pub(crate) fn barrier(
         &self,
@@ -408,6 +339,9 @@ impl Local {
         tick: u32,
     ) -> Result<(), ErrorKind> {
         self.slot.advance(seq, tick);
+        if let Some(tree) = self.tree {
+            return self.meet(wait_context, tree, (seq, tick));
+        }
         let goal = slot::progress(seq, tick);
         let n = self.peers.len();
         let behind =
@@ -478,12 +412,16 @@ impl Local {
             .zip(&self.members)
             .zip(&self.locals)
             .all(|((slot, rank), local)| {
-                // A peer that was never found read nothing of ours in a call that ended well.
-                slot.is_none_or(|slot| {
-                    PeerSlot::find(&self.arena, *local, key) != Ok(Some(slot))
-                        || slot.reached(&self.arena) >= goal
-                        || status.gone(*rank).is_some()
-                })
+                // A peer that was never found read nothing of ours in a call that ended well, but in a large group.
+                if slot.is_none() && self.tree.is_none() {
+                    return true;
+                }
+                let Ok(Some(found)) = PeerSlot::find(&self.arena, *local, key) else {
+                    return true;
+                };
+                slot.is_some_and(|slot| slot != found)
+                    || found.reached(&self.arena) >= goal
+                    || status.gone(*rank).is_some()
             })
     }
 }

@@ -44,9 +44,16 @@ fn ranks_that_never_come_are_named_exactly_and_the_first_cause_stays() {
     for (at, call) in CALLS.into_iter().enumerate() {
         for used_before in [false, true] {
             let sizes: &[(usize, &[usize])] = if used_before {
-                &[(4, &[3])]
+                &[(4, &[3]), (50, &[32])]
             } else {
-                &[(4, &[3]), (5, &[1, 3]), (2, &[0])]
+                // The last two are trees; see `transport::shm::tree`.
+                &[
+                    (4, &[3]),
+                    (5, &[1, 3]),
+                    (2, &[0]),
+                    (50, &[0]),
+                    (50, &[33, 41]),
+                ]
             };
             for (n, absent) in sizes.iter().copied() {
                 let results = ranks(n, &Setup::shm().deadline_ms(300), move |world| {
@@ -315,10 +322,10 @@ fn a_rank_that_leaves_after_its_last_call_takes_nothing_from_those_who_still_rea
 #[test]
 fn a_group_destroyed_after_its_last_call_takes_nothing_from_those_who_still_read() {
     for farewell in FAREWELLS {
-        for n in [2, 5] {
+        for (n, rounds) in [(2, 20), (5, 20), (50, 5)] {
             let results = ranks(n, &Setup::shm(), move |world| {
                 let members: Vec<usize> = (0..n).collect();
-                for round in 0..20 {
+                for round in 0..rounds {
                     // The memory of one group is the next one's as soon as nobody reads it.
                     farewell(&group(&world, "short-lived", &members))?;
                     farewell(&group(&world, &format!("g{}", round % 3), &members))?;

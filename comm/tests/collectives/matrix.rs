@@ -132,6 +132,38 @@ fn every_combination_is_right_on_up_to_four_ranks() {
     }
 }
 
+/// Some of the pairs: every collective with a type, a reduction, a root and a place at random, for each count.
+fn some(n: usize, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in every() {
+        // The last one goes through staging.
+        for count in [0, 1, n + 1, 5000] {
+            let dtype = random.pick(&DType::ALL);
+            let ops = ops(collective, dtype);
+            let root = roots(collective, n).len() - 1;
+            let lens = lens(collective, n, count, random);
+            let case = Case::new(collective, dtype, lens, random.next());
+            cases.push(Case {
+                op: random.pick(&ops),
+                root: random.pick(&[0, root / 2, root]),
+                in_place: random.pick(places(collective)),
+                inputs: Inputs::Exact,
+                ..case
+            });
+        }
+    }
+    cases
+}
+
+/// Their entries are exchanged over a tree (`transport::shm::tree`), of one level and of two.
+#[test]
+fn every_collective_is_right_in_a_large_group() {
+    let mut random = Random::new(seed() ^ 4);
+    for n in [48, 70] {
+        run(&Setup::shm(), n, some(n, &mut random));
+    }
+}
+
 #[test]
 fn every_pair_of_parameters_is_right_on_many_ranks() {
     let mut random = Random::new(seed() ^ 1);

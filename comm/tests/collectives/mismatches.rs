@@ -192,7 +192,16 @@ fn same_error(
     setup: &Setup,
     body: impl Fn(&World, &Communicator) -> Result<(), CommError> + Send + Sync + 'static,
 ) -> ErrorKind {
-    let results = ranks(4, setup, move |world| {
+    same_error_of(4, setup, body)
+}
+
+/// As [`same_error`], on `n` ranks.
+fn same_error_of(
+    n: usize,
+    setup: &Setup,
+    body: impl Fn(&World, &Communicator) -> Result<(), CommError> + Send + Sync + 'static,
+) -> ErrorKind {
+    let results = ranks(n, setup, move |world| {
         let comm = world.everyone().unwrap();
         let error = body(&world, &comm).unwrap_err();
         assert!(error.is_recoverable(), "{error}");
@@ -243,6 +252,44 @@ fn a_rank_that_makes_another_call_is_named_by_all_and_the_group_goes_on() {
             let both = mine.contains(word) && theirs.contains(other_word);
             assert!(both, "pair {at}: {kind}");
         }
+    }
+}
+
+/// Entries of a large group are compared along a tree (`transport::shm::tree`): whoever differs, all hear of it before data moves.
+#[test]
+fn in_a_large_group_all_ranks_name_the_one_that_differs() {
+    // The root, a leaf below it, a member of the second level, a leaf below that one, and the last rank.
+    for (at, odd) in [0, 1, 32, 40, 69].into_iter().enumerate() {
+        let (usual, other, word, other_word) = match at % 3 {
+            0 => (sum(5), sum(6), "[5]", "[6]"),
+            1 => (
+                sum(9000),
+                call(Communicator::barrier),
+                "all_reduce",
+                "barrier",
+            ),
+            _ => (broadcast(1), broadcast(2), "root 1", "root 2"),
+        };
+        let kind = same_error_of(70, &Setup::shm(), move |_, comm| {
+            if comm.rank() == odd {
+                other(comm)
+            } else {
+                usual(comm)
+            }
+        });
+        let ErrorKind::Mismatch {
+            rank,
+            mine,
+            peer,
+            theirs,
+            ..
+        } = &kind
+        else {
+            panic!("{odd}: {kind}");
+        };
+        assert_eq!(peer.index(), odd, "{kind}");
+        assert_ne!(rank.index(), odd, "{kind}");
+        assert!(mine.contains(word) && theirs.contains(other_word), "{kind}");
     }
 }
 

@@ -14,7 +14,7 @@ const KEY: u64 = 9;
 /// The key of another group: as far from it as hashes are.
 const OTHER: u64 = KEY << 40;
 
-fn slots(arena: &Arc<Arena>, ranks: usize) -> Vec<Slot> {
+pub(super) fn slots(arena: &Arc<Arena>, ranks: usize) -> Vec<Slot> {
     let members: Vec<u32> = (0..).take(ranks).collect();
     (0..ranks)
         .map(|local| {

@@ -10,6 +10,7 @@
 //! - `wait`: how a rank waits for memory to change. - `bell`: how it is woken. - `doorbell`, `wakers`: how it is woken in `poll`.
 //! - `placement`: ranks on processors.
 //! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
+//! - `tree`: which members of a large group look at each other.
 //! - `spaces`: what all ranks can reach, and how a place in it is named. - `peer_memory`: reads of other processes.
 //!
 //! Invariants:
@@ -32,5 +33,6 @@ pub mod placement;
 pub mod region;
 pub mod slot;
 pub mod spaces;
+pub mod tree;
 pub mod wait;
 pub mod wakers;

@@ -1,7 +1,7 @@
 //! A slot: one rank's side of one group in shared memory.
 //!
 //! It holds two *entries*, used in turn by the parity of the sequence number (what the call is, where its
-//! buffers lie, and a small payload), and a *progress* word.
+//! buffers lie, and a small payload), a *progress* word, and for large groups a *gathered* word.
 //!
 //! - SLOT-1: a rank publishes entry `s` once; every member waits for the entries `s` of all others
 //!   before its call `s` ends. So when a rank publishes entry `s + 2` over entry `s`, all members
@@ -20,10 +20,13 @@
 //!   that back. It has not done its share then, and others may wait for that: so its progress stays.
 //!   A rank that ends call `s` early revokes it first, and then looks who has said so and not closed:
 //!   whoever has not will see the revocation, so nobody else can be at work on its memory.
+//! - SLOT-6: in a large group the members are a tree (`tree`). Gathered `(s, t)` says that all of the owner's part of the tree, which is
+//!   the whole group where the owner is the root, have reached tick `t` of call `s` (tick 0: published entry `s`), and in what they
+//!   differ. An owner writes it again only after the root has gathered `(s, t)`, so nobody misses it who waits for it.
 
 use std::sync::Arc;
 
-pub use self::entry::{Entry, PayloadClass};
+pub use self::entry::{Differs, Entry, PayloadClass};
 use self::entry::{FAR_WORDS, NEAR_WORDS};
 use super::arena::Arena;
 use super::bell::Bell;
@@ -36,6 +39,8 @@ use crate::types::index;
 pub const PAYLOAD_MAX: usize = 16 << 10;
 /// Bits of the progress word that count ticks within a call.
 const TICK_BITS: u32 = 24;
+/// Bits of the gathered word that say in what members differ.
+const DIFFERS_BITS: u32 = 3;
 /// The tick that ends a call: none is counted that far.
 pub const DONE: u32 = (1 << TICK_BITS) - 1;
 /// The tick that says that a rank has done with its peers' memory; see SLOT-5.
@@ -51,6 +56,10 @@ const TOUCHED: usize = 64;
 const PROGRESS: usize = 128;
 const SLEEPERS: usize = 136;
 const BELL: usize = 140;
+/// With a bell of its own: all members of a large group sleep on that of the root, which says much else.
+const GATHERED: usize = 192;
+const GATHERED_SLEEPERS: usize = 200;
+const GATHERED_BELL: usize = 204;
 const ENTRIES: usize = 256;
 /// Where the member list begins.
 const MEMBERS: usize = ENTRIES + 2 * ENTRY_STRIDE;
@@ -124,6 +133,7 @@ impl Slot {
         for seq in 0..2 {
             put(entry_offset(base, seq) + SEQ, told(0, key));
         }
+        put(base + GATHERED, told(0, key));
         put(base + KEY, key);
         put(base + MEMBER_COUNT, members.len() as u64);
         for (i, pair) in members.chunks(2).enumerate() {
@@ -215,6 +225,17 @@ impl Slot {
             .store(seq, Ordering::Relaxed);
         // SYNC: with the fence in `touch`.
         fence(Ordering::SeqCst);
+    }
+
+    /// Publishes that this rank's part of the group has come to this tick of call `seq`, and in what it differs (SLOT-6).
+    pub fn gather(&self, seq: u64, tick: u32, differs: Differs) {
+        let base = self.block.offset();
+        let stage = progress(seq, tick) << DIFFERS_BITS | u64::from(differs.0);
+        // SYNC: pairs with the Acquire in `PeerSlot::gathered`: who sees this sees what all of that part have published.
+        self.arena
+            .word(base + GATHERED)
+            .store(told(stage, self.key), Ordering::Release);
+        gathered_bell(&self.arena, base).ring();
     }
 
     fn bell(&self) -> Bell<'_> {
@@ -379,7 +400,24 @@ impl PeerSlot {
         arena.word(self.base + REVOKED).load(Ordering::Relaxed)
     }
 
-    /// What to sleep on until this peer publishes something.
+    /// In what the peer's part of the group differs, where all of it have come to this tick of call `seq` (SLOT-6); `None` before, and
+    /// once the slot no longer belongs to the group.
+    #[must_use]
+    pub fn gathered(&self, arena: &Arena, seq: u64, tick: u32) -> Option<Differs> {
+        // SYNC: pairs with the Release in `Slot::gather`.
+        let word = arena.word(self.base + GATHERED).load(Ordering::Acquire);
+        let stage = word.wrapping_sub(self.key);
+        let differs = Differs(stage.to_le_bytes()[0] & Differs::ALL.0);
+        (stage >> DIFFERS_BITS == progress(seq, tick)).then_some(differs)
+    }
+
+    /// What to sleep on until this peer has gathered its part of the group.
+    #[must_use]
+    pub fn gathered_bell<'a>(&self, arena: &'a Arena) -> Bell<'a> {
+        gathered_bell(arena, self.base)
+    }
+
+    /// What to sleep on until this peer publishes something else.
     #[must_use]
     pub fn bell<'a>(&self, arena: &'a Arena) -> Bell<'a> {
         bell(arena, self.base)
@@ -390,6 +428,13 @@ fn bell(arena: &Arena, slot: usize) -> Bell<'_> {
     Bell {
         sleepers: arena.word32(slot + SLEEPERS),
         bell: arena.word32(slot + BELL),
+    }
+}
+
+fn gathered_bell(arena: &Arena, slot: usize) -> Bell<'_> {
+    Bell {
+        sleepers: arena.word32(slot + GATHERED_SLEEPERS),
+        bell: arena.word32(slot + GATHERED_BELL),
     }
 }
 

@@ -126,3 +126,39 @@ impl Entry {
         }
     }
 }
+
+/// In what the calls of some members differ: what a large group gathers of the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs(pub(super) u8);
+
+impl Differs {
+    /// They are different calls.
+    pub const CALL: Self = Self(1);
+    /// They are made at different places of the program.
+    pub const MARK: Self = Self(1 << 1);
+    /// Their payloads lie in different rooms.
+    pub const ROOM: Self = Self(1 << 2);
+    pub(super) const ALL: Self = Self(Self::CALL.0 | Self::MARK.0 | Self::ROOM.0);
+
+    /// In what two entries differ.
+    #[must_use]
+    pub fn between(one: &Entry, other: &Entry) -> Self {
+        let face = |entry: &Entry| (entry.call, entry.count, entry.splits);
+        let unless = |is_same: bool, what: Self| if is_same { Self::default() } else { what };
+        unless(face(one) == face(other), Self::CALL)
+            .and(unless(one.mark == other.mark, Self::MARK))
+            .and(unless(one.room == other.room, Self::ROOM))
+    }
+
+    /// This, and that.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether they differ in this.
+    #[must_use]
+    pub const fn has(self, what: Self) -> bool {
+        self.0 & what.0 != 0
+    }
+}
