@@ -28,8 +28,12 @@ use crate::sync::{Clock, Deadline};
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that may fail their proof before the leader stops listening: somebody is trying.
 const FAILED_PROOFS_MAX: u32 = 1000;
-/// How often who waits for a peer looks whether that still has a point.
+/// How often who waits for a peer looks at first whether that still has a point.
 const FETCH_STEP: Duration = Duration::from_millis(20);
+/// How seldom at most: of a thousand ranks that wait for one.
+const FETCH_STEP_MAX: Duration = Duration::from_millis(160);
+/// Peers that prove themselves at one time; more wait to be taken in.
+const CALLERS_MAX: usize = 256;
 const NONCE_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 /// Of the number of descriptors.
@@ -116,30 +120,136 @@ pub(crate) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Hands descriptors to `expected` peers; returns how many got it before the deadline.
+/// Hands descriptors to `expected` peers, all of which may be at it at once; returns how many got them before the deadline, or
+/// before it `is_over`.
 pub(crate) fn hand_out(
     listener: &UnixListener,
     files: &[BorrowedFd<'_>],
     key: &IslandKey,
     expected: usize,
     deadline: Deadline,
+    is_over: &dyn Fn() -> bool,
 ) -> io::Result<usize> {
     listener.set_nonblocking(true)?;
+    let mut callers = Vec::new();
     let (mut served, mut failed) = (0, 0);
-    while served < expected && failed < FAILED_PROOFS_MAX && !deadline.passed() {
-        match listener.accept() {
-            Ok((stream, _)) => match serve(&stream, files, key) {
+    while served < expected && failed < FAILED_PROOFS_MAX && !deadline.passed() && !is_over() {
+        failed += welcome(listener, &mut callers)?;
+        wait_for_callers(listener, &callers, deadline)?;
+        callers.retain_mut(|caller: &mut Caller| {
+            let said = match caller.listen(key) {
+                Ok(false) if caller.until.passed() => Err(io::ErrorKind::TimedOut.into()),
+                Ok(false) => return true,
+                Ok(true) => caller.give(files, key),
+                Err(error) => Err(error),
+            };
+            match said {
                 Ok(()) => served += 1,
                 Err(_) => failed += 1,
-            },
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_readable(listener, deadline)?;
             }
+            false
+        });
+    }
+    Ok(served)
+}
+
+/// A peer that has connected, and has not proved itself so far.
+struct Caller {
+    stream: UnixStream,
+    nonce: [u8; NONCE_BYTES],
+    answer: [u8; NONCE_BYTES + MAC_BYTES],
+    /// Bytes of its answer that have come.
+    heard: usize,
+    until: Deadline,
+}
+
+/// Takes in those who wait, as many as there is room for; says how many of them failed at once.
+fn welcome(listener: &UnixListener, callers: &mut Vec<Caller>) -> io::Result<u32> {
+    let mut failed = 0;
+    while callers.len() < CALLERS_MAX {
+        match listener.accept() {
+            Ok((stream, _)) => match Caller::greet(stream) {
+                Ok(caller) => callers.push(caller),
+                Err(_) => failed += 1,
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(served)
+    Ok(failed)
+}
+
+/// Waits a moment until somebody connects or says something.
+fn wait_for_callers(
+    listener: &UnixListener,
+    callers: &[Caller],
+    deadline: Deadline,
+) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut polled: Vec<PollFd<'_>> = callers
+        .iter()
+        .map(|caller| PollFd::new(&caller.stream, PollFlags::IN))
+        .collect();
+    if callers.len() < CALLERS_MAX {
+        polled.push(PollFd::new(listener, PollFlags::IN));
+    }
+    let timeout = rustix::time::Timespec::try_from(deadline.left().min(FETCH_STEP))
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl Caller {
+    fn greet(mut stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let mut nonce = [0; NONCE_BYTES];
+        random(&mut nonce)?;
+        // The first bytes of a connection always fit.
+        stream.write_all(&nonce)?;
+        Ok(Self {
+            stream,
+            nonce,
+            answer: [0; NONCE_BYTES + MAC_BYTES],
+            heard: 0,
+            until: Deadline::after(PROOF_TIMEOUT),
+        })
+    }
+
+    /// Takes in what it has said; whether it has proved that it knows the secret.
+    fn listen(&mut self, key: &IslandKey) -> io::Result<bool> {
+        while self.heard < self.answer.len() {
+            match self.stream.read(&mut self.answer[self.heard..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.heard += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (theirs, proof) = self.answer.split_at(NONCE_BYTES);
+        check_proof(proof, key.mac(b'j', &[&self.nonce, theirs]))?;
+        Ok(true)
+    }
+
+    /// Proves the secret itself, and gives the descriptors.
+    fn give(&self, files: &[BorrowedFd<'_>], key: &IslandKey) -> io::Result<()> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(PROOF_TIMEOUT))?;
+        let count = u32::try_from(files.len()).map_err(io::Error::other)?;
+        let count = count.to_le_bytes();
+        let theirs = &self.answer[..NONCE_BYTES];
+        let proof = key.mac(b'l', &[theirs, &self.nonce, &count]);
+        let reply = [&count[..], &proof].concat();
+        let mut bytes = &reply[..];
+        for some in files.chunks(FILES_MAX) {
+            send_files(&self.stream, bytes, some)?;
+            bytes = &[0];
+        }
+        Ok(())
+    }
 }
 
 /// Waits until there is something to take in; false where that took too long.
@@ -152,30 +262,6 @@ fn wait_readable(socket: &impl AsFd, deadline: Deadline) -> io::Result<bool> {
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// Both sides prove the secret; then the descriptors go over.
-fn serve(mut stream: &UnixStream, files: &[BorrowedFd<'_>], key: &IslandKey) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PROOF_TIMEOUT))?;
-    stream.set_write_timeout(Some(PROOF_TIMEOUT))?;
-    let mut mine = [0; NONCE_BYTES];
-    random(&mut mine)?;
-    stream.write_all(&mine)?;
-    let mut answer = [0; NONCE_BYTES + MAC_BYTES];
-    stream.read_exact(&mut answer)?;
-    let (theirs, proof) = answer.split_at(NONCE_BYTES);
-    check_proof(proof, key.mac(b'j', &[&mine, theirs]))?;
-    let count = u32::try_from(files.len()).map_err(io::Error::other)?;
-    let count = count.to_le_bytes();
-    let proof = key.mac(b'l', &[theirs, &mine, &count]);
-    let reply = [&count[..], &proof].concat();
-    let mut bytes = &reply[..];
-    for some in files.chunks(FILES_MAX) {
-        send_files(stream, bytes, some)?;
-        bytes = &[0];
-    }
-    Ok(())
 }
 
 /// Sends some descriptors with these bytes.
@@ -281,13 +367,15 @@ fn connect(name: &str, deadline: Deadline, is_over: &dyn Fn() -> bool) -> io::Re
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let mut step = FETCH_STEP;
     loop {
         match rustix::net::connect(&socket, &address) {
             Ok(()) => break,
             Err(rustix::io::Errno::AGAIN) => check_time(deadline, is_over)?,
             Err(errno) => return Err(errno.into()),
         }
-        Clock::pause(FETCH_STEP);
+        Clock::pause(step);
+        step = FETCH_STEP_MAX.min(step * 2);
     }
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
@@ -300,12 +388,13 @@ fn await_bytes(
     deadline: Deadline,
     is_over: &dyn Fn() -> bool,
 ) -> io::Result<()> {
+    let mut step = FETCH_STEP;
     loop {
-        let step = Deadline::after(FETCH_STEP.min(deadline.left()));
-        if wait_readable(stream, step)? {
+        if wait_readable(stream, Deadline::after(step.min(deadline.left())))? {
             return Ok(());
         }
         check_time(deadline, is_over)?;
+        step = FETCH_STEP_MAX.min(step * 2);
     }
 }
 
@@ -341,7 +430,32 @@ mod tests {
                 assert!(Arena::attach(files.remove(0), 1).is_ok());
             });
             let files = vec![arena.file(); 2 * FILES_MAX + 1];
-            assert_eq!(hand_out(&listener, &files, &key, 1, deadline).unwrap(), 1);
+            let served = hand_out(&listener, &files, &key, 1, deadline, &|| false);
+            assert_eq!(served.unwrap(), 1);
         });
+    }
+
+    #[test]
+    fn a_peer_that_says_nothing_keeps_nobody_waiting() {
+        let arena = Arena::create(1, HEAP_BYTES_MIN).unwrap();
+        let name = socket_name().unwrap();
+        let listener = listen(&name).unwrap();
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let silent: Vec<UnixStream> = (0..3)
+            .map(|_| UnixStream::connect_addr(&address).unwrap())
+            .collect();
+        let key = IslandKey::derive(&[7; 32]);
+        let begun = Deadline::after(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(fetch(&name, &key, begun, &|| false).unwrap().len(), 1);
+            });
+            let files = [arena.file()];
+            let served = hand_out(&listener, &files, &key, 1, begun, &|| false);
+            assert_eq!(served.unwrap(), 1);
+        });
+        // One after the other they would have had their whole time first.
+        assert!(begun.elapsed() < 3 * PROOF_TIMEOUT, "{:?}", begun.elapsed());
+        drop(silent);
     }
 }

@@ -31,14 +31,13 @@ use crate::transport::tcp::{LANES_MAX, Listener, TcpError};
 use crate::types::Rank;
 use crate::watch::wire::{self, FromRank};
 
-/// While members of an island are still coming, the leader looks this often whether the others
-/// have finished without them.
-const HAND_OUT_STEP: Duration = Duration::from_millis(20);
 /// How long a rank waits for the memory that another one brought along, before it goes on without.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// Least time for a round, also where that for bring-up is over: a rank that was late itself has waited for nobody in this
 /// round yet. Longer than it takes to find that a rank is stopped, which is then what is told.
 const ROUND_TIME_MIN: Duration = Duration::from_secs(2);
+/// Of a group of up to this many each rank tries to read the memory of all others.
+const TRIED_ALL_MAX: usize = 64;
 const _: () = assert!(LANES_MAX == TCP_STREAMS_MAX);
 
 /// Name of the round that ends bring-up.
@@ -256,15 +255,10 @@ impl BringUp<'_> {
         count: usize,
         finished: &OnceLock<()>,
     ) {
-        let mut missing = count;
-        while missing > 0 && finished.get().is_none() && !self.deadline.passed() {
-            let step = Deadline::after(HAND_OUT_STEP.min(self.deadline.left()));
-            match island::hand_out(door, files, key, missing, step) {
-                Ok(served) => missing -= served.min(missing),
-                // Those who come now do not get it, and say so in the round.
-                Err(_) => break,
-            }
-        }
+        // Those who come later do not get it, and say so in the round.
+        let _ = island::hand_out(door, files, key, count, self.deadline, &|| {
+            finished.get().is_some()
+        });
     }
 
     /// Whether a rank that might share memory with others does not.
@@ -352,7 +346,7 @@ impl BringUp<'_> {
             let beacon = postcard::from_bytes::<Beacon>(&card.payload);
             beacon.is_ok_and(|beacon| beacon.is_seen_in(card.process.pid))
         };
-        let can_read = || group.len() > 1 && group.iter().all(is_seen);
+        let can_read = || group.len() > 1 && self.tried(group).iter().all(is_seen);
         match self.options.peer_reads {
             PeerReads::Always if can_read() => Reads::Always,
             PeerReads::Auto if can_read() => {
@@ -360,6 +354,27 @@ impl BringUp<'_> {
             }
             PeerReads::Never | PeerReads::Always | PeerReads::Auto => Reads::Not,
         }
+    }
+
+    /// The ranks of these whose memory this rank tries to read: all; of a large group whose processes all know each other by the same
+    /// numbers those at distances of powers of two, as each rank is tried by others then.
+    fn tried(&self, group: &[usize]) -> Vec<usize> {
+        let roster = self.session.roster();
+        let home = |rank: &usize| {
+            let process = roster[*rank].process;
+            (process.boot, process.namespace)
+        };
+        let me = self.session.rank().index();
+        let at = group.iter().position(|rank| *rank == me).unwrap_or(0);
+        let is_one_home = group.iter().all(|rank| home(rank) == home(&me)) && home(&me).1 != 0;
+        if group.len() <= TRIED_ALL_MAX || !is_one_home {
+            return group.to_vec();
+        }
+        let distances = std::iter::successors(Some(1_usize), |distance| distance.checked_mul(2));
+        distances
+            .take_while(|distance| *distance < group.len())
+            .map(|distance| group[(at + distance) % group.len()])
+            .collect()
     }
 
     /// Tells all ranks how far this one is; fails on all of them where one gets no shared memory.
