@@ -2,6 +2,8 @@
 //! port taken, and for ranks that get no answer there. Reads /proc; whatever cannot be read is simply not named.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::sync::{Mutex, PoisonError};
 
 use crate::rendezvous::text::Plain;
 
@@ -23,7 +25,7 @@ pub(super) fn of_port(port: u16) -> Option<String> {
 
 /// Whether the process that listens on `port` is seen not to run: a signal, a debugger or its control group has stopped it.
 pub(in crate::rendezvous) fn is_stopped(port: u16) -> bool {
-    let Some(pid) = listener(port) else {
+    let Some(pid) = known_listener(port) else {
         return false;
     };
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -34,18 +36,41 @@ pub(in crate::rendezvous) fn is_stopped(port: u16) -> bool {
     matches!(state, Some('T' | 't')) || within.contains("freezer")
 }
 
-/// The process that listens on `port`.
+/// The process that listens on `port`, as it was found last while that process lives: to find it is to read a link for each
+/// descriptor of the host, and a thousand ranks may look at once.
+fn known_listener(port: u16) -> Option<u32> {
+    static KNOWN: Mutex<Option<(u16, u32, u64)>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, pid, since)) = *known
+        && of == port
+        && since == started(pid)
+    {
+        return Some(pid);
+    }
+    let pid = listener(port)?;
+    *known = Some((port, pid, started(pid)));
+    Some(pid)
+}
+
+/// The process that listens on `port`: where it started this one, nobody else is looked at.
 fn listener(port: u16) -> Option<u32> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .find_map(|table| listener_inode(&table, port))?;
+        .filter_map(|table| fs::File::open(table).ok())
+        .find_map(|table| {
+            let lines = BufReader::new(table).lines();
+            listener_inode(lines.map_while(Result::ok), port)
+        })?;
+    let parent = std::os::unix::process::parent_id();
+    if holds(parent, &link(inode)) {
+        return Some(parent);
+    }
     process_with_socket(inode)
 }
 
-/// The inode of the listening socket on `port` in a table as /proc/net/tcp has it.
-fn listener_inode(table: &str, port: u16) -> Option<u64> {
-    table.lines().skip(1).take(SOCKETS_MAX).find_map(|line| {
+/// The inode of the listening socket on `port` in the lines of a table as /proc/net/tcp has it: those come first.
+fn listener_inode(lines: impl Iterator<Item = String>, port: u16) -> Option<u64> {
+    lines.skip(1).take(SOCKETS_MAX).find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let (_, local_port) = fields.nth(1)?.rsplit_once(':')?;
         let state = fields.nth(1)?;
@@ -57,22 +82,28 @@ fn listener_inode(table: &str, port: u16) -> Option<u64> {
     })
 }
 
+fn link(inode: u64) -> String {
+    format!("socket:[{inode}]")
+}
+
+/// Whether a process holds a descriptor of this name.
+fn holds(pid: u32, link: &str) -> bool {
+    fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|fd| fs::read_link(fd.path()).ok())
+        .any(|target| target.to_str() == Some(link))
+}
+
 /// The process that has held this socket longest: one that it has just forked holds it too.
 fn process_with_socket(inode: u64) -> Option<u32> {
-    let link = format!("socket:[{inode}]");
-    let holds = |pid: &u32| {
-        fs::read_dir(format!("/proc/{pid}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|fd| fs::read_link(fd.path()).ok())
-            .any(|target| target.to_str() == Some(&link))
-    };
+    let link = link(inode);
     fs::read_dir("/proc")
         .ok()?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(holds)
+        .filter(|pid| holds(*pid, &link))
         .min_by_key(|pid| started(*pid))
 }
 
@@ -108,9 +139,10 @@ mod tests {
              0: 0100007F:B3B4 0200007F:0016 01 00000000:00000000 00:00000000 00000000     0        0 11 1 0 20 0 0 10 -1\n\
              1: 0100007F:B3B4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n\
              short line\n";
-        assert_eq!(listener_inode(table, 0xB3B4), Some(4711));
-        assert_eq!(listener_inode(table, 0x16), None);
-        assert_eq!(listener_inode("", 1), None);
+        let inode = |table: &str, port| listener_inode(table.lines().map(str::to_owned), port);
+        assert_eq!(inode(table, 0xB3B4), Some(4711));
+        assert_eq!(inode(table, 0x16), None);
+        assert_eq!(inode("", 1), None);
     }
 
     #[test]
@@ -119,5 +151,11 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let owner = of_port(port).expect("our own sockets are visible to us");
         assert!(owner.contains(&std::process::id().to_string()), "{owner}");
+        assert_eq!(known_listener(port), Some(std::process::id()));
+        // A process that is gone, or another one of its number, is not taken for it.
+        drop(listener);
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        assert_eq!(known_listener(port), Some(std::process::id()));
     }
 }
