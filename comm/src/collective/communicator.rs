@@ -394,15 +394,16 @@ fn check_members(context: &Context, name: &str, members: &[Rank]) -> Result<usiz
         ));
     }
     let mut seen = vec![false; context.size];
+    // Made only where it is told: groups may have thousands of members.
+    let want = || {
+        let last = context.size - 1;
+        format!("each rank of the world, 0 to {last}, at most once")
+    };
     for member in members {
-        let want = format!(
-            "each rank of the world, 0 to {}, at most once",
-            context.size - 1
-        );
         match seen.get_mut(member.index()) {
             Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(refuse("the member list", format!("{member} twice"), want)),
-            None => return Err(refuse("a member", member.to_string(), want)),
+            Some(_) => return Err(refuse("the member list", format!("{member} twice"), want())),
+            None => return Err(refuse("a member", member.to_string(), want())),
         }
     }
     members

@@ -226,6 +226,11 @@ impl Arbiter {
         let Some(round) = self.round.as_ref().filter(|_| self.unread_turns == 0) else {
             return Vec::new();
         };
+        let is_early = now_ms.saturating_sub(round.began_ms) < self.round_ms();
+        if is_early && round.answered.len() < self.present().count() {
+            // With each answer of a large world comes one such turn.
+            return Vec::new();
+        }
         let silent: Vec<u32> = self
             .present()
             .filter(|rank| !round.answered.contains(rank))
@@ -233,7 +238,7 @@ impl Arbiter {
         if silent.is_empty() {
             return self.close(&silent, now_ms);
         }
-        if now_ms.saturating_sub(round.began_ms) < self.round_ms() {
+        if is_early {
             return Vec::new();
         }
         match &round.looks {
