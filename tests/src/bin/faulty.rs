@@ -16,6 +16,8 @@ use muster_comm::world::World;
 const CALLS_BEFORE: u32 = 3;
 /// Calls of a program that ends well.
 const CALLS: u32 = 40;
+/// Memory that a rank of a large world may take for itself, page tables included.
+const OWN_KIBIBYTES_MAX: u64 = 8 << 10;
 /// Longer than any deadline of the tests.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
@@ -24,9 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let world = World::from_env()?;
     let last = world.rank().index() + 1 == world.size();
     let everyone = world.everyone()?;
-    step(&everyone, CALLS_BEFORE)?;
+    step(&everyone, calls_before(&mode))?;
     match mode.as_str() {
         "well" => step(&everyone, CALLS)?,
+        "many" | "manyodd" => many(&everyone, last && mode == "manyodd")?,
         "loop" => step(&everyone, u32::MAX)?,
         "late" => {
             if last {
@@ -93,11 +96,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Calls before what a mode does. Large worlds make none, as each rank then looks at all others.
+fn calls_before(mode: &str) -> u32 {
+    if mode.starts_with("many") {
+        0
+    } else {
+        CALLS_BEFORE
+    }
+}
+
 /// Some calls of a program that works.
 fn step(group: &Communicator, calls: u32) -> Result<(), Box<dyn Error>> {
     for _ in 0..calls {
         group.all_reduce_in_place(&mut [1.0_f32; 64], ReduceOp::Sum)?;
         Clock::pause(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// What a rank of a large world does: it meets the others, says how much memory it takes, and meets them once more, or makes another
+/// call. No fault otherwise.
+fn many(everyone: &Communicator, odd: bool) -> Result<(), Box<dyn Error>> {
+    everyone.barrier()?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let kibibytes = |name: &str| {
+        let mut lines = status.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
+        line.map_or(Ok(0), |number| number.trim().parse::<u64>())
+    };
+    let (anonymous, tables) = (kibibytes("RssAnon:")?, kibibytes("VmPTE:")?);
+    if anonymous == 0 || anonymous + tables > OWN_KIBIBYTES_MAX {
+        let what = format!("it takes {anonymous} KiB, and {tables} KiB of page tables");
+        return Err(what.into());
+    }
+    if odd {
+        everyone.all_reduce_in_place(&mut [1_i32; 5], ReduceOp::Sum)?;
+    } else {
+        everyone.barrier()?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod reports;
 mod spread;
 mod standing;
 mod tap;
+mod thousand;
 mod toolkit;
 mod top;
 mod tuned;
