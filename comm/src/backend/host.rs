@@ -15,7 +15,7 @@ use super::direct::{Run, Staging};
 use super::exchange;
 use super::links::Links;
 use super::retire::Retired;
-use super::shm_exchange::{BufferAddrs, Local, Placement, Wanted};
+use super::shm_exchange::{BufferAddrs, Local, Placement, Wanted, check_row};
 use super::wait_context::WaitContext;
 use super::zero_copy::{self, ZeroCopy};
 use super::{Counts, Failure, Request};
@@ -223,15 +223,10 @@ impl OnIsland<'_> {
         };
         let by_message = chosen.filter(|chosen| chosen.algorithm.links == algo::Links::Message);
         if let Some(chosen) = by_message {
+            let by = (Placement::Staged, offer, Wanted::Agreement);
             *self.seq += 1;
             self.local
-                .exchange(
-                    wait_context,
-                    request,
-                    *self.seq,
-                    (Placement::Staged, offer),
-                    Wanted::Agreement,
-                )
+                .exchange(wait_context, request, *self.seq, by)
                 .map_err(fatal_unless_judged)?;
             *self.taken = chosen.algorithm.name;
             self.links
@@ -245,8 +240,7 @@ impl OnIsland<'_> {
                     wait_context,
                     request,
                     *self.seq,
-                    (ride, offer),
-                    Wanted::Contributions,
+                    (ride, offer, Wanted::Contributions),
                 )
                 .map_err(fatal_unless_judged)?;
             self.local.exchange.finish(request, wait_context.group.me);
@@ -348,8 +342,7 @@ impl Large<'_> {
                 wait_context,
                 request,
                 seq,
-                (self.ride, self.offer),
-                Wanted::Entries,
+                (self.ride, self.offer, Wanted::Entries),
             )
             .map_err(fatal_unless_judged)?;
         // A rule that names an algorithm is obeyed for small parts too, on all ranks alike.
@@ -483,28 +476,13 @@ fn fatal_unless_judged(kind: ErrorKind) -> Failure {
     }
 }
 
-/// Once a rank has entered a call its peers count on it: if it lacks memory then, they must hear of
-/// it. What no rank can carry out leaves all in step.
+/// Once a rank has entered a call its peers count on it: if it lacks memory then, they must hear of it. What no rank can carry
+/// out leaves all in step.
 fn fatal_after_entry(failure: Failure) -> Failure {
     Failure {
         usable: matches!(failure.kind, ErrorKind::Unsupported { .. }),
         ..failure
     }
-}
-
-/// The row of counts must fit the entry.
-fn check_row(request: &Request<'_>) -> Result<(), ErrorKind> {
-    let row = request.row().len();
-    if row * size_of::<u64>() <= PAYLOAD_MAX {
-        return Ok(());
-    }
-    Err(ErrorKind::Unsupported {
-        what: format!("{} with {row} counts", request.collective),
-        why: format!(
-            "at most {} fit the exchange",
-            PAYLOAD_MAX / size_of::<u64>()
-        ),
-    })
 }
 
 /// A group of one: what it sends is what it receives.

@@ -155,8 +155,7 @@ impl Local {
         wait_context: &WaitContext<'_>,
         request: &Request<'_>,
         seq: u64,
-        (ride, offer): (Placement, BufferAddrs),
-        wanted: Wanted,
+        (ride, offer, wanted): (Placement, BufferAddrs, Wanted),
     ) -> Result<(), ErrorKind> {
         self.exchange.data_at = row_bytes(request);
         let (mine, payload) = self.publish(wait_context, request, seq, ride, offer);
@@ -424,6 +423,21 @@ impl Local {
                     || status.gone(*rank).is_some()
             })
     }
+}
+
+/// The row of counts must fit the entry.
+pub(super) fn check_row(request: &Request<'_>) -> Result<(), ErrorKind> {
+    let row = request.row().len();
+    if row * size_of::<u64>() <= PAYLOAD_MAX {
+        return Ok(());
+    }
+    Err(ErrorKind::Unsupported {
+        what: format!("{} with {row} counts", request.collective),
+        why: format!(
+            "at most {} fit the exchange",
+            PAYLOAD_MAX / size_of::<u64>()
+        ),
+    })
 }
 
 /// One step of a hash that only has to tell equal lists from different ones.
