@@ -20,6 +20,7 @@ pub mod fail;
 pub mod live;
 pub mod moe;
 pub mod out;
+pub mod predict;
 pub mod progress;
 pub mod random;
 pub mod replay;

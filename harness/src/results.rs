@@ -12,6 +12,7 @@ use crate::compare::report::CompareReport;
 use crate::diagnosis::Diagnosis;
 use crate::drill;
 use crate::fail::Failure;
+use crate::moe::predicted::Prediction;
 use crate::moe::report::MoeReport;
 use crate::report::document::{Document, Model};
 #[cfg(feature = "schema")]
@@ -24,11 +25,12 @@ use crate::verify;
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Every result with a schema.
-pub const KINDS: [Kind; 9] = [
+pub const KINDS: [Kind; 10] = [
     Kind::of::<verify::model::Report>(),
     Kind::of::<BenchReport>(),
     Kind::unread::<TuneReport>("tune", tune::SCHEMA_VERSION),
     Kind::of::<MoeReport>(),
+    Kind::of::<Prediction>(),
     Kind::of::<CompareReport>(),
     Kind::of::<drill::model::Report>(),
     Kind::of::<Diagnosis>(),

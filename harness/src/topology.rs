@@ -3,9 +3,14 @@
 //! A figure that nobody knows is null in a file. It counts nothing, so times are lower bounds, and
 //! everything that shows them says which figures are missing.
 
+use std::path::Path;
+
 use muster_comm::algo::Problem;
 use muster_comm::algo::cost::{Level, Topology};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::fail::Failure;
+use crate::predict::costs::Calls;
 
 /// Version of the files.
 const VERSION: u32 = 1;
@@ -27,6 +32,8 @@ pub struct Machine {
     pub topology: Topology,
     /// Figures that are not known, in words.
     pub unknown: Vec<String>,
+    /// What calls cost, where `muster tune --model` measured them.
+    pub calls: Option<Calls>,
 }
 
 /// Which links an option is about.
@@ -38,29 +45,34 @@ pub enum Reach {
     Within,
 }
 
-#[derive(Debug, Deserialize)]
+/// A file, before it is checked.
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub struct File {
     schema_version: u32,
     name: String,
     levels: Vec<Links>,
     barrier_us: Option<f64>,
     memory_gbytes_per_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calls: Option<Calls>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Links {
     name: String,
     ranks: Option<usize>,
     latency_us: Option<f64>,
     gbytes_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pair_gbytes_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ports_per_host: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     oversubscription: Option<f64>,
     /// For readers.
-    #[serde(rename = "source")]
-    _source: Option<String>,
+    source: Option<String>,
 }
 
 impl Default for Machine {
@@ -69,6 +81,7 @@ impl Default for Machine {
             name: "round figures".to_owned(),
             topology: Topology::default(),
             unknown: Vec::new(),
+            calls: None,
         }
     }
 }
@@ -88,7 +101,7 @@ impl Machine {
         Self::parse(&text).map_err(|error| format!("{word}: {error}"))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
         file.machine()
     }
@@ -130,10 +143,56 @@ impl Machine {
         self.unknown.retain(|what| !names.contains(what));
     }
 
+    /// Members of a group on the host of the first, and the links among them.
+    #[must_use]
+    pub fn of_group(&self, members: &[usize]) -> (usize, Topology) {
+        let whole = self.topology.ranks_per_host();
+        let first = members.first().map(|rank| rank / whole);
+        let here = members.iter().filter(|rank| Some(*rank / whole) == first);
+        let per_host = here.count().max(1);
+        (per_host, self.gathered(per_host))
+    }
+
+    /// The links of a group of which `per_host` ranks are on each host: outer parts hold fewer of its ranks, too.
+    #[must_use]
+    pub fn gathered(&self, per_host: usize) -> Topology {
+        let whole = self.topology.ranks_per_host();
+        let mut topology = self.topology.clone();
+        for level in &mut topology.levels {
+            level.ranks = level.ranks.map(|ranks| ranks / whole * per_host);
+        }
+        topology
+    }
+
+    /// Figures that are not known and that a group of `n` ranks needs; `topology` has its links.
+    pub fn unknown_among(&self, n: usize, topology: &Topology) -> impl Iterator<Item = String> {
+        let outermost = topology
+            .levels
+            .iter()
+            .position(|level| level.ranks.is_none_or(|ranks| ranks >= n));
+        let beyond: Vec<String> = topology
+            .levels
+            .iter()
+            .skip(outermost.map_or(usize::MAX, |place| place + 1))
+            .map(|level| format!(" of {}", level.name))
+            .collect();
+        let unknown = self.unknown.iter().filter(|_| n > 1);
+        let needed: Vec<String> = unknown
+            .filter(|what| !beyond.iter().any(|name| what.ends_with(name)))
+            .cloned()
+            .collect();
+        needed.into_iter()
+    }
+
     /// The problem on the hosts of this machine.
     #[must_use]
     pub fn spread(&self, problem: Problem) -> Problem {
-        let per_host = self.topology.ranks_per_host();
+        self.spread_over(problem, self.topology.ranks_per_host())
+    }
+
+    /// The problem on hosts of `per_host` ranks of the group.
+    #[must_use]
+    pub fn spread_over(&self, problem: Problem, per_host: usize) -> Problem {
         let host = |rank| u32::try_from(rank / per_host).unwrap_or(u32::MAX);
         let hosts: Vec<u32> = (0..problem.n()).map(host).collect();
         problem.with_hosts(hosts.into())
@@ -141,6 +200,73 @@ impl Machine {
 }
 
 impl File {
+    /// The file of a machine whose calls were measured. What they say of its links stands there too; what they do not is not known.
+    #[must_use]
+    pub fn measured(calls: Calls) -> Self {
+        let at = &calls.measured.at;
+        let of = |name: &str, path: &str, ranks, is_between| {
+            let cost = |what: &str| calls.cost(&format!("{path}_{what}"), is_between);
+            let latency = cost("round").zip(cost("message"));
+            let above_none = |value: f64| (value > 0.0).then_some(value);
+            Links {
+                name: name.to_owned(),
+                ranks,
+                latency_us: latency.and_then(|(round, message)| above_none(round + message)),
+                gbytes_per_s: cost("byte").and_then(above_none).map(|ns| 1.0 / ns),
+                pair_gbytes_per_s: None,
+                ports_per_host: None,
+                oversubscription: None,
+                source: Some(format!(
+                    "muster tune --model, {at}: {path}_round, {path}_message, {path}_byte"
+                )),
+            }
+        };
+        let a_host = |hosts: bool| {
+            let of_kind = calls
+                .worlds
+                .iter()
+                .filter(|world| (world.hosts > 1) == hosts);
+            of_kind
+                .map(|world| world.ranks / world.hosts as usize)
+                .max()
+        };
+        let ranks = a_host(true).or_else(|| a_host(false)).unwrap_or(1);
+        let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+        let entry = calls.cost("call", false).zip(calls.cost("entry", false));
+        let barrier_us = positive(entry.map(|(call, entry)| call + entry));
+        Self {
+            schema_version: VERSION,
+            name: format!(
+                "{}, {} processors",
+                calls.measured.cpu, calls.measured.processors
+            ),
+            levels: vec![
+                of("host", "ring", Some(ranks), false),
+                of("network", "net", None, true),
+            ],
+            barrier_us,
+            memory_gbytes_per_s: positive(calls.cost("memory_8m", false)).map(|ns| 1.0 / ns),
+            calls: Some(calls),
+        }
+    }
+
+    /// The text of the file.
+    ///
+    /// # Errors
+    /// A failure of class INTERNAL if it cannot be written as JSON, which none can cause.
+    pub fn text(&self) -> Result<String, Failure> {
+        let text = serde_json::to_string_pretty(self);
+        let text = text.map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(text + "\n")
+    }
+
+    /// The measured calls of a file, where it is there and has some.
+    #[must_use]
+    pub fn read_calls(path: &Path) -> Option<Calls> {
+        let text = std::fs::read_to_string(path).ok()?;
+        serde_json::from_str::<Self>(&text).ok()?.calls
+    }
+
     fn machine(self) -> Result<Machine, String> {
         if self.schema_version != VERSION {
             let got = self.schema_version;
@@ -152,6 +278,7 @@ impl File {
             }) if *ranks > 0 => *ranks,
             _ => return Err("levels: the first needs ranks, the ranks of a host".to_owned()),
         };
+        self.calls.as_ref().map_or(Ok(()), Calls::check)?;
         let mut unknown = Vec::new();
         let mut before = 1;
         let count = self.levels.len();
@@ -196,6 +323,7 @@ impl File {
                 memory_bytes_per_s: memory * 1e9,
             },
             unknown,
+            calls: self.calls,
         })
     }
 }
@@ -257,7 +385,8 @@ fn positive(at: &str, what: &str, value: f64) -> Result<f64, String> {
 pub fn lower_bounds(unknown: &[String]) -> Option<String> {
     (!unknown.is_empty()).then(|| {
         format!(
-            "Lower bounds: these are not known and count nothing:\n  {}",
+            "Lower bounds: these are not known and count nothing:\n  {}\nGive them in a topology file (docs/tuning.md), or latencies \
+             and bandwidths as options of this command",
             unknown.join(",\n  ")
         )
     })

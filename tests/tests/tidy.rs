@@ -273,17 +273,18 @@ const HOUSES: &[House] = &[
                     "report",
                 ],
             ),
-            ("topology", &["muster_comm"]),
             (
                 "verify",
                 &["exit", "fail", "lib", "muster_comm", "out", "report"],
             ),
             ("check", &["muster_comm", "report", "verify", "world"]),
-            ("replay", &["check", "muster_comm", "topology"]),
             (
                 "bench",
                 &["check", "exit", "muster_comm", "out", "report", "stats"],
             ),
+            ("predict", &["bench", "muster_comm", "stats"]),
+            ("topology", &["fail", "muster_comm", "predict"]),
+            ("replay", &["check", "muster_comm", "topology"]),
             (
                 "baseline",
                 &[
@@ -302,11 +303,15 @@ const HOUSES: &[House] = &[
                 &[
                     "bench",
                     "check",
+                    "exit",
+                    "fail",
+                    "lib",
                     "muster_comm",
                     "out",
                     "random",
                     "report",
                     "stats",
+                    "topology",
                 ],
             ),
             (
@@ -392,6 +397,7 @@ const HOUSES: &[House] = &[
                     "muster_comm",
                     "muster_emu",
                     "out",
+                    "predict",
                     "progress",
                     "replay",
                     "report",

@@ -400,7 +400,7 @@ impl Large<'_> {
 }
 
 /// How the contribution travels, and what ranks compare of that: a rule of the user's decides, else its size.
-fn choose_placement(
+pub(super) fn choose_placement(
     request: &Request<'_>,
     n: usize,
     chosen: Option<&Choice>,
@@ -440,13 +440,7 @@ fn choose(
     hosts: usize,
 ) -> Result<Choice, Failure> {
     let n = wait_context.group.len();
-    let largest = match request.counts {
-        Counts::Uniform(count) if request.pattern().is_of_vectors() => count,
-        Counts::Uniform(count) => count.saturating_mul(n),
-        Counts::Blocks(counts) => counts.iter().sum(),
-        Counts::Splits { .. } => 0,
-    };
-    let bytes = (largest as u64).saturating_mul(request.dtype.size() as u64);
+    let bytes = request.largest_bytes(n);
     let spread = Spread { n, hosts, links };
     let selected = match wait_context.table() {
         Some(table) => table.choose(request.collective, bytes, spread),

@@ -12,6 +12,7 @@ pub(crate) mod call_start;
 pub(crate) mod call_wait;
 pub(crate) mod direct;
 mod exchange;
+pub mod foresee;
 pub(crate) mod host;
 pub(crate) mod links;
 pub mod litmus;
@@ -58,14 +59,16 @@ pub(crate) struct Request<'a> {
 
 /// How many elements go where, as the collective defines it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Counts<'a> {
+pub enum Counts<'a> {
     /// One count that all ranks share: of the whole vector, or of each block.
     Uniform(usize),
     /// The length of every rank's block; all ranks must name the same list.
     Blocks(&'a [usize]),
     /// What this rank sends to, and receives from, each rank.
     Splits {
+        /// To each.
         send: &'a [usize],
+        /// From each.
         recv: &'a [usize],
     },
 }
@@ -196,6 +199,17 @@ impl Request<'_> {
                 Counts::Uniform(_) | Counts::Blocks(_),
             ) => self.send_count(n, self.root),
         }
+    }
+
+    /// Bytes of the largest buffer, by which tables choose; 0 where no rank knows all of them.
+    pub(crate) fn largest_bytes(&self, n: usize) -> u64 {
+        let largest = match self.counts {
+            Counts::Uniform(count) if self.pattern().is_of_vectors() => count,
+            Counts::Uniform(count) => count.saturating_mul(n),
+            Counts::Blocks(counts) => counts.iter().sum(),
+            Counts::Splits { .. } => 0,
+        };
+        (largest as u64).saturating_mul(self.dtype.size() as u64)
     }
 
     /// What the ranks compare before they touch data: the call in one word.

@@ -37,7 +37,7 @@ use std::ops::Range;
 use smallvec::smallvec;
 
 use self::buffer::{Buffer, find};
-pub(super) use self::buffer::{is_enough, is_named, may_be_left, places};
+pub(super) use self::buffer::{is_enough, is_fetched, is_named, may_be_left, places};
 use super::direct::STREAM_FROM;
 use super::exchange::Exchange;
 use super::wait_context::WaitContext;

@@ -15,6 +15,7 @@ pub mod emu;
 pub mod env;
 pub mod groups;
 mod library;
+mod machine;
 mod measure;
 pub mod moe;
 pub mod plan;

@@ -9,6 +9,7 @@ use muster_comm::launch::Identity;
 use muster_comm::layout::{FrameworkLayout, Matrix};
 
 use crate::backend;
+use crate::cmd::machine::MachineArgs;
 use crate::cmd::measure;
 use crate::cmd::values::{Common, Named, did_you_mean, layout_of, matrix_of, parse_time, pin};
 use crate::exit::Exit;
@@ -26,8 +27,12 @@ use crate::report::origin::Origin;
 use crate::run::job::{Job, MatrixSpec};
 use crate::run::work::{Measured, Work};
 
+mod predict;
+
 /// Time that each call is given where neither option nor environment says.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+/// Expert parallel size where none is given.
+const EP_DEFAULT: u32 = 4;
 /// The model where none is named: the one that the verification matrices are about.
 const PRESET_DEFAULT: &str = "qwen3-30b-a3b";
 
@@ -59,9 +64,16 @@ pub struct MoeArgs {
     #[arg(long, value_name = "N", requires_all = ["experts", "hidden"])]
     top_k: Option<usize>,
 
-    /// Expert parallel size
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    ep: u32,
+    /// Predict instead of measuring, for the machine of --topology; starts no ranks
+    #[arg(long, conflicts_with_all = ["write_routing", "pin"])]
+    predict: bool,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Expert parallel size; with --predict several, separated by commas [default: 4; with --predict 16 to 384, as the experts allow]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    ep: Vec<u32>,
 
     /// Tensor parallel size
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -160,7 +172,8 @@ fn after_long_help() -> String {
          muster moe --ep 4 --dispatcher all-to-all,deduplicated,all-gather         compare dispatchers\n  \
          muster moe --ep 8 -r balanced -r zipf:1 -r hot-rank:3 -r uneven:2        compare workloads\n  \
          muster moe --ep 4 --routing file:trace.jsonl                            replay a recording\n  \
-         muster moe --sweep tokens=1..8192 --report moe.html                     a page with the curves\n\n{}",
+         muster moe --sweep tokens=1..8192 --report moe.html                     a page with the curves\n  \
+         muster moe --predict --topology atlas-a3-superpod --preset kimi-k2       EP=16 to 384 on machines that are not here\n\n{}",
         presets.join("\n"),
         Exit::table()
     )
@@ -226,6 +239,10 @@ impl SweepArgs {
 /// # Errors
 /// If an option is wrong, the host cannot carry the ranks, or the result cannot be written.
 pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
+    if args.predict {
+        return predict::run(args);
+    }
+    args.refuse_predictions()?;
     let (environment, identity) = args.common.joining.identity()?;
     let layout = args.layout(identity.as_ref())?;
     let (mut job, model) = args.job(&environment, &layout)?;
@@ -308,6 +325,21 @@ impl measure::Gather for Gather {
 }
 
 impl MoeArgs {
+    /// Options of predictions, where it measures.
+    fn refuse_predictions(&self) -> Result<(), Failure> {
+        if self.machine.is_given() {
+            return Err(Failure::usage(
+                "options of a machine such as --topology are for predictions",
+            )
+            .with_help("add --predict"));
+        }
+        if self.ep.len() > 1 {
+            return Err(Failure::usage("one run measures one --ep")
+                .with_help("several, separated by commas, are for --predict"));
+        }
+        Ok(())
+    }
+
     fn layout(&self, identity: Option<&Identity>) -> Result<FrameworkLayout, Failure> {
         if let Some(matrix) = &self.matrix {
             return layout_of(matrix, identity, "moe");
@@ -324,7 +356,8 @@ impl MoeArgs {
             (None, ranks) => ranks,
         };
         let world = ranks.map_or_else(String::new, |ranks| format!("@{ranks}"));
-        let name = format!("tp{}ep{}{etp}{world}", self.tp, self.ep);
+        let ep = self.ep.first().copied().unwrap_or(EP_DEFAULT);
+        let name = format!("tp{}ep{ep}{etp}{world}", self.tp);
         matrix_of(&name, "moe").map(|(_, layout)| layout)
     }
 

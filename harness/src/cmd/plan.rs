@@ -5,6 +5,7 @@
 mod check;
 mod cost;
 mod describe;
+mod modelled;
 mod show;
 mod table;
 

@@ -30,6 +30,8 @@ use crate::run::work::{Measured, Work};
 use crate::run::{joined, local};
 use crate::world::signals::Interrupts;
 
+mod model;
+
 /// Segments that are tried beside an algorithm's own, in bytes.
 const SEGMENTS: [u32; 3] = [64 << 10, 256 << 10, 0];
 /// Ranks of one group at most: more say nothing that a machine with fewer processors could use.
@@ -53,6 +55,13 @@ pub struct TuneArgs {
     /// Collectives [default: all that have algorithms]
     #[arg(value_name = "COLLECTIVE", value_parser = parse_collective)]
     what: Vec<Collective>,
+
+    /// Measure what `muster plan cost --model FILE` predicts from, and write it to this file instead of a table
+    ///
+    /// Latency, bandwidth and cost of combining, by path: shared memory, TCP on this host and, started by a launcher on
+    /// several hosts, between them. Worlds that the file has of other runs stay in it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["what", "output", "margin", "memory", "transport"])]
+    model: Option<PathBuf>,
 
     /// Numbers of ranks, separated by commas; the table has rules for these only
     #[arg(short = 'g', long, value_name = "N", value_delimiter = ',', default_value = "2,4,8", value_parser = clap::value_parser!(u32).range(2..=RANKS_MAX))]
@@ -129,7 +138,8 @@ fn after_long_help() -> String {
          muster tune --memory region -o region.rules  for programs with buffers from the world's region\n  \
          muster plan table --file here.rules          print it, before the built-in rules\n  \
          muster bench all_reduce --table here.rules   its effect; the algorithm is in each line\n  \
-         MUSTER_ALGO=@here.rules ./train              a program that uses it\n\n{}",
+         MUSTER_ALGO=@here.rules ./train              a program that uses it\n  \
+         muster tune --model here.json                what predictions need, instead of a table\n\n{}",
         Exit::table()
     )
 }
@@ -156,6 +166,9 @@ fn parse_margin(text: &str) -> Result<f64, String> {
 /// If an option is wrong, the host cannot carry the ranks, a call fails or comes out wrong, or the table
 /// cannot be written.
 pub fn run(args: &TuneArgs) -> Result<Exit, Failure> {
+    if let Some(path) = &args.model {
+        return model::run(args, path);
+    }
     let environment = Environment::capture();
     if joined::identity(&environment, None)?.is_some() {
         return Err(Failure::usage(

@@ -16,6 +16,7 @@ pub mod measured;
 pub mod model;
 mod page;
 pub mod pool;
+pub mod predicted;
 pub mod rank;
 pub mod report;
 pub mod routing;

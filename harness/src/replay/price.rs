@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_comm::algo::cost::Level;
 use muster_comm::algo::{
-    Algorithm, Links, Matrix, Problem as Planned, ProblemError, Topology, algorithms_for, predict,
+    Algorithm, Links, Matrix, Problem as Planned, ProblemError, algorithms_for, predict,
 };
 use muster_comm::types::Collective;
 use serde::Serialize;
@@ -175,15 +174,6 @@ fn on_first_host(group: &Group, ranks_per_host: usize) -> usize {
     here.count().max(1)
 }
 
-/// The links of a group of which `per_host` ranks are on each host: outer parts hold fewer of its ranks, too.
-fn gathered(topology: &mut Topology, per_host: usize) {
-    let whole = topology.ranks_per_host();
-    let of_group = |level: &mut Level| {
-        level.ranks = level.ranks.map(|ranks| ranks / whole * per_host);
-    };
-    topology.levels.iter_mut().for_each(of_group);
-}
-
 /// The algorithm and its time; none where the model knows neither.
 fn predicted(
     action: &Action,
@@ -209,8 +199,7 @@ fn predicted(
         Counts::Blocks(counts) => Planned::uneven(*collective, n, counts, *root)?,
         Counts::Splits(rows) => Planned::all_to_all_v(Matrix::full(n, rows.concat())?),
     };
-    let mut topology = what.machine.topology.clone();
-    gathered(&mut topology, per_host);
+    let topology = what.machine.gathered(per_host);
     let fits = |algorithm: &&'static Algorithm| algorithm.links == Links::Message || n <= per_host;
     let all: Vec<_> = algorithms_for(*collective).filter(fits).collect();
     let wanted = all

@@ -101,6 +101,11 @@ pub(in crate::backend) fn places(
     }
 }
 
+/// Whether others fetch from ordinary memory of this rank.
+pub(in crate::backend) fn is_fetched(request: &Request<'_>, n: usize, me: usize) -> bool {
+    fetched_of(request, n, me).is_some()
+}
+
 /// Which buffer of a rank others fetch from, where that may be ordinary memory.
 #[derive(Clone, Copy, Debug)]
 enum Fetched {
@@ -261,7 +266,7 @@ mod tests {
             send: std::ptr::dangling(),
             recv: std::ptr::dangling_mut(),
         };
-        fetched_of(&request, n, 0).is_some()
+        is_fetched(&request, n, 0)
     }
 
     #[test]

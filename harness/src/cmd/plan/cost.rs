@@ -10,10 +10,11 @@ use muster_comm::algo::{Algorithm, Cost, Links, algorithms_for, sweep};
 use muster_comm::types::Collective;
 use serde_json::json;
 
-use super::{Outcome, SCHEMA_VERSION, document, parse_collective, unfit};
+use super::{Outcome, SCHEMA_VERSION, document, modelled, parse_collective, unfit};
+use crate::cmd::machine::MachineArgs;
 use crate::cmd::saving::Form;
 use crate::fail::Failure;
-use crate::topology::{self, Machine, Reach};
+use crate::topology::{self, Machine};
 
 /// Most ranks of a prediction.
 const RANKS_MAX: u32 = 100_000;
@@ -26,41 +27,28 @@ const BYTES_MAX: u64 = 1 << 40;
 #[derive(Debug, Args)]
 pub(super) struct CostArgs {
     /// The collective: all_reduce, all_to_all, …
-    #[arg(value_parser = parse_collective)]
-    collective: Collective,
+    #[arg(value_parser = parse_collective, required_unless_present = "against")]
+    collective: Option<Collective>,
 
     /// Number of ranks
-    #[arg(short, long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
-    n: u32,
+    #[arg(short, long = "ranks", value_name = "N", required_unless_present = "against", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    n: Option<u32>,
+
+    /// Predict what `bench` would measure, by the costs in this file of `muster tune --model`
+    #[arg(long, value_name = "FILE", value_parser = super::modelled::measured_machine, conflicts_with = "topology")]
+    model: Option<Machine>,
+
+    /// Show predictions beside the measurements of this `bench` result, with the error of each line
+    #[arg(long, value_name = "BENCH.json", requires = "model", conflicts_with_all = ["collective", "n"])]
+    against: Option<std::path::PathBuf>,
 
     /// Sizes of the largest buffer of a rank, separated by commas, in bytes, KiB, MiB or GiB
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_size,
         default_value = "1KiB,16KiB,256KiB,4MiB,64MiB,1GiB")]
     bytes: Vec<u64>,
 
-    /// The machine: a file as docs/tuning.md describes, atlas-800t-a2 or atlas-a3-superpod [default: round figures]
-    #[arg(long, value_name = "FILE|PRESET", value_parser = Machine::named)]
-    topology: Option<Machine>,
-
-    /// Ranks of one host, which share memory [default: as the topology says, else 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    ranks_per_host: Option<u32>,
-
-    /// Latency between ranks of a host, in microseconds [default: as the topology says, else 1]
-    #[arg(long, value_name = "US", value_parser = parse_positive)]
-    within_us: Option<f64>,
-
-    /// Bandwidth of a rank within its host, in GB/s [default: as the topology says, else 8]
-    #[arg(long, value_name = "GB/S", value_parser = parse_positive)]
-    within_gbytes_per_s: Option<f64>,
-
-    /// Latency between hosts, in microseconds [default: as the topology says, else 5]
-    #[arg(long, value_name = "US", value_parser = parse_positive)]
-    between_us: Option<f64>,
-
-    /// Bandwidth of a rank between hosts, in GB/s [default: as the topology says, else 25]
-    #[arg(long, value_name = "GB/S", value_parser = parse_positive)]
-    between_gbytes_per_s: Option<f64>,
+    #[command(flatten)]
+    machine: MachineArgs,
 
     /// How to show the result
     #[arg(long, value_enum, default_value_t)]
@@ -85,15 +73,25 @@ struct Cell {
 }
 
 pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
-    let machine = args.machine();
-    let n = args.n as usize;
-    let algorithms: Vec<&'static Algorithm> = algorithms_for(args.collective)
+    if let (Some(machine), Some(path)) = (&args.model, &args.against) {
+        return modelled::beside(machine, path, args.format);
+    }
+    let asked = args.collective.zip(args.n);
+    let (collective, n) = asked.ok_or_else(|| unfit("name a collective and --ranks"))?;
+    if let Some(machine) = &args.model {
+        let per_host = args.machine.ranks_per_host.unwrap_or(n).min(n) as usize;
+        let place = modelled::place(machine, n as usize, per_host);
+        return modelled::table(machine, collective, &place, &args.bytes, args.format);
+    }
+    let machine = args.machine.machine();
+    let n = n as usize;
+    let algorithms: Vec<&'static Algorithm> = algorithms_for(collective)
         .filter(|a| a.links == Links::Message || n <= machine.topology.ranks_per_host())
         .collect();
     let of_many = n > ALL_RANKS_MAX;
     // Plans of large groups are made once of small blocks and once of large ones, and priced at every size.
     let planned = |algorithm: &&'static Algorithm, elements| {
-        let problem = machine.spread(sweep::sized(args.collective, n, elements).map_err(unfit)?);
+        let problem = machine.spread(sweep::sized(collective, n, elements).map_err(unfit)?);
         Plans::of(algorithm, &problem).map_err(unfit)
     };
     let mut kept = Vec::new();
@@ -127,33 +125,14 @@ pub(super) fn render(args: &CostArgs) -> Result<Outcome, Failure> {
         }
     }
     let text = match args.format {
-        Form::Table => tables(args, &machine, &algorithms, &cells)?,
-        Form::Json => json(args, &machine, &cells),
+        Form::Table => tables((collective, n), &machine, &algorithms, &cells)?,
+        Form::Json => json((collective, n), &machine, &cells),
     };
     Ok(Outcome::ok(text))
 }
 
-impl CostArgs {
-    /// The machine that is named, with what options say otherwise.
-    fn machine(&self) -> Machine {
-        let mut machine = self.topology.clone().unwrap_or_default();
-        if let Some(ranks) = self.ranks_per_host {
-            machine.set_ranks_per_host(ranks as usize);
-        }
-        for (reach, us, gbytes_per_s) in [
-            (Reach::Within, self.within_us, self.within_gbytes_per_s),
-            (Reach::Between, self.between_us, self.between_gbytes_per_s),
-        ] {
-            us.into_iter().for_each(|us| machine.set_latency(reach, us));
-            let rates = gbytes_per_s.into_iter();
-            rates.for_each(|rate| machine.set_bandwidth(reach, rate));
-        }
-        machine
-    }
-}
-
 fn tables(
-    args: &CostArgs,
+    (collective, n): (Collective, usize),
     machine: &Machine,
     algorithms: &[&'static Algorithm],
     cells: &[Cell],
@@ -179,8 +158,8 @@ fn tables(
     }
     let mut text = format!(
         "{} over {} ranks of {}, {} a host: predicted times (* the least)\n{}\n",
-        args.collective,
-        args.n,
+        collective,
+        n,
         machine.name,
         machine.topology.ranks_per_host(),
         right_aligned(predicted)
@@ -192,8 +171,8 @@ fn tables(
     if cells.iter().any(|cell| !cell.prediction.all_ranks) {
         text.push_str(FEW);
     }
-    if args.n as usize <= COUNTED_MAX {
-        let counted = counted(args, algorithms)?;
+    if n <= COUNTED_MAX {
+        let counted = counted((collective, n), algorithms)?;
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -207,8 +186,11 @@ fn tables(
     Ok(text)
 }
 
-fn counted(args: &CostArgs, algorithms: &[&'static Algorithm]) -> Result<Table, Failure> {
-    let problem = sweep::sized(args.collective, args.n as usize, 1 << 20).map_err(unfit)?;
+fn counted(
+    (collective, n): (Collective, usize),
+    algorithms: &[&'static Algorithm],
+) -> Result<Table, Failure> {
+    let problem = sweep::sized(collective, n, 1 << 20).map_err(unfit)?;
     let mut table = styled();
     table.set_header([
         "Algorithm",
@@ -234,7 +216,7 @@ fn counted(args: &CostArgs, algorithms: &[&'static Algorithm]) -> Result<Table, 
     Ok(right_aligned(table))
 }
 
-fn json(args: &CostArgs, machine: &Machine, cells: &[Cell]) -> String {
+fn json((collective, n): (Collective, usize), machine: &Machine, cells: &[Cell]) -> String {
     let predictions: Vec<_> = cells
         .iter()
         .map(|cell| {
@@ -251,8 +233,8 @@ fn json(args: &CostArgs, machine: &Machine, cells: &[Cell]) -> String {
     document(&json!({
         "schema_version": SCHEMA_VERSION,
         "tool": crate::TOOL,
-        "collective": args.collective,
-        "n": args.n,
+        "collective": collective,
+        "n": n,
         "ranks_per_host": machine.topology.ranks_per_host(),
         "predicted": true,
         "topology": machine.name,
@@ -262,14 +244,14 @@ fn json(args: &CostArgs, machine: &Machine, cells: &[Cell]) -> String {
     }))
 }
 
-fn styled() -> Table {
+pub(super) fn styled() -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table
 }
 
 /// Numbers, which all columns but the first hold, end at one line.
-fn right_aligned(mut table: Table) -> Table {
+pub(super) fn right_aligned(mut table: Table) -> Table {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -277,7 +259,7 @@ fn right_aligned(mut table: Table) -> Table {
 }
 
 /// A time with three digits and a unit.
-fn show_seconds(seconds: f64) -> String {
+pub(super) fn show_seconds(seconds: f64) -> String {
     if seconds < 1e-3 {
         format!("{:.3} us", seconds * 1e6)
     } else if seconds < 1.0 {
@@ -287,7 +269,7 @@ fn show_seconds(seconds: f64) -> String {
     }
 }
 
-fn show_bytes(bytes: u64) -> String {
+pub(super) fn show_bytes(bytes: u64) -> String {
     for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= size && bytes.is_multiple_of(size) {
             return format!("{} {unit}", bytes / size);
@@ -302,11 +284,4 @@ fn parse_size(word: &str) -> Result<u64, String> {
         .ok_or_else(|| {
             "allowed are numbers with B, KiB, MiB, GiB or no unit, up to 1024GiB".to_owned()
         })
-}
-
-fn parse_positive(word: &str) -> Result<f64, String> {
-    word.parse::<f64>()
-        .ok()
-        .filter(|number| number.is_finite() && *number > 0.0)
-        .ok_or_else(|| "allowed are numbers above 0".to_owned())
 }
