@@ -92,12 +92,11 @@ impl Machine {
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn named(word: &str) -> Result<Self, String> {
-        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == word) {
-            return Self::parse(text).map_err(|error| format!("{name}: {error}"));
-        }
-        let names = PRESETS.map(|(name, _)| name).join(", ");
-        let text = std::fs::read_to_string(word)
-            .map_err(|error| format!("{word}: {error}; presets are {names}"))?;
+        let text = match preset(word) {
+            Ok(text) => text.to_owned(),
+            Err(presets) => std::fs::read_to_string(word)
+                .map_err(|error| format!("{word}: {error}; {presets}"))?,
+        };
         Self::parse(&text).map_err(|error| format!("{word}: {error}"))
     }
 
@@ -380,13 +379,26 @@ fn positive(at: &str, what: &str, value: f64) -> Result<f64, String> {
     }
 }
 
+/// The file of a preset.
+///
+/// # Errors
+/// The names of all.
+pub fn preset(word: &str) -> Result<&'static str, String> {
+    let names = || PRESETS.map(|(name, _)| name).join(", ");
+    PRESETS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, text)| *text)
+        .ok_or_else(|| format!("presets are {}", names()))
+}
+
 /// The line about figures that are not known; none where all are.
 #[must_use]
 pub fn lower_bounds(unknown: &[String]) -> Option<String> {
     (!unknown.is_empty()).then(|| {
         format!(
-            "Lower bounds: these are not known and count nothing:\n  {}\nGive them in a topology file (docs/tuning.md), or latencies \
-             and bandwidths as options of this command",
+            "Lower bounds: these are not known and count nothing:\n  {}\nGive them in a topology file (`muster plan topology NAME` \
+             prints that of a preset), or latencies and bandwidths as options of this command",
             unknown.join(",\n  ")
         )
     })

@@ -55,6 +55,16 @@ enum What {
     Describe,
     /// Print the table that selects algorithms
     Table(table::TableArgs),
+    /// Print the file of a machine that predictions know, to add figures to it for --topology FILE
+    Topology(TopologyArgs),
+}
+
+/// Options of `muster plan topology`.
+#[derive(Debug, Args)]
+struct TopologyArgs {
+    /// The machine
+    #[arg(value_name = "PRESET", value_parser = crate::topology::preset)]
+    text: &'static str,
 }
 
 /// A result to print, and the class of the outcome.
@@ -90,6 +100,7 @@ fn render(args: &PlanArgs) -> Result<Outcome, Failure> {
         What::Cost(args) => cost::render(args),
         What::Describe => describe::render(),
         What::Table(args) => table::render(args),
+        What::Topology(args) => Ok(Outcome::ok(args.text.to_owned())),
     }
 }
 

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::call::{Call, Place};
 use super::costs::Calls;
-use super::work::{TERMS, Work};
+use super::terms::TERMS;
+use super::work::Work;
 use crate::bench::model::{BenchReport, Record};
 use crate::stats;
 

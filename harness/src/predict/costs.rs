@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{Call, Place, Route};
 use super::fit::{Line, fit};
-use super::work::{TERMS, Work};
+use super::terms::TERMS;
+use super::work::Work;
 use crate::bench::model::Record;
 
 /// What calls cost on a machine that was measured.

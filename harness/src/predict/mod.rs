@@ -7,6 +7,7 @@ pub mod against;
 pub mod call;
 pub mod costs;
 pub mod fit;
+pub mod terms;
 pub mod work;
 
 #[cfg(test)]

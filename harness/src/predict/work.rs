@@ -3,90 +3,11 @@
 //! Each count is that of the busiest rank or, where that is more, of all ranks of a host over its processors.
 
 use muster_comm::algo::cost::{Level, Plans, Topology};
-use muster_comm::algo::{Algorithm, Links, Plan, Problem, Step};
+use muster_comm::algo::{Algorithm, Plan, Problem, Step};
 use muster_comm::types::{Collective, Extent, Pattern, Source};
 
 use super::call::{Call, Place, Route};
-
-/// Terms of the model, in the order of [`Work`].
-pub const TERMS: [Term; 23] = [
-    Term::count("call", "a call"),
-    Term::count("entry", "an exchange of entries"),
-    Term::count("entry_rank", "an entry of a peer"),
-    Term::count("barrier", "a barrier behind the entries"),
-    Term::count("barrier_rank", "the tick of a peer"),
-    Term::bytes(
-        "memory_64k",
-        "copying, where all buffers together have 64 KiB",
-    ),
-    Term::bytes("memory_1m", "the same of 1 MiB"),
-    Term::bytes("memory_8m", "the same of 8 MiB"),
-    Term::bytes("memory_64m", "the same of 64 MiB and more"),
-    Term::bytes("reduce", "combining, beside copying"),
-    Term::count("read", "reading a peer's memory by system call"),
-    Term::bytes("read_byte", "the same, beside copying"),
-    Term::bytes("staged_byte", "what is staged, beside copying"),
-    Term::count("ring_round", "a round of messages over a ring"),
-    Term::count("ring_message", "a message over a ring"),
-    Term::bytes("ring_byte", "bytes over a ring"),
-    Term::count("tcp_round", "a round of messages over TCP on one host"),
-    Term::count("tcp_message", "a message over TCP on one host"),
-    Term::bytes("tcp_byte", "bytes over TCP on one host"),
-    Term::count("net_round", "a round of messages between hosts"),
-    Term::count("net_message", "a message between hosts"),
-    Term::bytes("net_byte", "bytes between hosts"),
-    Term::count(
-        "everybody",
-        "a call of messages that no rank ends before all have begun it",
-    ),
-];
-
-/// Places of the terms.
-mod at {
-    pub(super) const CALL: usize = 0;
-    pub(super) const ENTRY: usize = 1;
-    pub(super) const BARRIER: usize = 3;
-    pub(super) const MEMORY: usize = 5;
-    pub(super) const REDUCE: usize = 9;
-    pub(super) const READ: usize = 10;
-    pub(super) const STAGED: usize = 12;
-    pub(super) const RING: usize = 13;
-    pub(super) const TCP: usize = 16;
-    pub(super) const NET: usize = 19;
-    pub(super) const EVERYBODY: usize = 22;
-}
-
-/// Sizes of all buffers together for which the cost of a copied byte has a figure of its own; between them it is interpolated.
-const KNOTS: [f64; 4] = [65_536.0, 1_048_576.0, 8_388_608.0, 67_108_864.0];
-
-/// A term of the model.
-#[derive(Clone, Copy, Debug)]
-pub struct Term {
-    /// Its name in files.
-    pub name: &'static str,
-    /// What it is of.
-    pub meaning: &'static str,
-    /// Whether it counts bytes; else occurrences.
-    pub is_of_bytes: bool,
-}
-
-impl Term {
-    const fn count(name: &'static str, meaning: &'static str) -> Self {
-        Self {
-            name,
-            meaning,
-            is_of_bytes: false,
-        }
-    }
-
-    const fn bytes(name: &'static str, meaning: &'static str) -> Self {
-        Self {
-            name,
-            meaning,
-            is_of_bytes: true,
-        }
-    }
-}
+use super::terms::{TERMS, at, hats};
 
 /// How often each term occurs in a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -198,44 +119,20 @@ impl Work {
         // Elements that a rank gets from others, and combines.
         let got = |rank: usize| problem.out_len(rank) as f64;
         let sources = |rank: usize| problem.pattern().contributors(n, rank).len() as f64;
-        let set = self.working_set(problem, element) * tally.groups;
+        let set = Self::working_set(problem, element) * tally.groups;
         match route {
             Route::Copy => self.memory(set, tally, |rank| got(rank) * element, n),
             Route::Entry => {
                 let of_rank = |rank: usize| {
                     let per = if reduces { sources(rank) } else { 1.0 };
-                    (sent(problem, rank) + got(rank) * per) * element
+                    (problem.in_len(rank) as f64 + got(rank) * per) * element
                 };
                 self.memory(set, tally, of_rank, n);
                 if reduces {
                     self.reduced(tally, |rank| got(rank) * sources(rank) * element, n);
                 }
             }
-            Route::Between { reads } => {
-                self.0[at::BARRIER] = 1.0;
-                self.0[at::BARRIER + 1] = n as f64;
-                let sum: f64 = (0..n).map(sources).sum::<f64>() / n as f64;
-                let of_rank = |rank: usize| {
-                    let slice = got(rank) / n as f64;
-                    let moved = if reduces {
-                        slice * (sum + n as f64)
-                    } else {
-                        got(rank)
-                    };
-                    moved * element
-                };
-                self.memory(set, tally, of_rank, n);
-                if reduces {
-                    self.reduced(tally, |rank| got(rank) / n as f64 * sum * element, n);
-                }
-                if reads {
-                    let fetched = |rank: usize| got(rank) * element;
-                    let all: Vec<f64> = (0..n).map(fetched).collect();
-                    self.0[at::READ + 1] = tally.busiest(&all);
-                    let peers = |rank: usize| peers_read(problem, rank);
-                    self.0[at::READ] = tally.busiest(&(0..n).map(peers).collect::<Vec<_>>());
-                }
-            }
+            Route::Between { reads } => self.between(problem, reads, element, tally, set),
             Route::Staged(algorithm, segment) => {
                 let plans = plans_of(algorithm, problem, call.in_place)?;
                 self.staged(call, problem, &plans, segment, tally, set);
@@ -253,8 +150,46 @@ impl Work {
         Ok(())
     }
 
+    /// Each rank does its share between the buffers, then there is a barrier.
+    fn between(
+        &mut self,
+        problem: &Problem,
+        reads: bool,
+        element: f64,
+        tally: &Tally<'_>,
+        set: f64,
+    ) {
+        let n = problem.n();
+        let reduces = problem.pattern().reduces();
+        let got = |rank: usize| problem.out_len(rank) as f64;
+        let sources = |rank: usize| problem.pattern().contributors(n, rank).len() as f64;
+        self.0[at::BARRIER] = 1.0;
+        self.0[at::BARRIER + 1] = n as f64;
+        let sum: f64 = (0..n).map(sources).sum::<f64>() / n as f64;
+        let of_rank = |rank: usize| {
+            let slice = got(rank) / n as f64;
+            let moved = if reduces {
+                slice * (sum + n as f64)
+            } else {
+                got(rank)
+            };
+            moved * element
+        };
+        self.memory(set, tally, of_rank, n);
+        if reduces {
+            self.reduced(tally, |rank| got(rank) / n as f64 * sum * element, n);
+        }
+        if reads {
+            let fetched = |rank: usize| got(rank) * element;
+            let all: Vec<f64> = (0..n).map(fetched).collect();
+            self.0[at::READ + 1] = tally.busiest(&all);
+            let peers = |rank: usize| peers_read(problem, rank);
+            self.0[at::READ] = tally.busiest(&(0..n).map(peers).collect::<Vec<_>>());
+        }
+    }
+
     /// Bytes of all buffers of a group.
-    fn working_set(&self, problem: &Problem, element: f64) -> f64 {
+    fn working_set(problem: &Problem, element: f64) -> f64 {
         let of = |rank| (problem.in_len(rank) + problem.out_len(rank)) as f64;
         (0..problem.n()).map(of).sum::<f64>() * element
     }
@@ -426,11 +361,6 @@ fn plans_of(algorithm: &Algorithm, problem: &Problem, in_place: bool) -> Result<
     plans.map_err(|error| error.to_string())
 }
 
-/// Elements that a rank puts into its entry.
-fn sent(problem: &Problem, rank: usize) -> f64 {
-    problem.in_len(rank) as f64
-}
-
 /// Peers whose memory a rank reads.
 fn peers_read(problem: &Problem, rank: usize) -> f64 {
     let pattern = problem.pattern();
@@ -479,27 +409,4 @@ fn rounds(plans: &Plans, ranks_a_host: usize, is_between: bool) -> f64 {
     };
     let counted = plans.predict(1.0, &topology).seconds;
     if counted.is_finite() { counted } else { 0.0 }
-}
-
-/// The parts of the knots in the cost of a byte where all buffers together have `set` bytes.
-fn hats(set: f64) -> [f64; KNOTS.len()] {
-    let mut parts = [0.0; KNOTS.len()];
-    let above = KNOTS.iter().position(|knot| *knot >= set);
-    match above {
-        Some(0) => parts[0] = 1.0,
-        None => parts[KNOTS.len() - 1] = 1.0,
-        Some(upper) => {
-            let (low, high) = (KNOTS[upper - 1].ln(), KNOTS[upper].ln());
-            let part = (set.ln() - low) / (high - low);
-            parts[upper - 1] = 1.0 - part;
-            parts[upper] = part;
-        }
-    }
-    parts
-}
-
-/// Whether a plan needs shared memory.
-#[must_use]
-pub const fn is_direct(algorithm: &Algorithm) -> bool {
-    matches!(algorithm.links, Links::Direct)
 }

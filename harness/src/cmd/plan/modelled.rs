@@ -1,6 +1,5 @@
 //! `muster plan cost --model`: what `bench` would measure, and predictions beside what it measured.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use muster_comm::algo::choices_for;
@@ -50,6 +49,9 @@ pub(super) fn place(machine: &Machine, n: usize, per_host: usize) -> Place {
     }
 }
 
+/// A size, an algorithm, and what the model says of it.
+type Cell = (u64, &'static str, Result<Predicted, String>);
+
 /// Predictions of all algorithms of a collective.
 pub(super) fn table(
     machine: &Machine,
@@ -63,14 +65,13 @@ pub(super) fn table(
     let n = members.len();
     let algorithms = std::iter::once(None).chain(choices_for(collective).map(Some));
     let algorithms: Vec<_> = algorithms.collect();
-    let mut cells: Vec<(u64, &str, Result<Predicted, String>)> = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
     for bytes in sizes {
         for algorithm in &algorithms {
             let dtype = DType::F32;
-            let shape = Shape::of(collective, n, dtype.size(), *bytes, Split::Even, 0);
             let call = Call {
                 collective,
-                shape,
+                shape: Shape::of(collective, n, dtype.size(), *bytes, Split::Even, 0),
                 dtype,
                 algorithm: *algorithm,
                 segment: None,
@@ -87,6 +88,11 @@ pub(super) fn table(
     {
         return Err(unfit(why));
     }
+    let heading = format!(
+        "{collective} over {n} ranks on {} hosts of {}: predicted times, f32, out of place",
+        place.host_count(),
+        machine.name
+    );
     let text = match form {
         Form::Json => document(&json!({
             "schema_version": SCHEMA_VERSION,
@@ -106,42 +112,44 @@ pub(super) fn table(
                 "unknown": found.as_ref().err(),
             })).collect::<Vec<_>>(),
         })),
-        Form::Table => {
-            let mut table = styled();
-            let names = algorithms
-                .iter()
-                .map(|one| one.map_or("auto", |one| one.name));
-            table.set_header(std::iter::once("Bytes").chain(names));
-            for of_size in cells.chunks(algorithms.len()) {
-                let bytes = of_size.first().map_or(0, |(bytes, ..)| *bytes);
-                let times = of_size.iter().map(|(_, _, found)| match found {
-                    Ok(found) => show_seconds(found.us * 1e-6),
-                    Err(_) => "-".to_owned(),
-                });
-                table.add_row(std::iter::once(show_bytes(bytes)).chain(times));
-            }
-            let mut text = format!(
-                "{collective} over {n} ranks on {} hosts of {}: predicted times, f32, out of place\n{}\n",
-                place.host_count(),
-                machine.name,
-                right_aligned(table)
-            );
-            let mut reasons: Vec<&String> = Vec::new();
-            for why in cells
-                .iter()
-                .filter_map(|(_, _, found)| found.as_ref().err())
-            {
-                if !reasons.contains(&why) {
-                    reasons.push(why);
-                }
-            }
-            for why in reasons {
-                let _ = writeln!(text, "- {why}");
-            }
-            text + &grounds(calls)
-        }
+        Form::Table => by_size(&heading, &cells, algorithms.len()) + &grounds(calls),
     };
     Ok(Outcome::ok(text))
+}
+
+/// A line for each size, a column for each algorithm.
+fn by_size(heading: &str, cells: &[Cell], algorithms: usize) -> String {
+    let mut table = styled();
+    let names = cells.iter().take(algorithms).map(|(_, name, _)| *name);
+    table.set_header(std::iter::once("Bytes").chain(names));
+    for of_size in cells.chunks(algorithms.max(1)) {
+        let bytes = of_size.first().map_or(0, |(bytes, ..)| *bytes);
+        let times = of_size.iter().map(|(_, _, found)| match found {
+            Ok(found) => show_seconds(found.us * 1e-6),
+            Err(_) => "-".to_owned(),
+        });
+        table.add_row(std::iter::once(show_bytes(bytes)).chain(times));
+    }
+    let reasons = cells
+        .iter()
+        .filter_map(|(_, _, found)| found.as_ref().err());
+    format!(
+        "{heading}\n{}\n{}",
+        right_aligned(table),
+        not_predicted(reasons)
+    )
+}
+
+/// Why some lines have no prediction, each reason once.
+fn not_predicted<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    let mut reasons: Vec<&String> = Vec::new();
+    for why in all {
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+    }
+    let lines = reasons.iter().map(|why| format!("not predicted: {why}\n"));
+    lines.collect()
 }
 
 /// Predictions beside the lines of a `bench` result.
@@ -185,25 +193,17 @@ fn side_by_side(machine: &Machine, found: &Against) -> String {
             format!("{:.1} %", part * 100.0)
         })
     };
-    let mut text = format!(
-        "Predicted by {} beside measured\n{}\n{} of {} lines predicted: median error {}, nine in ten within {}\n",
+    let reasons = found.rows.iter().filter_map(|row| row.unknown.as_ref());
+    format!(
+        "Predicted by {} beside measured\n{}\n{} of {} lines predicted: median error {}, nine in ten within {}\n{}",
         machine.name,
         right_aligned(table),
         found.predicted,
         found.rows.len(),
         percent(found.median_error),
         percent(found.p90_error),
-    );
-    let mut reasons: Vec<&String> = Vec::new();
-    for why in found.rows.iter().filter_map(|row| row.unknown.as_ref()) {
-        if !reasons.contains(&why) {
-            reasons.push(why);
-        }
-    }
-    for why in reasons {
-        let _ = writeln!(text, "not predicted: {why}");
-    }
-    text
+        not_predicted(reasons),
+    )
 }
 
 fn cells(row: &Row) -> [String; 6] {
