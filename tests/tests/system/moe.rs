@@ -255,3 +255,74 @@ fn what_does_not_fit_gets_a_sentence_and_exit_2() {
         assert!(ended.stdout.is_empty(), "{args:?}: {}", ended.stdout);
     }
 }
+
+#[test]
+fn a_layer_is_predicted_for_machines_that_are_not_here_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    let page = page.to_str().expect("text");
+    let args = [
+        "moe",
+        "--predict",
+        "--topology",
+        "atlas-a3-superpod",
+        "--preset",
+        "kimi-k2",
+        "--dispatcher",
+        "all-to-all,deduplicated",
+        "--report",
+        page,
+    ];
+    let ended = muster(&[&args[..], &["--format", "json"]].concat());
+    ended.expect_code(0);
+    let document = ended.json();
+    assert_eq!(
+        (&document["predicted"], &document["command"]),
+        (&true.into(), &"moe_predict".into())
+    );
+    let rows = document["rows"].as_array().expect("rows");
+    let sizes: Vec<u64> = rows.iter().filter_map(|row| row["ep"].as_u64()).collect();
+    assert_eq!(
+        sizes,
+        [16, 16, 32, 32, 64, 64, 128, 128, 256, 256, 384, 384]
+    );
+    assert_eq!(rows.iter().filter(|row| row["wins"] == true).count(), 6);
+    let html = std::fs::read_to_string(page).expect("it was written");
+    assert!(html.contains("not measured"));
+    let shown = muster(&args[..args.len() - 2]);
+    shown.expect_code(0);
+    for part in [
+        "Predicted, not measured",
+        "latency of hccs",
+        "muster plan topology NAME",
+    ] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    for (more, part) in [
+        (&["--predict"][..], "--topology"),
+        (&["--topology", "atlas-a3-superpod"], "add --predict"),
+        (&["--ep", "2,4"], "--predict"),
+        (
+            &["--predict", "--topology", "atlas-a4"],
+            "presets are atlas-800t-a2",
+        ),
+        (
+            &[
+                "--predict",
+                "--topology",
+                "atlas-a3-superpod",
+                "-r",
+                "zipf:1",
+            ],
+            "balanced",
+        ),
+        (
+            &["--predict", "--topology", "atlas-a3-superpod", "--ep", "7"],
+            "evenly to ep 7",
+        ),
+    ] {
+        let ended = muster(&[&["moe"], more].concat());
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+}

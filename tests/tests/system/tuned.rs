@@ -299,3 +299,89 @@ fn paths_that_cannot_be_forced_are_refused() {
         assert!(ended.stderr.contains(word), "{args:?}: {}", ended.stderr);
     }
 }
+
+#[test]
+fn costs_that_tune_measures_predict_lines_of_bench_and_the_way_that_each_call_goes() {
+    let before = Leftovers::now();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (model, bench) = (path("here.json"), path("bench.json"));
+    let tuned = [
+        "tune", "--model", &model, "-g", "2,3", "-b", "64", "-e", "256K", "--time", "2ms",
+        "--rounds", "2",
+    ];
+    let ended = muster(&tuned);
+    ended.expect_code(0);
+    assert!(
+        ended.stderr.contains("muster plan cost --model"),
+        "{}",
+        ended.stderr
+    );
+    let text = std::fs::read_to_string(&model).expect("it was written");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    // Two numbers of ranks, each over shared memory and over TCP.
+    assert_eq!(file["calls"]["worlds"].as_array().map(Vec::len), Some(4));
+    let measured = [
+        "bench",
+        "all",
+        "-g",
+        "2,3",
+        "-b",
+        "100",
+        "-e",
+        "300K",
+        "-f",
+        "30",
+        "-n",
+        "3",
+        "--algo",
+        "auto,ring",
+        "--save",
+        &bench,
+    ];
+    muster(&measured).expect_code(0);
+    let beside = ["plan", "cost", "--model", &model, "--against", &bench];
+    let ended = muster(&[&beside[..], &["--format", "json"]].concat());
+    ended.expect_code(0);
+    let document = ended.json();
+    assert_eq!(document["predicted"], true);
+    let rows = document["rows"].as_array().expect("rows");
+    assert_eq!(document["lines"], rows.len(), "every line is predicted");
+    for row in rows.iter().filter(|row| row["taken"].is_string()) {
+        // Objects are made of several calls, of which the last one is told.
+        let is_object = row["name"]
+            .as_str()
+            .is_some_and(|name| name.contains("object"));
+        assert!(is_object || row["taken"] == row["predicted_route"], "{row}");
+        assert!(
+            row["error"].is_number() && row["predicted_us"].is_number(),
+            "{row}"
+        );
+    }
+    let shown = muster(&beside);
+    shown.expect_code(0);
+    assert!(shown.stdout.contains("beside measured"), "{}", shown.stdout);
+    let shown = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", &model]);
+    shown.expect_code(0);
+    assert!(shown.stdout.contains("predicted times"), "{}", shown.stdout);
+    // Its figures of links serve where a topology is asked for.
+    muster(&[
+        "plan",
+        "cost",
+        "all_reduce",
+        "-n",
+        "16",
+        "--topology",
+        &model,
+    ])
+    .expect_code(0);
+    std::fs::write(&model, text.replacen("\"call\"", "\"cal\"", 1)).expect("written");
+    let refused = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", &model]);
+    refused.expect_code(2);
+    assert!(
+        refused.stderr.contains("calls.worlds[0].costs"),
+        "{}",
+        refused.stderr
+    );
+    before.assert_nothing_new();
+}
