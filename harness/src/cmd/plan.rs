@@ -50,7 +50,7 @@ enum What {
     /// Prove every algorithm for many numbers of ranks and shapes
     Check(check::CheckArgs),
     /// Count and predict what the algorithms of a collective cost
-    Cost(cost::CostArgs),
+    Cost(Box<cost::CostArgs>),
     /// Print a Markdown page that describes every algorithm, with its costs and predicted times
     Describe,
     /// Print the table that selects algorithms

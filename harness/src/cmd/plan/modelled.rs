@@ -189,9 +189,10 @@ fn side_by_side(machine: &Machine, found: &Against) -> String {
         table.add_row(cells(row));
     }
     let percent = |part: Option<f64>| {
-        part.map_or("unknown".to_owned(), |part| {
-            format!("{:.1} %", part * 100.0)
-        })
+        part.map_or_else(
+            || "unknown".to_owned(),
+            |part| format!("{:.1} %", part * 100.0),
+        )
     };
     let reasons = found.rows.iter().filter_map(|row| row.unknown.as_ref());
     format!(
@@ -218,7 +219,7 @@ fn cells(row: &Row) -> [String; 6] {
     [
         row.name.clone(),
         shown(row.measured_us),
-        row.predicted_us.map_or("-".to_owned(), shown),
+        row.predicted_us.map_or_else(|| "-".to_owned(), shown),
         row.error
             .map_or(String::new(), |error| format!("{:+.0} %", error * 100.0)),
         way,

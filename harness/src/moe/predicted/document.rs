@@ -1,5 +1,7 @@
 //! Predictions of MoE layers as a document. Every form of it says that nothing was measured.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 use serde_json::json;
 
@@ -195,7 +197,8 @@ impl Document for Prediction {
         let mut text = format!("{}\n\n", self.heading());
         text += &markdown::table(&self.rows, TABLE, usize::MAX);
         if let Some(line) = topology::lower_bounds(&self.unknown) {
-            text += &format!("\n{line}\n");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\n{line}");
         }
         text
     }
@@ -211,7 +214,7 @@ impl Document for Prediction {
             text += &terminal::line(COLUMNS, width, row, None);
         }
         if let Some(line) = topology::lower_bounds(&self.unknown) {
-            text += &format!("{}\n", escaped(&line));
+            let _ = writeln!(text, "{}", escaped(&line));
         }
         text + "Predicted by the cost model: no congestion, no protocol. It ranks, it does not measure.\n"
     }
