@@ -1,3 +1,5 @@
+//! Predictions against closed forms, files against themselves.
+
 use std::collections::BTreeMap;
 
 use super::against::against;

@@ -1,3 +1,5 @@
+//! Layers against closed forms, and every form of their predictions.
+
 use super::*;
 use crate::report::document::Document;
 use crate::report::format::Format;
