@@ -1,8 +1,11 @@
 //! How much the processors of this host are wanted, by the threads of all programs.
 
+use std::num::NonZero;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+
+use crate::processors;
 
 /// Threads that are ready to run for each processor from which on a host is crowded.
 pub const CROWDED: u64 = 4;
@@ -12,7 +15,7 @@ pub const CROWDED: u64 = 4;
 pub struct HostLoad {
     /// Threads of all programs that are ready to run or run.
     pub runnable: u32,
-    /// Processors that this process may use.
+    /// Processors that this process may use, or the processes of its launcher where it is bound to some of those.
     pub processors: u32,
 }
 
@@ -57,8 +60,14 @@ impl HostLoad {
 fn processors() -> u32 {
     static PROCESSORS: OnceLock<u32> = OnceLock::new();
     *PROCESSORS.get_or_init(|| {
-        let processors = std::thread::available_parallelism();
-        processors.map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+        let own = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        // The load is that of the host, so a rank that is bound to a core does not hold it against one processor.
+        let processors = if processors::is_bound_by_launcher() {
+            processors::of_all_ranks()
+        } else {
+            own()
+        };
+        u32::try_from(processors).unwrap_or(u32::MAX)
     })
 }
 

@@ -125,6 +125,10 @@ mod layout;
 pub mod layout;
 mod memfd;
 #[cfg(not(feature = "internals"))]
+mod processors;
+#[cfg(feature = "internals")]
+pub mod processors;
+#[cfg(not(feature = "internals"))]
 mod rendezvous;
 #[cfg(feature = "internals")]
 pub mod rendezvous;
@@ -171,6 +175,7 @@ pub use device::{
 pub use error::verdict::{Class, Confidence, Verdict};
 pub use error::{CommError, ErrorKind};
 pub use layout::{GroupKind, Layout, LayoutBuilder, LayoutError, Preset};
+pub use processors::Bind;
 pub use types::{Collective, DType, Rank, ReduceOp};
 pub use world::{
     AllocError, BringUpError, FromEnvError, JoinOptions, RegionBuffer, SharedMemory, ThreadOptions,

@@ -14,10 +14,9 @@ mod ring;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use self::ring::RingTest;
 use crate::context::{Context, Identity, Island};
+use crate::processors::{self, CpuList};
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Deadline, Ordering};
 use crate::transport::shm::arena::Arena;
@@ -92,7 +91,7 @@ pub(crate) fn run(
     let other = *other
         .filter(|_| group.len() == 2)
         .ok_or(LitmusError::Unfit)?;
-    let polls = if wait::processors() > 1 { POLLS } else { 0 };
+    let polls = if processors::own() > 1 { POLLS } else { 0 };
     let waiter = Waiter {
         context,
         other,
@@ -323,26 +322,23 @@ impl<'a> Pair<'a> {
 }
 
 /// This thread stays on one processor; it may use those of before when this is dropped.
-struct Pinned(Option<CpuSet>);
+struct Pinned(Option<CpuList>);
 
 impl Pinned {
     /// The two ranks of a group on different processors, far from each other, as far as there are any.
     fn apart(group: &Identity) -> Self {
-        let allowed = sched_getaffinity(None).ok();
+        let allowed = CpuList::of_this_thread();
         let mine = allowed.as_ref().and_then(|allowed| {
-            let numbers = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-            let numbers: Vec<usize> = numbers.collect();
+            let numbers: Vec<u32> = allowed.numbers().collect();
             let pair = group.members.first()?.index() / 2 % (numbers.len() / 2).max(1);
             let at = match group.me {
                 0 => pair,
                 _ => numbers.len().checked_sub(1 + pair)?,
             };
-            let mut mine = CpuSet::new();
-            mine.set(*numbers.get(at)?);
-            Some(mine)
+            Some(CpuList::from_iter([*numbers.get(at)?]))
         });
         // Where the system refuses, it chooses the processors itself.
-        let is_set = mine.is_some_and(|mine| sched_setaffinity(None, &mine).is_ok());
+        let is_set = mine.is_some_and(|mine| mine.keep_to().is_ok());
         Self(allowed.filter(|_| is_set))
     }
 }
@@ -350,7 +346,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Some(allowed) = &self.0 {
-            let _ = sched_setaffinity(None, allowed);
+            let _ = allowed.keep_to();
         }
     }
 }

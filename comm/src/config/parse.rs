@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::kernel::{Isa, Kernels};
+use crate::processors::Bind;
 use crate::rendezvous::Endpoint;
 
 /// Longest host name that DNS can carry.
@@ -220,10 +221,12 @@ pub(super) fn seed(text: &str) -> Option<u64> {
     }
 }
 
-pub(super) fn switch(text: &str) -> Option<bool> {
+pub(super) fn bind(text: &str) -> Option<Bind> {
     match text {
-        "on" => Some(true),
-        "off" => Some(false),
+        "on" => Some(Bind::Share),
+        "off" => Some(Bind::None),
+        "core" => Some(Bind::Core),
+        "numa" => Some(Bind::Numa),
         _ => None,
     }
 }

@@ -9,6 +9,7 @@ use super::parse::{
     self, AlgoSource, CallSitesChoice, InterfaceNames, PeerReadsChoice, TransportChoice,
 };
 use crate::kernel::Kernels;
+use crate::processors::Bind;
 use crate::rendezvous::Endpoint;
 
 /// What can be said of a variable without knowing its type.
@@ -136,9 +137,9 @@ table! {
     CHECKSUM: bool = "MUSTER_CHECKSUM", parse::switch,
         default "off", allowed "on or off",
         "Whether messages over sockets carry a checksum of their data, so that a bit that changes on the way is a DATA verdict; headers always carry one.";
-    PIN: bool = "MUSTER_PIN", parse::switch,
-        default "off", allowed "on or off",
-        "Whether each rank is pinned to its share of the processors of its host.";
+    PIN: Bind = "MUSTER_PIN", parse::bind,
+        default "off", allowed "off, on, core or numa",
+        "What each rank is bound to: on is its share of the processors of its host, core one core, numa the processors of one memory node. A rank that its launcher has bound stays there.";
     ISA: Kernels = "MUSTER_ISA", parse::kernels,
         default "the widest that the processor has", allowed "scalar, avx2, avx512, avx512_bf16, neon or neon_bf16, of those that this processor has",
         "Vector instructions for reducing and copying, for tests and measurements; all give the same results.";

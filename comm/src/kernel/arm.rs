@@ -69,16 +69,8 @@ impl Lane for F16Neon {
     #[inline]
     #[target_feature(enable = "neon")]
     unsafe fn write(wide: *const f32, dst: *mut u8, len: usize) {
-        let whole = len - len % STEP;
-        for i in (0..whole).step_by(STEP) {
-            // SAFETY: the caller promises `len` readable elements, and `i + STEP <= len`.
-            let [low, high] = unsafe { load(wide, i) };
-            let halves = narrowed(low, high);
-            // SAFETY: the caller promises room for `len` elements.
-            unsafe { store(dst, i, halves) };
-        }
-        // SAFETY: the caller's promise covers the elements that are left.
-        unsafe { write_rest(wide, dst, whole, len, narrow_f16) };
+        // SAFETY: the caller's promise is the same.
+        unsafe { write_by(wide, dst, len, |low, high| narrowed(low, high), narrow_f16) };
     }
 }
 
@@ -99,17 +91,32 @@ impl Lane for Bf16Neon {
     #[inline]
     #[target_feature(enable = "neon,bf16")]
     unsafe fn write(wide: *const f32, dst: *mut u8, len: usize) {
-        let whole = len - len % STEP;
-        for i in (0..whole).step_by(STEP) {
-            // SAFETY: the caller promises `len` readable elements, and `i + STEP <= len`.
-            let [low, high] = unsafe { load(wide, i) };
-            let halves = rounded(low, high);
-            // SAFETY: the caller promises room for `len` elements.
-            unsafe { store(dst, i, halves) };
-        }
-        // SAFETY: the caller's promise covers the elements that are left.
-        unsafe { write_rest(wide, dst, whole, len, narrow_bf16) };
+        // SAFETY: the caller's promise is the same.
+        unsafe { write_by(wide, dst, len, |low, high| rounded(low, high), narrow_bf16) };
     }
+}
+
+/// Stores `len` halves: eight at a time by `eight`, and the rest by `one`.
+///
+/// # Safety
+/// As [`Lane::write`].
+#[inline(always)]
+unsafe fn write_by(
+    wide: *const f32,
+    dst: *mut u8,
+    len: usize,
+    eight: impl Fn(float32x4_t, float32x4_t) -> uint16x8_t,
+    one: impl Fn(f32) -> u16,
+) {
+    let whole = len - len % STEP;
+    for i in (0..whole).step_by(STEP) {
+        // SAFETY: the caller promises `len` readable elements, and `i + STEP <= len`.
+        let [low, high] = unsafe { load(wide, i) };
+        // SAFETY: the caller promises room for `len` elements.
+        unsafe { store(dst, i, eight(low, high)) };
+    }
+    // SAFETY: the caller's promise covers the elements that are left.
+    unsafe { write_rest(wide, dst, whole, len, one) };
 }
 
 /// Eight f16 as f32. The names of these instructions in Rust are newer than the oldest compiler that muster takes.

@@ -208,7 +208,7 @@ impl JoinOptions {
             checksum: environment
                 .read(&config::CHECKSUM)?
                 .unwrap_or(self.checksum),
-            pin: environment.read(&config::PIN)?.unwrap_or(false),
+            bind: environment.read(&config::PIN)?.unwrap_or_default(),
             tcp_streams: environment
                 .read(&config::TCP_STREAMS)?
                 .unwrap_or(TCP_STREAMS_DEFAULT),

@@ -18,11 +18,11 @@ use super::island;
 use super::meet::BringUp;
 use super::options::{JoinOptions, ServedBy, Transport};
 use crate::context::{Context, Control, CutOff, Gone, Life, Notice, StallReport, Status};
+use crate::processors;
 use crate::rendezvous::{Card, DownReason, Hello, Session, SessionEvent, build_id};
 use crate::sabotage::{self, Sabotage};
 use crate::sync::Deadline;
 use crate::transport::shm::peer_memory::Beacon;
-use crate::transport::shm::placement;
 use crate::transport::shm::wait::Pace;
 use crate::watch::peers::Peers;
 use crate::watch::probe::{Probe as _, System};
@@ -73,21 +73,20 @@ impl World {
             session: &session,
             deadline,
         };
-        let met = bring_up.meet(door.map(|(_, listener)| listener))?;
         let mates = bring_up.candidates(session.rank());
         let local = mates
             .iter()
             .position(|rank| *rank == session.rank().index());
         let mates = mates.len();
         // By the processors of all ranks, so before this one keeps to its own.
-        let pace = Pace::for_ranks(mates);
+        let pace = Pace::for_ranks(mates, processors::of_all_ranks());
         if let Some(kernels) = options.kernels {
             kernels.use_everywhere();
         }
-        if options.pin {
-            // A rank that may not be placed runs all the same.
-            let _ = placement::pin(local.unwrap_or(0), mates);
-        }
+        // Before it touches shared memory, whose pages lie on the node of who touches them first. A rank that may not be placed runs
+        // all the same.
+        processors::bind(options.bind, local.unwrap_or(0), mates);
+        let met = bring_up.meet(door.map(|(_, listener)| listener))?;
         if let Some(island) = &met.island {
             let locals = island.locals.clone();
             status.set_island(Arc::clone(&island.arena), island.local, locals);

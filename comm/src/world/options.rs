@@ -9,6 +9,7 @@ use super::{DEADLINE_DEFAULT, SharedMemory};
 use crate::algo::Table;
 use crate::kernel::Kernels;
 use crate::launch::Exchange;
+use crate::processors::Bind;
 use crate::rendezvous::{Endpoint, Secret};
 use crate::transport::shm::arena::HEAP_BYTES_DEFAULT;
 use crate::types::Rank;
@@ -99,9 +100,9 @@ pub struct JoinOptions {
     /// Memory that is older than the world, from which buffers of calls will come; see
     /// [`SharedMemory`]. Peers on this host map it at bring-up.
     pub memory: Option<Arc<SharedMemory>>,
-    /// Whether the rank keeps to its share of the processors: the thread that joins, and those that it
-    /// makes later.
-    pub pin: bool,
+    /// Which processors the rank keeps to: the thread that joins, and those that it makes later. A rank to which its launcher has
+    /// given a part of its own processors stays there.
+    pub bind: Bind,
     /// The address under which other hosts reach this rank's links, where that is not the one on which it
     /// listens: behind a proxy, or a port that a container forwards.
     pub advertise: Option<SocketAddr>,
@@ -161,7 +162,7 @@ impl JoinOptions {
             region_bytes: HEAP_BYTES_DEFAULT,
             watched: true,
             memory: None,
-            pin: false,
+            bind: Bind::None,
             advertise: None,
             listen_on: None,
             tcp_streams: TCP_STREAMS_DEFAULT,

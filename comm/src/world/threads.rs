@@ -9,10 +9,10 @@ use super::{DEADLINE_DEFAULT, SharedMemory, World};
 use crate::algo::Table;
 use crate::context::{Context, Gone, Island, Life};
 use crate::kernel::Kernels;
+use crate::processors::{self, Bind};
 use crate::rendezvous::DownReason;
 use crate::transport::shm::arena::{Arena, ArenaError, HEAP_BYTES_DEFAULT};
 use crate::transport::shm::heap::Heap;
-use crate::transport::shm::placement;
 use crate::transport::shm::spaces::Spaces;
 use crate::transport::shm::wait::Pace;
 use crate::types::Rank;
@@ -115,7 +115,11 @@ impl World {
                         };
                         if options.pin {
                             // A rank that may not be placed runs all the same.
-                            let _ = placement::pin(world.rank().index(), world_size);
+                            let _ = processors::bind_thread(
+                                Bind::Share,
+                                world.rank().index(),
+                                world_size,
+                            );
                         }
                         body(world)
                     })
@@ -169,7 +173,7 @@ impl World {
                 status: hub.status(rank),
                 watch: hub.watch(rank),
                 deadline: options.deadline,
-                pace: Pace::for_ranks(world_size),
+                pace: Pace::for_ranks(world_size, processors::own()),
                 table: options.algo_table.clone(),
                 checksum: options.checksum,
                 call_sites: if options.watched {

@@ -13,7 +13,7 @@ use crate::bench::shape::Split;
 use crate::bench::sweep::{Memory, Places, Stop, What};
 use crate::check::inject::Inject;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, parse_dtype, parse_time, percent};
+use crate::cmd::values::{Binding, Common, parse_dtype, parse_time, percent};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::report::origin::Origin;
@@ -162,9 +162,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     detect: Option<f64>,
 
-    /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
-    #[arg(long)]
+    /// Keep each rank to its share of the processors, as `--bind share` does: steadier times
+    #[arg(long, conflicts_with = "bind")]
     pin: bool,
+
+    #[command(flatten)]
+    binding: Binding,
 
     /// Inject a fault, to see that it is found: KIND:rank=R[,collective=NAME], as in `verify`
     #[arg(long, value_name = "FAULT")]
@@ -220,7 +223,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Failure> {
         seed,
         origin: Some(Origin::here(&environment)),
         transport: args.common.transport.name().to_owned(),
-        pinned: jobs.iter().any(|(job, _)| job.pin),
+        pinned: jobs.iter().any(|(job, _)| job.is_bound()),
         rounds: args.rounds(),
         ..BenchReport::new(Settings {
             rules: args.common.rules.of(&environment)?.source,

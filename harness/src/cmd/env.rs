@@ -11,6 +11,7 @@ use muster_comm::config::Environment;
 use muster_comm::launch::{
     Contract, Detected, Field, Heard, Identity, PerNode, VisibleDevices, detect, rank_table, survey,
 };
+use muster_comm::processors::{Node, is_bound_by_launcher};
 use muster_comm::sync::Deadline;
 use muster_comm::world::Selection;
 use serde::Serialize;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use crate::cmd::rules::unusable;
 use crate::cmd::saving::Form;
 use crate::cmd::values::Joining;
+use crate::doctor::System;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out::{self, STRONG, escaped};
@@ -220,6 +222,7 @@ fn answer(
             answer.notes = notes;
         }
     }
+    answer.processors(&System::here(environment.clone()));
     let known = answer.lines.iter().map(|known| {
         let key = known.label.replace(' ', "_");
         (
@@ -381,6 +384,28 @@ impl Answer {
             value,
             from,
         });
+    }
+
+    /// The processors that this process may use, and the memory node of its device.
+    fn processors(&mut self, system: &System) {
+        let topology = system.topology();
+        let near = |node: &Node| format!("memory node {}: {}", node.number, node.cpus);
+        let mut from: Vec<String> = topology.nodes().iter().map(near).collect();
+        if is_bound_by_launcher() {
+            from.push("a part of those of the launcher".to_owned());
+        }
+        self.lines.push(Known {
+            label: "cpus",
+            value: topology.cpus().to_string().into(),
+            from,
+        });
+        for npu in system.own_npus() {
+            let node = npu.node.map(|node| {
+                let how = format!("device {} at {}", npu.number, npu.address);
+                (node.to_string(), format!("{how}, numbered by PCI address"))
+            });
+            self.text_value("device memory node", node);
+        }
     }
 
     fn text(&self, explain: bool) -> String {

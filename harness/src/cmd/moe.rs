@@ -11,7 +11,7 @@ use muster_comm::layout::{FrameworkLayout, Matrix};
 use crate::backend;
 use crate::cmd::machine::MachineArgs;
 use crate::cmd::measure;
-use crate::cmd::values::{Common, Named, did_you_mean, layout_of, matrix_of, parse_time, pin};
+use crate::cmd::values::{Binding, Common, Named, did_you_mean, layout_of, matrix_of, parse_time};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::moe::dispatch::Dispatcher;
@@ -136,9 +136,12 @@ pub struct MoeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
-    #[arg(long)]
+    /// Keep each rank to its share of the processors, as `--bind share` does: steadier times
+    #[arg(long, conflicts_with = "bind")]
     pin: bool,
+
+    #[command(flatten)]
+    binding: Binding,
 
     /// Write the routing to this file, as JSON lines that `--routing file:` replays
     #[arg(long, value_name = "FILE")]
@@ -269,7 +272,7 @@ pub fn run(args: &MoeArgs) -> Result<Exit, Failure> {
         seed: job.seed,
         origin: Some(Origin::here(&environment)),
         transport: args.common.transport.name().to_owned(),
-        pinned: job.pin,
+        pinned: job.is_bound(),
         rounds: args.rounds,
         ..MoeReport::new(Settings {
             model,
@@ -442,7 +445,7 @@ impl MoeArgs {
         let job = Job {
             transport: self.common.transport,
             seed,
-            pin: pin(self.pin, environment)?,
+            bind: self.binding.of(self.pin, environment)?,
             rules: self.common.rules.of(environment)?.text,
             ..Job::new(MatrixSpec::of(name, layout), Work::Moe(plan), deadline)
         };

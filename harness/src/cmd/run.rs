@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use muster_comm::config::Environment;
+use muster_comm::config::{Environment, LOCAL_RANK, LOCAL_WORLD_SIZE};
+use muster_comm::processors::{Bind, bind_thread};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
 use crate::cmd::rules::Rules;
 use crate::cmd::saving::FormArgs;
+use crate::cmd::values::Binding;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::run::program::{self, Program};
@@ -43,6 +45,8 @@ pub struct RunArgs {
     record: Option<PathBuf>,
     #[command(flatten)]
     rules: Rules,
+    #[command(flatten)]
+    binding: Binding,
     /// The program of every rank and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -54,6 +58,8 @@ pub struct ExecArgs {
     /// Process id of the launcher
     #[arg(long)]
     launcher: u32,
+    #[command(flatten)]
+    binding: Binding,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
@@ -96,6 +102,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         json: args.form.is_json(),
         dumps: dumps.as_deref(),
         recording: recording.as_deref(),
+        bind: args.binding.bind,
         command: &args.command,
     })
 }
@@ -132,6 +139,24 @@ pub(super) fn check_program(program: &OsStr) -> Result<(), Failure> {
     fails(&"no folder of PATH has such a program")
 }
 
+/// Binds this rank before its program is there, so that all of the program's threads and memory are where they should be.
+fn keep_to_place(bind: Bind) -> Result<(), Failure> {
+    let environment = Environment::capture();
+    let read = |variable| {
+        let value = environment.read(variable);
+        value.map_err(|error| Failure::usage(error.to_string()))
+    };
+    let (local, locals) = (read(&LOCAL_RANK)?, read(&LOCAL_WORLD_SIZE)?);
+    let (local, locals) = (local.unwrap_or(0) as usize, locals.unwrap_or(1) as usize);
+    if bind != Bind::None && !bind_thread(bind, local, locals) {
+        let bind = bind.name();
+        return Err(Failure::resource(format!(
+            "bind {bind}: the system does not let local rank {local} of {locals} keep to its CPUs"
+        )));
+    }
+    Ok(())
+}
+
 /// Makes the folder; its absolute path, since ranks may change theirs.
 fn folder(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(path)
@@ -145,6 +170,7 @@ fn folder(option: &str, path: &Path) -> Result<PathBuf, Failure> {
 /// If the launcher is gone or the program cannot be run.
 pub fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     tether::tie_to(args.launcher)?;
+    keep_to_place(args.binding.bind.unwrap_or_default())?;
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::usage("no program to run"));
     };

@@ -18,7 +18,7 @@ use crate::bench::sweep::{CELLS_MAX, Memory, Places, Stop, Sweep, What, parse_si
 use crate::bench::tune::{SCHEMA_VERSION, TuneReport, Tuning, table};
 use crate::check::cases::WORLD_KIND;
 use crate::cmd::saving::Form;
-use crate::cmd::values::{did_you_mean, parse_time, pin, settings};
+use crate::cmd::values::{Binding, did_you_mean, parse_time, settings};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -99,9 +99,12 @@ pub struct TuneArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=1000))]
     rounds: u32,
 
-    /// Keep each rank to its share of the processors, as MUSTER_PIN=on does: steadier times
-    #[arg(long)]
+    /// Keep each rank to its share of the processors, as `--bind share` does: steadier times
+    #[arg(long, conflicts_with = "bind")]
     pin: bool,
+
+    #[command(flatten)]
+    binding: Binding,
 
     /// Write the table to this file [default: standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -223,7 +226,7 @@ impl TuneArgs {
             )));
         }
         let (deadline, seed) = settings(environment, (None, None), DEADLINE_DEFAULT)?;
-        let pin = pin(self.pin, environment)?;
+        let bind = self.binding.of(self.pin, environment)?;
         let plan = self.plan(sizes);
         let job = |ranks: &u32| {
             let name = format!("tp1@{ranks}");
@@ -245,7 +248,7 @@ impl TuneArgs {
                     Links::Tcp => Transport::Tcp,
                 },
                 seed,
-                pin,
+                bind,
                 // Beside the built-in rules, whatever the environment says.
                 rules: Some(String::new()),
                 ..Job::new(matrix, Work::Bench(plan.clone()), deadline)

@@ -8,6 +8,7 @@ use clap::{Arg, Args, Command};
 use muster_comm::config::{ConfigError, DEADLINE_S, Environment, PIN, RENDEZVOUS, SEED};
 use muster_comm::launch::{Contract, Identity};
 use muster_comm::layout::{FrameworkLayout, Matrix, Preset};
+use muster_comm::processors::Bind;
 use muster_comm::rendezvous::Endpoint;
 use muster_comm::types::DType;
 
@@ -292,14 +293,36 @@ pub(super) fn settings(
     ))
 }
 
-/// Whether ranks keep to their share of the processors: as the option or the environment says.
-///
-/// # Errors
-/// A failure of class USAGE where the environment cannot be understood.
-pub(super) fn pin(option: bool, environment: &Environment) -> Result<bool, Failure> {
-    let variable = environment.read(&PIN);
-    let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(option || variable.unwrap_or(false))
+/// Processors that ranks are bound to.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Binding {
+    /// Bind each rank: to one core, to the CPUs of one memory node, to its share of all CPUs, or not [default: MUSTER_PIN, else none]
+    ///
+    /// Ranks are spread evenly over the cores, so over the memory nodes too. They keep within the CPUs that this process may use. Ranks
+    /// that another launcher has bound stay there.
+    #[arg(long, value_name = "TO", value_parser = binds())]
+    pub(super) bind: Option<Bind>,
+}
+
+fn binds() -> impl TypedValueParser<Value = Bind> {
+    const ALL: [Bind; 4] = [Bind::Numa, Bind::Core, Bind::Share, Bind::None];
+    let parser = clap::builder::PossibleValuesParser::new(ALL.map(Bind::name));
+    parser.try_map(|name| {
+        let bind = ALL.into_iter().find(|bind| bind.name() == name);
+        bind.ok_or("no such place")
+    })
+}
+
+impl Binding {
+    /// As the option, `--pin` or the environment says.
+    ///
+    /// # Errors
+    /// A failure of class USAGE where the environment cannot be understood.
+    pub(super) fn of(self, pin: bool, environment: &Environment) -> Result<Option<Bind>, Failure> {
+        let variable = environment.read(&PIN);
+        let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(self.bind.or(pin.then_some(Bind::Share)).or(variable))
+    }
 }
 
 #[cfg(test)]

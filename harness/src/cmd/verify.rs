@@ -12,7 +12,7 @@ use muster_comm::types::DType;
 use crate::backend;
 use crate::check::inject::Inject;
 use crate::cmd::saving::publish;
-use crate::cmd::values::{Common, parse_count, parse_dtype, presets};
+use crate::cmd::values::{Binding, Common, parse_count, parse_dtype, presets};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -84,6 +84,9 @@ pub struct VerifyArgs {
 
     #[command(flatten)]
     ways: Ways,
+
+    #[command(flatten)]
+    binding: Binding,
 
     #[command(flatten)]
     common: Common,
@@ -244,6 +247,7 @@ impl VerifyArgs {
     fn jobs(&self, environment: &Environment) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
         let (deadline, seed) = self.common.settings(environment, DEADLINE_DEFAULT)?;
         let rules = self.common.rules.of(environment)?.text;
+        let bind = self.binding.of(false, environment)?;
         let specs = self.specs()?;
         self.check_injections(&specs)?;
         let ways = self.ways.all(self.common.transport)?;
@@ -259,6 +263,7 @@ impl VerifyArgs {
                 transport: self.common.transport,
                 inject: self.inject.clone(),
                 seed,
+                bind,
                 rules: rules.clone(),
                 ..Job::new(matrix, Work::Verify(checks), deadline)
             };

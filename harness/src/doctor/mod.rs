@@ -17,6 +17,7 @@ pub mod checks;
 mod finding;
 mod mask;
 mod network;
+mod npus;
 mod process;
 mod python;
 mod run;
@@ -26,6 +27,7 @@ mod variables;
 
 pub use checks::{CHECKS, Check, Group};
 pub use finding::{Finding, Problem, Status};
+pub use npus::Npu;
 pub use process::Process;
 pub use run::{Judged, run};
 pub use system::{Elsewhere, Live, Ranks, Resolved, Senses, Space, System};

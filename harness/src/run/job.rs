@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use muster_comm::algo::{ENTRY, Links, choices_for, find_choice, planned};
 use muster_comm::layout::{FrameworkLayout, Layout, MatrixFault};
+use muster_comm::processors::Bind;
 use muster_comm::types::Collective;
 use serde::{Deserialize, Serialize};
 
@@ -143,8 +144,8 @@ pub struct Job {
     pub seed: u64,
     /// Whether the groups are on their devices, and how.
     pub hccl: Option<Hccl>,
-    /// Whether each rank keeps to its share of the processors of its host.
-    pub pin: bool,
+    /// Processors that each rank is bound to; `None` as the environment says.
+    pub bind: Option<Bind>,
     /// Rules that select algorithms, in front of the built-in ones.
     pub rules: Option<String>,
 }
@@ -238,9 +239,15 @@ impl Job {
             inject: Vec::new(),
             seed: 1,
             hccl: None,
-            pin: false,
+            bind: None,
             rules: None,
         }
+    }
+
+    /// Whether ranks are bound to processors.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.bind.is_some_and(|bind| bind != Bind::None)
     }
 
     /// Time that each call is given.

@@ -28,7 +28,7 @@ use crate::run::job::{Job, Transport};
 use crate::run::jobs::Jobs;
 use crate::run::launcher::pass_on;
 use crate::run::supervisor::{Event, GRACE, Limits, PATIENCE, Supervisor, ThreadEvent};
-use crate::run::{Finished, Progress, rank};
+use crate::run::{Finished, Progress, binding, rank};
 use crate::world::Ranks;
 use crate::world::signals::Interrupts;
 
@@ -82,7 +82,7 @@ pub fn options(
         .map_err(|error: FromEnvError| Failure::of(error.exit_code(), &error, error.help()))?;
     options.deadline = job.deadline();
     options.bring_up = job.deadline();
-    options.pin |= job.pin;
+    options.bind = job.bind.unwrap_or(options.bind);
     if let Some(rules) = &job.rules {
         let table = Table::with_overrides(rules);
         options.algo_table = Some(table.map_err(|error| Failure::usage(error.to_string()))?);
@@ -151,6 +151,7 @@ pub fn run(
         let world = World::join(options).map_err(|error| bring_up_failure(&error))?;
         return follow(&world, jobs, started);
     }
+    binding::announce_left_alone(options.bind, identity.source.contract.name());
     // Only here: on the other ranks a signal does what it always does, and ends them at once.
     let interrupts = Arc::new(Interrupts::install()?);
     let coordinator = options

@@ -95,9 +95,6 @@ fn environment(job: &Job) -> Vec<(String, String)> {
             (limit_ms / 1000).to_string(),
         ));
     }
-    if job.pin {
-        variables.push(("MUSTER_PIN".to_owned(), "on".to_owned()));
-    }
     if job.transport != Transport::Auto {
         variables.push((
             "MUSTER_TRANSPORT".to_owned(),

@@ -2,6 +2,7 @@
 //! launcher; and finding the one cause when it fails.
 
 mod applicable;
+mod binding;
 pub mod job;
 mod jobs;
 pub mod joined;

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_comm::error::verdict::Verdict;
+use muster_comm::processors::Bind;
 use muster_comm::sync::Clock;
 use muster_comm::watch::judge::{Observation, observed};
 
 use self::outcome::{Outcome, RankEnd};
 use crate::exit::Exit;
 use crate::fail::Failure;
+use crate::run::binding;
 use crate::run::launcher::{Command, Launcher};
 use crate::run::supervisor::{Limits, Supervisor};
 use crate::run::verdict::{Death, judge_programs};
@@ -46,6 +48,8 @@ pub struct Program<'a> {
     pub recording: Option<&'a Path>,
     /// Rules that select algorithms, where ranks are to go by others than those of the environment.
     pub rules: Option<&'a Path>,
+    /// Processors that ranks are bound to; `None` as they bind themselves.
+    pub bind: Option<Bind>,
     /// The program and its arguments.
     pub command: &'a [OsString],
 }
@@ -59,9 +63,11 @@ pub fn run(program: &Program<'_>) -> Result<Exit, Failure> {
     let interrupts = Arc::new(Interrupts::install()?);
     let launcher = Launcher::serve("run", program.ranks, ARRIVAL)?;
     let id = std::process::id().to_string();
-    let mut args: Vec<OsString> = ["__exec", "--launcher", &id, "--"]
+    let bind = program.bind.unwrap_or_default();
+    let mut args: Vec<OsString> = ["__exec", "--launcher", &id, "--bind", bind.name(), "--"]
         .map(OsString::from)
         .to_vec();
+    binding::announce(bind, program.ranks);
     args.extend(program.command.iter().cloned());
     let printer = if program.json {
         None
@@ -116,6 +122,10 @@ fn environment(program: &Program<'_>) -> Result<Vec<(String, String)>, Failure> 
     }
     if let Some(file) = program.rules {
         variables.push(("MUSTER_ALGO".to_owned(), format!("@{}", file.display())));
+    }
+    if program.bind == Some(Bind::None) {
+        // Ranks that use the library would bind themselves.
+        variables.push(("MUSTER_PIN".to_owned(), "off".to_owned()));
     }
     Ok(variables)
 }

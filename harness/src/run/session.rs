@@ -9,7 +9,7 @@ use muster_comm::launch::Identity;
 use muster_comm::layout::FrameworkLayout;
 
 use super::job::Job;
-use super::{Finished, Progress, joined, local};
+use super::{Finished, Progress, binding, joined, local};
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::world::signals::Interrupts;
@@ -98,6 +98,9 @@ fn locally(session: &mut dyn Session, jobs: &[(Job, FrameworkLayout)]) -> Result
             continue;
         }
         session.begin(place)?;
+        if place == 0 {
+            binding::announce(job.bind.unwrap_or_default(), job.matrix.world_size);
+        }
         for (world, work) in job.work.worlds(layout).into_iter().enumerate() {
             let job = Job {
                 work,

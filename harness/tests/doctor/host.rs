@@ -9,6 +9,8 @@ use hccl_sys::symbols::Api;
 use muster_comm::config::Environment;
 use muster_harness::doctor::{CHECKS, Finding, Resolved, Senses, Space, System};
 
+/// Where the devices of the PCI bus are.
+const PCI: &str = "/sys/bus/pci/devices";
 /// Root of the toolkit of a healthy host.
 pub(crate) const TOOLKIT: &str = "/usr/local/Ascend/ascend-toolkit/latest";
 
@@ -155,6 +157,9 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("/sys/devices/system/node/node0/meminfo", ""),
     ("/sys/devices/system/node/node1/meminfo", ""),
+    ("/sys/devices/system/node/online", "0-1\n"),
+    ("/sys/devices/system/node/node0/cpulist", "0-31\n"),
+    ("/sys/devices/system/node/node1/cpulist", "32-63\n"),
     ("/sys/devices/system/cpu/online", "0-63\n"),
     (
         "/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -186,6 +191,7 @@ impl Host {
         }
         for device in 0..8 {
             host.file(&format!("/dev/davinci{device}"), "");
+            host.npu(device, &(device / 4).to_string());
         }
         for (name, value) in [
             ("ASCEND_HOME_PATH", TOOLKIT.to_owned()),
@@ -264,10 +270,24 @@ impl Host {
         self
     }
 
+    /// Puts a device onto the PCI bus, at a memory node.
+    pub(crate) fn npu(&mut self, device: u32, node: &str) -> &mut Self {
+        let place = format!("{PCI}/0000:c{device}:00.0");
+        for (file, text) in [
+            ("vendor", "0x19e5"),
+            ("class", "0x120000"),
+            ("numa_node", node),
+        ] {
+            self.file(&format!("{place}/{file}"), &format!("{text}\n"));
+        }
+        self
+    }
+
     /// Takes the devices, the driver and the toolkit away, and every variable of theirs.
     pub(crate) fn without_npu(&mut self) -> &mut Self {
         for device in 0..8 {
             self.remove(&format!("/dev/davinci{device}"));
+            self.remove(&format!("{PCI}/0000:c{device}:00.0"));
         }
         for path in [
             "/dev/davinci_manager",

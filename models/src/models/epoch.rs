@@ -39,7 +39,7 @@ impl Shared {
 
     /// Waits for the part with the shipped loop, which never spins here.
     fn wait(&self, ordering: Ordering) -> Result<(), Interrupted> {
-        let (pace, rest) = (Pace::for_ranks(usize::MAX), Rest::Bell(self.bell()));
+        let (pace, rest) = (Pace::for_ranks(usize::MAX, 1), Rest::Bell(self.bell()));
         let ready = || self.part.load(ordering) == 1;
         until(pace, Deadline, self.epoch.word(), 0, &rest, ready)
     }

@@ -2,6 +2,7 @@
 
 mod alone;
 mod bench;
+mod bound;
 mod ci;
 mod compare;
 mod drill;

@@ -8,7 +8,6 @@
 //! - `arena`: the mapping and its layout. - `directory`: how a peer finds what a rank published.
 //! - `heap`: the owner's allocator. - `slot`: a rank's side of one group: entry, payload, progress.
 //! - `wait`: how a rank waits for memory to change. - `bell`: how it is woken. - `doorbell`, `wakers`: how it is woken in `poll`.
-//! - `placement`: ranks on processors.
 //! - `region`: a user's block of the heap. - `memory`: shared memory that is older than the world.
 //! - `tree`: which members of a large group look at each other.
 //! - `spaces`: what all ranks can reach, and how a place in it is named. - `peer_memory`: reads of other processes.
@@ -29,7 +28,6 @@ pub mod doorbell;
 pub mod heap;
 pub mod memory;
 pub mod peer_memory;
-pub mod placement;
 pub mod region;
 pub mod slot;
 pub mod spaces;

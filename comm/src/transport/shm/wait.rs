@@ -54,24 +54,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace for `local_ranks` ranks on the processors that this process may use.
+    /// The pace for `local_ranks` ranks on this many processors together.
     #[must_use]
-    pub fn for_ranks(local_ranks: usize) -> Self {
+    pub fn for_ranks(local_ranks: usize, processors: usize) -> Self {
         Self {
-            spins: if local_ranks <= processors() {
+            spins: if local_ranks <= processors {
                 SPINS_ALONE
             } else {
                 0
             },
-            crowd: local_ranks.div_ceil(processors().max(1)),
+            crowd: local_ranks.div_ceil(processors.max(1)),
         }
     }
-}
-
-/// Processors in the affinity mask of this process (a container's limit, not the machine's count).
-#[must_use]
-pub fn processors() -> usize {
-    rustix::thread::sched_getaffinity(None).map_or(1, |mask| mask.count() as usize)
 }
 
 /// Why a wait ended without what it waited for.

@@ -11,7 +11,7 @@ use super::{BenchArgs, DEADLINE_DEFAULT};
 use crate::bench::map;
 use crate::bench::sweep::{CELLS_MAX, Memory, Sweep, What, parse_size, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{Named, did_you_mean, layout_of, matrix_of, pin};
+use crate::cmd::values::{Named, did_you_mean, layout_of, matrix_of};
 use crate::fail::Failure;
 use crate::run::job::{Job, MatrixSpec, Transport};
 use crate::run::work::Work;
@@ -142,7 +142,7 @@ impl BenchArgs {
             },
             ..plan.clone()
         };
-        let pin = pin(self.pin, environment)?;
+        let bind = self.binding.of(self.pin, environment)?;
         let rules = self.common.rules.of(environment)?.text;
         self.worlds(identity)?
             .into_iter()
@@ -160,7 +160,7 @@ impl BenchArgs {
                     transport: self.common.transport,
                     inject: self.inject.clone(),
                     seed,
-                    pin,
+                    bind,
                     rules: rules.clone(),
                     ..Job::new(matrix, Work::Bench(plan), deadline)
                 };

@@ -1,17 +1,13 @@
 //! Whether the processors that this process may use suffice for the ranks.
 
+use muster_comm::processors::CpuList;
+
 use super::super::system::count;
 use super::super::{Finding, Problem, System};
 
 /// Processors of a list as in `0-3,8`.
 fn of_list(text: &str) -> Option<u32> {
-    let mut found = 0_u32;
-    for item in text.trim().split(',') {
-        let (first, last) = item.split_once('-').unwrap_or((item, item));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        found = found.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
-    }
-    Some(found)
+    u32::try_from(CpuList::parse(text)?.count()).ok()
 }
 
 fn list(system: &System) -> Option<String> {
@@ -66,15 +62,4 @@ pub(super) fn judge(system: &System) -> Finding {
         ),
         evidence,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn lists_of_processors_are_counted() {
-        assert_eq!(super::of_list("0-3,8"), Some(5));
-        assert_eq!(super::of_list("5"), Some(1));
-        assert_eq!(super::of_list("3-1"), None);
-        assert_eq!(super::of_list(""), None);
-    }
 }

@@ -27,6 +27,7 @@ mod memory;
 mod memory_lock;
 mod mtu;
 mod muster_variables;
+mod npu_affinity;
 mod numa_balancing;
 mod overcommit;
 mod panic_on_oom;
@@ -165,6 +166,7 @@ pub static CHECKS: &[Check] = checks! {
         "transparent-huge-pages" transparent_huge_pages "Are transparent huge pages made without stopping ranks?"
         "numa-balancing" numa_balancing "Does the kernel leave the pages of ranks where they are?"
         "affinity" affinity "May the ranks use enough processors?"
+        "npu-affinity" npu_affinity "May the ranks use processors of the memory nodes that their devices are at?"
         "cpu-quota" cpu_quota "Does the control group leave the ranks enough processor time?"
         "clock-source" clock_source "Is the kernel's clock one that is cheap to read?"
         "clock-sync" clock_sync "Does somebody keep the clock in step with other hosts?"

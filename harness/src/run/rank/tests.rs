@@ -29,7 +29,7 @@ fn job(matrix: &str, inject: &[&str]) -> Job {
             .collect(),
         seed: 7,
         hccl: None,
-        pin: false,
+        bind: None,
         rules: None,
     }
 }

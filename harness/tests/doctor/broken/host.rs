@@ -133,6 +133,47 @@ pub(super) const HOST: &[Broken] = &[
         },
     ),
     broken(
+        "npu-affinity",
+        Warn,
+        &["devices 4-7", "memory node 1", "CPUs 0-31"],
+        "--cpunodebind=1",
+        |host| {
+            let status = "Uid:\t0\t0\t0\t0\nCpus_allowed_list:\t0-31\n";
+            host.file("/proc/self/status", status);
+        },
+    ),
+    broken(
+        "npu-affinity",
+        Warn,
+        &["device 5", "memory node 1", "CPUs 0-7"],
+        "CPUs 32-63",
+        |host| {
+            let status = "Uid:\t0\t0\t0\t0\nCpus_allowed_list:\t0-7\n";
+            host.file("/proc/self/status", status)
+                .set("ASCEND_RT_VISIBLE_DEVICES", "5");
+        },
+    ),
+    broken(
+        "npu-affinity",
+        Warn,
+        &["device 6", "memory node 1", "CPUs 0-7"],
+        "CPUs 32-63",
+        |host| {
+            host.file("/proc/self/cgroup", "0::/job\n")
+                .file("/sys/fs/cgroup/job/cpuset.cpus.effective", "0-7\n")
+                .set("ASCEND_RT_VISIBLE_DEVICES", "6");
+        },
+    ),
+    broken(
+        "npu-affinity",
+        Warn,
+        &["1 of 8 devices", "0000:c2:00.0"],
+        "firmware",
+        |host| {
+            host.npu(2, "-1");
+        },
+    ),
+    broken(
         "cpu-quota",
         Warn,
         &["2.0 processors", "8 ranks"],
