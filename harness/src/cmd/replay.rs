@@ -162,6 +162,7 @@ fn start(
     }
     let rules = args.rules.file()?;
     program::run(&program::Program {
+        bind: None,
         rules: rules.as_deref(),
         ranks,
         grace: Duration::from_secs(5),

@@ -5,7 +5,7 @@ use muster_comm::processors::{Bind, CpuList, Place, Topology, is_bound_by_launch
 use crate::out;
 
 /// Says where the ranks go that are started here, if they are bound.
-pub fn announce(bind: Bind, ranks: u32) {
+pub(super) fn announce(bind: Bind, ranks: u32) {
     if bind != Bind::None {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
         let online = online.and_then(|text| CpuList::parse(&text));
@@ -14,7 +14,7 @@ pub fn announce(bind: Bind, ranks: u32) {
 }
 
 /// Says that a rank of another launcher stays where that has put it, if it is to be bound and is already.
-pub fn announce_left_alone(bind: Bind, launcher: &str) {
+pub(super) fn announce_left_alone(bind: Bind, launcher: &str) {
     if bind != Bind::None && is_bound_by_launcher() {
         let own = CpuList::of_this_thread().unwrap_or_default();
         let bind = bind.name();
