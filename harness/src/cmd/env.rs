@@ -31,31 +31,8 @@ const LABEL: usize = 18;
 /// Variables that only lead to the job's secret: that they are set is all that is told.
 const SECRETS: [&str; 2] = ["MUSTER_SECRET_FD", "MUSTER_SECRET_FILE"];
 /// Beginnings of the names that launchers set.
-const LAUNCHERS: [&str; 23] = [
-    "CM_",
-    "DLROVER_",
-    "FLUX_",
-    "GROUP_",
-    "JSM_",
-    "LOCAL_",
-    "LSB_",
-    "LWS_",
-    "MA_NUM_",
-    "MLP_",
-    "MPI_LOCAL",
-    "MS_",
-    "MV2_COMM_",
-    "OMPI_COMM_",
-    "PALS_",
-    "PET_",
-    "PMI",
-    "RANK",
-    "RAY_LOCAL_",
-    "SLURM_",
-    "TORCHELASTIC_",
-    "VC_",
-    "WG_BACKEND",
-];
+const LAUNCHERS: &str = "CM_ DLROVER_ FLUX_ GROUP_ JSM_ LOCAL_ LSB_ LWS_ MA_NUM_ MLP_ MPI_LOCAL MS_ \
+    MV2_COMM_ OMPI_COMM_ PALS_ PET_ PMI RANK RAY_LOCAL_ SLURM_ TORCHELASTIC_ VC_ WG_BACKEND";
 
 /// Show this process's rank, world and devices by its environment
 #[derive(Args, Clone, Debug)]
@@ -516,7 +493,7 @@ fn unread(environment: &Environment, heard: &[Heard]) -> Vec<String> {
     };
     environment
         .names()
-        .filter(|name| LAUNCHERS.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|name| LAUNCHERS.split(' ').any(|prefix| name.starts_with(prefix)))
         .filter(|name| !is_read(name))
         .map(escaped)
         .collect()
