@@ -43,10 +43,10 @@ pub(super) fn judge(system: &System) -> Finding {
         }
         problems.push(Problem::warn(
             format!(
-                "{} at memory node {node}, and no CPU of that may be used: all transfers cross the host",
+                "{} at memory node {node}, and CPUs {usable} may be used, none of which is: all transfers cross the host",
                 are(&of_node)
             ),
-            format!("CPUs {usable} may be used; {}", evidence(&npus)),
+            format!("CPUs {near} are at memory node {node}; {}", evidence(&npus)),
             format!("bind the ranks of these devices to CPUs {near}: numactl --cpunodebind={node}, srun --cpu-bind, mpirun --map-by numa"),
         ));
     }
