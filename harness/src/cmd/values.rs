@@ -321,7 +321,10 @@ impl Binding {
     pub(super) fn of(self, pin: bool, environment: &Environment) -> Result<Option<Bind>, Failure> {
         let variable = environment.read(&PIN);
         let variable = variable.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(self.bind.or(pin.then_some(Bind::Share)).or(variable))
+        Ok(self
+            .bind
+            .or_else(|| pin.then_some(Bind::Share))
+            .or(variable))
     }
 }
 

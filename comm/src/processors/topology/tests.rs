@@ -21,9 +21,10 @@ impl Host {
         host.set(&format!("{NODES}/has_memory"), &format!("0-{last}"));
         for cpu in cpus.numbers() {
             let first = stride.map_or(cpu, |stride| cpu % stride);
-            let threads = stride.map_or(cpu.to_string(), |stride| {
-                format!("{first},{}", first + stride)
-            });
+            let threads = stride.map_or_else(
+                || cpu.to_string(),
+                |stride| format!("{first},{}", first + stride),
+            );
             let file = format!("{PROCESSORS}/cpu{cpu}/topology/thread_siblings_list");
             host.set(&file, &threads);
         }
