@@ -221,6 +221,14 @@ pub(super) fn seed(text: &str) -> Option<u64> {
     }
 }
 
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 pub(super) fn bind(text: &str) -> Option<Bind> {
     match text {
         "on" => Some(Bind::Share),

@@ -83,7 +83,7 @@ fn joined(bind: &str, job: &str) -> Vec<CpuList> {
     let lists: Vec<CpuList> = all.iter().map(settled).collect();
     for rank in all {
         rank.signal(Signal::KILL);
-        rank.wait();
+        let _ended = rank.wait();
     }
     lists
 }

@@ -340,7 +340,21 @@ fn costs_that_tune_measures_predict_lines_of_bench_and_the_way_that_each_call_go
         &bench,
     ];
     muster(&measured).expect_code(0);
-    let beside = ["plan", "cost", "--model", &model, "--against", &bench];
+    beside_measured(&model, &bench);
+    std::fs::write(&model, text.replacen("\"call\"", "\"cal\"", 1)).expect("written");
+    let refused = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", &model]);
+    refused.expect_code(2);
+    assert!(
+        refused.stderr.contains("calls.worlds[0].costs"),
+        "{}",
+        refused.stderr
+    );
+    before.assert_nothing_new();
+}
+
+/// What a model predicts of a result of bench, and of calls alone.
+fn beside_measured(model: &str, bench: &str) {
+    let beside = ["plan", "cost", "--model", model, "--against", bench];
     let ended = muster(&[&beside[..], &["--format", "json"]].concat());
     ended.expect_code(0);
     let document = ended.json();
@@ -361,7 +375,7 @@ fn costs_that_tune_measures_predict_lines_of_bench_and_the_way_that_each_call_go
     let shown = muster(&beside);
     shown.expect_code(0);
     assert!(shown.stdout.contains("beside measured"), "{}", shown.stdout);
-    let shown = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", &model]);
+    let shown = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", model]);
     shown.expect_code(0);
     assert!(shown.stdout.contains("predicted times"), "{}", shown.stdout);
     // Its figures of links serve where a topology is asked for.
@@ -372,16 +386,7 @@ fn costs_that_tune_measures_predict_lines_of_bench_and_the_way_that_each_call_go
         "-n",
         "16",
         "--topology",
-        &model,
+        model,
     ])
     .expect_code(0);
-    std::fs::write(&model, text.replacen("\"call\"", "\"cal\"", 1)).expect("written");
-    let refused = muster(&["plan", "cost", "all_reduce", "-n", "3", "--model", &model]);
-    refused.expect_code(2);
-    assert!(
-        refused.stderr.contains("calls.worlds[0].costs"),
-        "{}",
-        refused.stderr
-    );
-    before.assert_nothing_new();
 }

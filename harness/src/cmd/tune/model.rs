@@ -14,7 +14,7 @@ use crate::bench::model::Record;
 use crate::bench::shape::Split;
 use crate::bench::sweep::{Memory, Places, Stop, Sweep, What, sweep};
 use crate::check::cases::WORLD_KIND;
-use crate::cmd::values::{pin, settings};
+use crate::cmd::values::settings;
 use crate::exit::Exit;
 use crate::fail::Failure;
 use crate::out;
@@ -92,7 +92,7 @@ fn jobs(
     identity: Option<&Identity>,
 ) -> Result<Vec<(Job, FrameworkLayout)>, Failure> {
     let (deadline, seed) = settings(environment, (None, None), DEADLINE_DEFAULT)?;
-    let pin = pin(args.pin, environment)?;
+    let bind = args.binding.of(args.pin, environment)?;
     let worlds: Vec<(u32, Transport)> = match identity {
         Some(identity) => vec![(identity.world_size, Transport::Auto)],
         None => {
@@ -110,7 +110,7 @@ fn jobs(
         let job = Job {
             transport,
             seed,
-            pin,
+            bind,
             rules: Some(String::new()),
             ..Job::new(MatrixSpec::of(name, &layout), Work::Bench(plan), deadline)
         };
