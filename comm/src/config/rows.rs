@@ -112,7 +112,7 @@ table! {
         "What carries bytes between ranks; auto is shared memory within a host and TCP between hosts.";
     IFNAME: InterfaceNames = "MUSTER_IFNAME", parse::interfaces,
         default "the interface that leads to the rendezvous", allowed "names of network interfaces, separated by commas",
-        "The interface on which ranks listen for ranks of other hosts: the first of them that is up and has an address.";
+        "The interface on which ranks listen for ranks of other hosts: the first of them that has an address, those that are up before those that are down.";
     TCP_STREAMS: u8 = "MUSTER_TCP_STREAMS", parse::streams,
         default "1", allowed "a whole number from 1 to 16",
         "Connections between two ranks that share no memory, for each group: large messages use all of them.";

@@ -7,7 +7,7 @@ use crate::config::InterfaceNames;
 /// None of the named interfaces has an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "MUSTER_IFNAME is {:?}, and no interface of that name is up with an address; there are {there}",
+    "MUSTER_IFNAME is {:?}, and no interface of that name has an address; there are {there}",
     names.join(",")
 )]
 pub struct NoInterface {
@@ -40,20 +40,17 @@ pub(super) fn address(names: &InterfaceNames, is_v6: bool) -> Result<IpAddr, NoI
 }
 
 fn choose(names: &InterfaceNames, is_v6: bool, found: &[Found]) -> Result<IpAddr, NoInterface> {
-    let of = |name: &String| {
-        let own = || {
-            found
-                .iter()
-                .filter(move |one| one.is_up && one.name == *name)
-        };
+    let of = |name: &String, is_up: bool| {
+        let own = || found.iter().filter(|one| one.name == *name);
+        let own = || own().filter(|one| one.is_up || !is_up);
         let best = own().find(|one| one.address.is_ipv6() == is_v6);
         best.or_else(|| own().next()).map(|one| one.address)
     };
-    names.0.iter().find_map(of).ok_or_else(|| {
-        let shown = found.iter().filter(|one| one.is_up);
-        let shown: Vec<String> = shown
-            .map(|one| format!("{} ({})", one.name, one.address))
-            .collect();
+    // An interface is down for a moment after it was set up.
+    let any = |is_up| names.0.iter().find_map(|name| of(name, is_up));
+    any(true).or_else(|| any(false)).ok_or_else(|| {
+        let shown = |one: &Found| format!("{} ({})", one.name, one.address);
+        let shown: Vec<String> = found.iter().map(shown).collect();
         NoInterface {
             names: names.0.clone(),
             there: if shown.is_empty() {
@@ -90,11 +87,12 @@ mod tests {
         assert_eq!(choose("eth0", false).unwrap(), "10.0.0.2");
         assert_eq!(choose("eth0", true).unwrap(), "fd00::2");
         assert_eq!(choose("ib0, eth0", false).unwrap(), "10.0.0.2");
+        assert_eq!(choose("ib0", false).unwrap(), "10.1.0.2");
         assert_eq!(choose("lo", true).unwrap(), "127.0.0.1");
         assert_eq!(
-            choose("ib0,eth", false).unwrap_err().to_string(),
-            "MUSTER_IFNAME is \"ib0,eth\", and no interface of that name is up with an address; \
-             there are lo (127.0.0.1), eth0 (10.0.0.2), eth0 (fd00::2)"
+            choose("ib1,eth", false).unwrap_err().to_string(),
+            "MUSTER_IFNAME is \"ib1,eth\", and no interface of that name has an address; \
+             there are lo (127.0.0.1), ib0 (10.1.0.2), eth0 (10.0.0.2), eth0 (fd00::2)"
         );
     }
 

@@ -242,7 +242,8 @@ fn data_goes_over_the_interface_that_is_named() {
     );
     let all = hosts.run(&job, 2, &args, &[("MUSTER_IFNAME", "ib0")]);
     for ended in &all {
-        let reason = "MUSTER_IFNAME is \"ib0\", and no interface of that name is up with an address; there are ";
+        let reason =
+            "MUSTER_IFNAME is \"ib0\", and no interface of that name has an address; there are ";
         assert!(
             ended.expect_code(2).stderr.contains(reason),
             "{}",
