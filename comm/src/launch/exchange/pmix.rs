@@ -16,18 +16,23 @@ use std::mem::transmute;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
+use std::time::Duration;
 
 use crossbeam::channel;
 use hccl_sys::loaded::Handle;
 
 use super::{ExchangeError, waited_ms};
-use crate::sync::Deadline;
+use crate::sync::{Clock, Deadline};
 use crate::types::Rank;
 
 /// The key of the value.
 const KEY: &CStr = c"muster-rendezvous";
 /// `PMIX_SUCCESS`.
 const SUCCESS: c_int = 0;
+/// `PMIX_ERR_NOT_FOUND`.
+const NOT_FOUND: c_int = -46;
+/// Pause before rank 0's place is asked for again.
+const ASK_PAUSE: Duration = Duration::from_millis(20);
 /// `PMIX_STRING`, the type of a value.
 const STRING: u16 = 3;
 /// `PMIX_GLOBAL`: for processes on this host and on others.
@@ -90,7 +95,7 @@ pub(super) fn exchange(
     let (sender, answer) = channel::bounded(2);
     let said = sender.clone();
     let thread = move || {
-        let outcome = library.exchange(rank, value.as_deref(), || {
+        let outcome = library.exchange((rank, value.as_deref()), deadline, || {
             // Fails only if nobody waits any more, as below.
             let _ = said.send(None);
         });
@@ -166,8 +171,8 @@ impl Library {
     /// Connects, passes the value on and disconnects. `connected` is called in between.
     fn exchange(
         &self,
-        rank: Rank,
-        value: Option<&str>,
+        (rank, value): (Rank, Option<&str>),
+        deadline: Deadline,
         connected: impl FnOnce(),
     ) -> Result<String, ExchangeError> {
         let mut own = Process {
@@ -181,7 +186,7 @@ impl Library {
         let outcome = if own.rank == rank.0 {
             match value {
                 Some(value) => self.put(value),
-                None => self.get(&own),
+                None => self.get(&own, deadline),
             }
         } else {
             Err(ExchangeError::Call {
@@ -212,14 +217,23 @@ impl Library {
         Ok(value.to_owned())
     }
 
-    fn get(&self, own: &Process) -> Result<String, ExchangeError> {
+    /// What rank 0 has put. The library waits for it, but a daemon that hears the question before all of rank 0's answers that there is
+    /// nothing: then it is asked again.
+    fn get(&self, own: &Process, deadline: Deadline) -> Result<String, ExchangeError> {
         let first = Process {
             rank: 0,
             ..own.clone()
         };
         let mut got: *mut Value = null_mut();
-        // SAFETY: process and key outlive the call, which writes one pointer and takes no directives.
-        let code = unsafe { (self.get)(&raw const first, KEY.as_ptr(), null(), 0, &raw mut got) };
+        let code = loop {
+            // SAFETY: process and key outlive the call, which writes one pointer and takes no directives.
+            let code =
+                unsafe { (self.get)(&raw const first, KEY.as_ptr(), null(), 0, &raw mut got) };
+            if code != NOT_FOUND || deadline.passed() {
+                break code;
+            }
+            Clock::pause(ASK_PAUSE);
+        };
         self.check("PMIx_Get", code)?;
         if got.is_null() {
             return Err(Self::no_text());
