@@ -1,6 +1,6 @@
 //! The terms of the model: what calls are counted in.
 
-/// Terms of the model, in the order of [`Work`].
+/// Terms of the model, in the order of `Work`.
 pub const TERMS: [Term; 23] = [
     Term::count("call", "a call"),
     Term::count("entry", "an exchange of entries"),
